@@ -1,0 +1,1 @@
+"""Demonstration tool servers, real and small; they share no code with the gateway."""

@@ -1,0 +1,67 @@
+"""What can go wrong before a tool runs, in words every layer shares.
+
+A tool that failed is data (`model.ToolFailure`); a call that did not get through is a `GatewayError`;
+a configuration file that cannot be used is a `ConfigError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+
+class ErrorCode(StrEnum):
+    """Why a call did not get through; also the word used in logs."""
+
+    INVALID_REQUEST = "invalid_request"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"  # no such path
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    TOOL_NOT_FOUND = "tool_not_found"
+    MISSING_REQUIREMENTS = "missing_requirements"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    UNSUPPORTED_MEDIA = "unsupported_media"
+    BACKEND_UNAVAILABLE = "backend_unavailable"
+    UNAVAILABLE = "unavailable"  # the gateway itself: starting or draining
+    INTERNAL = "internal"
+
+
+class GatewayError(Exception):
+    """A refusal, raised only while the tool provably has not run.
+
+    `message` may reach a user or a model; `detail` goes to our log only. Neither holds a secret or an argument.
+    `parameters` maps parameter names to what is wrong with them. `missing` is the `missing_requirements`
+    object of OXP 1.0. `retry_after_s` is in seconds. `headers` are added to the reply (`Allow`,
+    `WWW-Authenticate`).
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        *,
+        detail: str | None = None,
+        parameters: Mapping[str, str] | None = None,
+        missing: Mapping[str, Any] | None = None,
+        retry_after_s: float | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.detail = detail
+        self.parameters = parameters
+        self.missing = missing
+        self.retry_after_s = retry_after_s
+        self.headers = headers
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; `problems` lists every finding, each `file:line:col: path: what`."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)

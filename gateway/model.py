@@ -1,0 +1,147 @@
+"""The neutral model: what a tool, a call and a result are, whatever protocol carries them.
+
+Every dialect decodes into these types and encodes from them, so N dialects need N codecs, not N squared.
+`Json` is plain Python: dict, list, str, int, float, bool, None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+Json: TypeAlias = Any
+JsonObject: TypeAlias = dict[str, Any]
+
+
+class AuthorizationRequirement(Struct, frozen=True, kw_only=True):
+    """One authorization a tool needs: the provider's id and, for OAuth 2.0, its scopes (RFC 4.1, Requirements)."""
+
+    id: str
+    scopes: tuple[str, ...] | None = None
+
+
+class Requirements(Struct, frozen=True, kw_only=True):
+    """What a tool needs besides its arguments (RFC 4.1; OXP 1.0, ToolDefinition.requirements)."""
+
+    authorization: tuple[AuthorizationRequirement, ...] = ()
+    secrets: tuple[str, ...] = ()
+    user_id: bool = False
+
+
+class ToolDefinition(Struct, frozen=True, kw_only=True):
+    """One version of one tool.
+
+    `tool` is `Toolkit.Tool`, `version` is `x.y.z`, `name` has 1 to 64 of `[A-Za-z0-9_-]`. `input_schema` is the
+    JSON Schema of the arguments, unwrapped. `output_schema` None: the tool returns nothing; `{}`: anything.
+    `remote_id` is what the tool server itself calls this version. The rest exists in the RFC only.
+    """
+
+    tool: str
+    version: str
+    name: str
+    description: str
+    input_schema: JsonObject
+    output_schema: JsonObject | None
+    remote_id: str
+    requires: Requirements = Requirements()
+    toolkit_description: str | None = None
+    non_inferrable_parameters: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] | None = None
+    output_description: str | None = None
+    examples: Json = None
+
+    @property
+    def id(self) -> str:
+        """The full id, `Toolkit.Tool@x.y.z`."""
+        return f"{self.tool}@{self.version}"
+
+    @property
+    def toolkit(self) -> str:
+        """The part of `tool` before the dot."""
+        return self.tool.partition(".")[0]
+
+
+class Rejected(Struct, frozen=True, kw_only=True):
+    """A listed tool that cannot be published, and why, in a sentence for the operator."""
+
+    id: str
+    reason: str
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """One answer of a tool server to discovery: what can be used, and what cannot."""
+
+    tools: tuple[ToolDefinition, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+
+class ToolRef(Struct, frozen=True, kw_only=True):
+    """Which tool a caller asked for: `tool` is `Toolkit.Tool`, or with `by_name` a tool's name.
+
+    `version` None means the latest the caller may use.
+    """
+
+    tool: str
+    version: str | None = None
+    by_name: bool = False
+
+
+class CallContext(Struct, frozen=True, kw_only=True):
+    """What a caller lends a tool for one call: tokens by provider id, secrets by id, who the user is."""
+
+    tokens: Mapping[str, str] = {}
+    secrets: Mapping[str, str] = {}
+    user_id: str | None = None
+    user_info: Json = None
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """A call as the caller asked for it. `call_id` is None when the caller sent none."""
+
+    ref: ToolRef
+    arguments: JsonObject
+    call_id: str | None = None
+    context: CallContext = CallContext()
+    trace_id: str | None = None
+
+
+class Invocation(Struct, frozen=True, kw_only=True):
+    """A call as a backend must run it: admitted, validated, under a call id of our own.
+
+    `context` holds only what the tool declares. `headers` are the allow-listed ones of the caller.
+    `timeout_s` bounds the whole exchange; `idempotent` allows a second sending.
+    """
+
+    call_id: str
+    tool: ToolDefinition
+    arguments: JsonObject
+    timeout_s: float
+    context: CallContext = CallContext()
+    trace_id: str | None = None
+    principal: str = "anonymous"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    idempotent: bool = False
+
+
+class ToolFailure(Struct, frozen=True, kw_only=True):
+    """A tool that ran, or may have run, and failed (ToolError of OTC and OXP 1.0).
+
+    `prompt_hint` is `additional_prompt_content`; `extras` are members of the error that no specification names.
+    """
+
+    message: str
+    developer_message: str | None = None
+    can_retry: bool = False
+    retry_after_ms: int | None = None
+    prompt_hint: str | None = None
+    extras: Mapping[str, Json] = {}
+
+
+class ToolResult(Struct, frozen=True, kw_only=True):
+    """How a call ended: a value (None when the tool returns nothing) or a failure. `duration_ms` of the tool."""
+
+    value: Json = None
+    failure: ToolFailure | None = None
+    duration_ms: float | None = None

@@ -1,0 +1,100 @@
+"""The seams of the gateway: what the pipeline needs of dialects, backends and authentication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from gateway.errors import GatewayError
+from gateway.model import (
+    Invocation,
+    Json,
+    Listing,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
+from gateway.wire import Head, WireReply, WireRequest
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who asks. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`."""
+
+    principal: str
+    scopes: frozenset[str] = frozenset()
+
+
+ANONYMOUS = Caller(principal="anonymous")
+
+
+class Authenticator(Protocol):
+    """Turns the head of a request into a caller."""
+
+    def identify(self, head: Head) -> Caller:
+        """Raises UNAUTHENTICATED."""
+        ...
+
+
+class Dialect(Protocol):
+    """One wire form as callers speak it. All methods are pure.
+
+    `spelling` is the version as the caller wrote it, so that it can be echoed.
+    """
+
+    name: str
+
+    def negotiate(self, head: Head, document: Json) -> str:
+        """Reads the version the caller speaks. Raises INVALID_REQUEST for one we do not."""
+        ...
+
+    def decode_call(self, document: Json) -> ToolCall:
+        """Reads a call. Raises INVALID_REQUEST."""
+        ...
+
+    def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply: ...
+
+    def encode_error(self, error: GatewayError, spelling: str) -> WireReply: ...
+
+    def encode_definition(self, tool: ToolDefinition) -> bytes:
+        """One tool as this dialect lists it; joined by `encode_list`."""
+        ...
+
+    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
+        """The body of a catalogue from tools already encoded."""
+        ...
+
+    def list_headers(self, spelling: str) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers every answer of this dialect carries."""
+        ...
+
+
+class ServerDialect(Protocol):
+    """One wire form as we speak it to tool servers. All methods are pure."""
+
+    name: str
+
+    def encode_call(self, invocation: Invocation) -> WireRequest: ...
+
+    def encode_list(self) -> WireRequest: ...
+
+
+class Backend(Protocol):
+    """Our adapter to one tool server."""
+
+    name: str
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        """Runs a tool. Raises GatewayError only if it provably did not run."""
+        ...
+
+    async def list_tools(self) -> Listing:
+        """Asks the tool server for its tools. Raises BACKEND_UNAVAILABLE."""
+        ...
+
+    async def challenge_status(self, check_url: str) -> str:
+        """Asks the tool server how an authorization challenge stands: pending, completed or failed."""
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,46 @@
+"""HTTP as the pure parts of the gateway see it: heads, requests and replies, without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """The head of a caller's request.
+
+    `path` is without the dialect prefix (`/tools/call`); `prefix` is that prefix without slashes (`oxp-env`),
+    or None on a bare path. Header names are lower case; headers that matter to us are never repeated.
+    """
+
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    prefix: str | None = None
+
+
+class WireRequest(Struct, frozen=True, kw_only=True):
+    """A request to a tool server. `path` is below the backend's base URL and starts with a slash."""
+
+    method: bytes
+    path: str
+    headers: Headers = ()
+    body: bytes = b""
+
+
+class WireReply(Struct, frozen=True, kw_only=True):
+    """An answer, from a tool server or to a caller. Header names are lower case."""
+
+    status: int
+    headers: Headers = ()
+    body: bytes = b""
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of that (lower-case) name."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
