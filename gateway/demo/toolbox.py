@@ -1,0 +1,242 @@
+"""What the demonstration tool servers have in common: tools, their versions, and how one call is run.
+
+The order of a call and its refusals follow Call Tool of OTC 1.0 and OXP 1.0; how they are dressed is left to each
+server. A repeated `call_id` runs the tool again, as it does on most servers in the wild; `executions` shows it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
+
+Json: TypeAlias = Any
+JsonObject: TypeAlias = dict[str, Any]
+Version: TypeAlias = tuple[int, int, int]
+
+TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
+MAX_REPORTED = 20  # problems of one input: more do not help whoever corrects it
+
+# CallToolRequest, the same in both specifications; the lengths are ours, since ids are looked up and users remembered.
+CALL_TOOL_REQUEST = {
+    "type": "object",
+    "properties": {
+        "call_id": {"type": "string"},
+        "trace_id": {"type": "string"},
+        "tool_id": {"type": "string", "maxLength": 256},
+        "input": {"type": "object"},
+        "context": {
+            "type": "object",
+            "properties": {
+                "authorization": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {"id": {"type": "string"}, "token": {"type": "string"}},
+                        "required": ["id", "token"],
+                    },
+                },
+                "secrets": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {"id": {"type": "string"}, "value": {"type": "string"}},
+                        "required": ["id", "value"],
+                    },
+                },
+                "user_id": {"type": "string", "maxLength": 256},
+            },
+        },
+    },
+    "required": ["tool_id"],
+    "additionalProperties": False,
+}
+
+
+class RefusedError(Exception):
+    """A request that got no tool to run: `body` is a ServerErrorResponse or a ValidationErrorResponse."""
+
+    def __init__(self, message: str, *, status: int = 400, headers: dict[str, str] | None = None, **more: Json) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers or {}
+        self.body: JsonObject = {"message": message, **more}
+
+
+class ToolError(Exception):
+    """A tool that ran and failed: `error` is the object of that name in the specifications."""
+
+    def __init__(self, message: str, **more: Json) -> None:
+        super().__init__(message)
+        self.error: JsonObject = {"message": message, **more}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the caller lends to one call; an empty string counts as nothing."""
+
+    tokens: dict[str, str]
+    secrets: dict[str, str]
+    user_id: str
+
+    @classmethod
+    def read(cls, context: JsonObject) -> Context:
+        return cls(
+            tokens={entry["id"]: entry["token"] for entry in context.get("authorization", ()) if entry["token"]},
+            secrets={entry["id"]: entry["value"] for entry in context.get("secrets", ()) if entry["value"]},
+            user_id=context.get("user_id", ""),
+        )
+
+
+Run: TypeAlias = Callable[[JsonObject, Context], Awaitable[Json]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One version of one tool. `output_schema` None: it returns nothing."""
+
+    id: str
+    version: Version
+    description: str
+    input_schema: JsonObject
+    output_schema: JsonObject | None
+    run: Run
+    requirements: JsonObject | None = None
+
+    @property
+    def name(self) -> str:
+        return self.id.replace(".", "_")
+
+    def definition(self) -> JsonObject:
+        """The ToolDefinition as OXP 1.0 has it; OTC wraps its `input_schema`."""
+        version = ".".join(map(str, self.version))
+        definition = {
+            "id": f"{self.id}@{version}",
+            "name": self.name,
+            "description": self.description,
+            "version": version,
+            "input_schema": self.input_schema,
+            "output_schema": self.output_schema,
+        }
+        return definition if self.requirements is None else {**definition, "requirements": self.requirements}
+
+
+def object_schema(properties: JsonObject, *required: str) -> JsonObject:
+    """The schema of a closed object."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def nobody_asks(_context: Context) -> list[JsonObject]:
+    """The authorization of a server whose tools need none."""
+    return []
+
+
+class Toolbox:
+    """The tools of one server. `authorize` returns the challenges that stand between a context and the tool."""
+
+    def __init__(self, tools: Iterable[Tool], authorize: Callable[[Context], list[JsonObject]] = nobody_asks) -> None:
+        self._versions: dict[str, dict[Version, Tool]] = {}
+        self._validators: dict[tuple[str, Version], Draft202012Validator] = {}
+        for tool in tools:
+            self._versions.setdefault(tool.id, {})[tool.version] = tool
+            self._validators[tool.id, tool.version] = _validator(tool.input_schema)
+        self._request = _validator(CALL_TOOL_REQUEST)
+        self._authorize = authorize
+        self.executions = dict.fromkeys(self._versions, 0)
+
+    def definitions(self) -> list[JsonObject]:
+        """Every version of every tool, ascending: clients that key by name keep the last one."""
+        return [tool.definition() for versions in self._versions.values() for _, tool in sorted(versions.items())]
+
+    def resolve(self, tool_id: str) -> Tool:
+        """Finds the tool: `@x.y.z` exactly, `@x` is `x.0.0`, none is the numerically highest (Version Resolution).
+
+        Raises: RefusedError.
+        """
+        match = TOOL_ID.fullmatch(tool_id)
+        if match is None:
+            raise RefusedError("The tool ID is invalid", developer_message="It must look like Toolkit.Tool[@x|@x.y.z]")
+        name, major, minor, patch = match.groups()
+        versions = self._versions.get(name)
+        message = f"Tool '{name.replace('.', '_')}' was not found"
+        if versions is None:
+            raise RefusedError(message, developer_message=f"There is no {name}")
+        version = max(versions) if major is None else (int(major), int(minor or 0), int(patch or 0))
+        if version not in versions:
+            asked = ".".join(map(str, version))
+            raise RefusedError(message, developer_message=f"{name} version {asked} is not available")
+        return versions[version]
+
+    async def call(self, request: Json) -> JsonObject:
+        """Runs a CallToolRequest and returns its CallToolResponse. Raises RefusedError while no tool has run."""
+        for error in self._request.iter_errors(request):
+            path = "".join(f"/{step}" for step in error.instance_path)
+            raise RefusedError("The request is invalid", developer_message=f"request{path}: {error.message}"[:300])
+        tool = self.resolve(request["tool_id"])
+        arguments = request.get("input", {})
+        # Input before requirements: nobody should connect an account for a call that cannot run.
+        self._check_input(tool, arguments)
+        context = Context.read(request.get("context", {}))
+        self._check_requirements(tool, context)
+
+        self.executions[tool.id] += 1
+        started = time.perf_counter()
+        outcome: JsonObject
+        try:
+            outcome = {"success": True, "value": await tool.run(arguments, context)}
+        except ToolError as failed:
+            outcome = {"success": False, "error": failed.error}
+        duration_ms = round((time.perf_counter() - started) * 1000, 3)
+        return {"call_id": request.get("call_id") or str(uuid.uuid4()), "duration": duration_ms, **outcome}
+
+    def _check_input(self, tool: Tool, arguments: JsonObject) -> None:
+        errors: dict[str, str] = {}
+        for error in islice(self._validators[tool.id, tool.version].iter_errors(arguments), MAX_REPORTED):
+            for name, problem in islice(_problems(error), MAX_REPORTED):
+                errors.setdefault(name, problem)
+        if errors:
+            raise RefusedError("Some input parameters are invalid", status=422, parameter_errors=errors)
+
+    def _check_requirements(self, tool: Tool, context: Context) -> None:
+        """Raises RefusedError with everything that is missing. Of secrets it names the ids (an extension)."""
+        required = tool.requirements or {}
+        missing: JsonObject = {}
+        secrets = [{"id": entry["id"]} for entry in required.get("secrets", ()) if entry["id"] not in context.secrets]
+        if secrets:
+            missing["secrets"] = secrets
+        if required.get("user_id") and not context.user_id:
+            # Consent belongs to a user: while nobody is named, there is nobody to challenge.
+            missing["user_id"] = True
+        elif required.get("authorization") and (challenges := self._authorize(context)):
+            missing["authorization"] = challenges
+        if missing:
+            raise RefusedError(_what_to_do(missing), missing_requirements=missing)
+
+
+def _validator(schema: JsonObject) -> Draft202012Validator:
+    return Draft202012Validator(schema, offline=True, mask="The value")  # messages must not quote what was sent
+
+
+def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
+    """Which parameters an error is about, each with its text."""
+    path: Sequence[str | int] = error.instance_path
+    match error.kind:
+        case ValidationErrorKind.Required() as kind if not path:
+            yield kind.property, "Is required"
+        case ValidationErrorKind.AdditionalProperties() as kind if not path:
+            for name in kind.unexpected:
+                yield name, "Is not a parameter of this tool"
+        case _:
+            yield str(path[0]) if path else "input", error.message
+
+
+def _what_to_do(missing: JsonObject) -> str:
+    if "authorization" in missing:
+        return "Authorization is required before this tool can be called"
+    return "The user must be named" if "user_id" in missing else "A secret is required before this tool can be called"

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+from gateway.demo.fleet import SERVERS, start_fleet
+from tests.unit.demo.conftest import DEADLINE_S, running
+
+
+def listens(url: str) -> bool:
+    parsed = httpx.URL(url)
+    try:
+        socket.create_connection((parsed.host, parsed.port or 0), timeout=DEADLINE_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.anyio
+async def test_the_fleet_runs_while_the_context_is_open() -> None:
+    async with start_fleet(token="t0k") as urls, httpx.AsyncClient(timeout=DEADLINE_S) as client:
+        assert set(urls) == set(SERVERS)
+        for url in urls.values():
+            assert (await client.get(f"{url}/health")).status_code == 200
+            assert (await client.get(f"{url}/tools")).status_code == 401
+            assert (await client.get(f"{url}/tools", headers={"Authorization": "Bearer t0k"})).status_code == 200
+    assert not any(map(listens, urls.values()))
+
+
+@pytest.mark.anyio
+async def test_the_fleet_stops_when_its_user_fails() -> None:
+    with pytest.raises(KeyError):
+        async with start_fleet() as urls:
+            raise KeyError
+    assert not any(map(listens, urls.values()))
+
+
+PARENT = """
+import asyncio, sys
+from gateway.demo.fleet import start_fleet
+async def main():
+    async with start_fleet() as urls:
+        print(*urls.values(), flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+def test_the_fleet_dies_with_a_parent_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        urls = parent.stdout.readline().decode().split()
+        assert len(urls) == len(SERVERS)
+        parent.kill()
+    give_up = time.monotonic() + DEADLINE_S
+    while any(map(listens, urls)):
+        assert time.monotonic() < give_up, "a server outlived its parent"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("module", ["otc_server", "oxp_server"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_exits_with_0_when_asked_to_stop(module: str, number: int) -> None:
+    with running(module) as (_, process):
+        os.kill(process.pid, number)
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_sleeping_call_is_answered_when_the_server_stops() -> None:
+    with running("otc_server") as (url, process), httpx.Client(base_url=url, timeout=DEADLINE_S) as client:
+        answers: list[httpx.Response] = []
+        request = {"request": {"tool_id": "Clock.Sleep", "input": {"seconds": 60}}}
+        sleeper = threading.Thread(target=lambda: answers.append(client.post("/call", json=request)))
+        sleeper.start()
+        give_up = time.monotonic() + DEADLINE_S
+        while httpx.get(f"{url}/executions").json()["Clock.Sleep"] == 0:
+            assert time.monotonic() < give_up, "the clock was never asked"
+        process.terminate()
+        sleeper.join(DEADLINE_S)
+        assert answers[0].json()["result"]["error"]["can_retry"] is True
+
+
+def test_a_port_in_use_is_told_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [sys.executable, "-m", "gateway.demo.otc_server", "--port", str(taken.getsockname()[1])]
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("cannot listen on 127.0.0.1 port ")
+    assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["65536", "-1", "http"])
+def test_a_port_that_is_none_is_told_as_a_wrong_argument(port: str) -> None:
+    command = [sys.executable, "-m", "gateway.demo.otc_server", f"--port={port}"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert finished.returncode == 2
+    assert "--port" in finished.stderr

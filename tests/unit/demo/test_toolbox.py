@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.demo.toolbox import Context, Json, JsonObject, RefusedError, Tool, Toolbox, Version
+
+
+async def nothing(_arguments: JsonObject, _context: Context) -> Json:
+    return None
+
+
+def toolbox(*versions: Version) -> Toolbox:
+    return Toolbox(Tool("Geo.Find", version, "Finds.", {"type": "object"}, None, nothing) for version in versions)
+
+
+RESOLUTIONS = [
+    ("Geo.Find", (10, 0, 0)),  # the numerically highest, though "9" sorts after "10"
+    ("Geo.Find@9", (9, 0, 0)),  # x.0.0, though there is a higher 9.x.y
+    ("Geo.Find@9.1.0", (9, 1, 0)),
+    ("Geo.Find@09.1.0", (9, 1, 0)),  # versions are integers
+]
+
+
+@pytest.mark.parametrize(("tool_id", "version"), RESOLUTIONS)
+def test_a_version_resolves_by_the_three_rules(tool_id: str, version: Version) -> None:
+    assert toolbox((9, 1, 0), (10, 0, 0), (9, 0, 0)).resolve(tool_id).version == version
+
+
+UNRESOLVABLE = [
+    "Geo.Find@8",
+    "Geo.Find@10.1.0",
+    "Geo.Find@9.1",
+    "Geo.Find@latest",
+    "Geo.Find@",
+    "Geo.Find@v9",
+    "Geo.Find@9.0.0-rc1",
+    "Geo.Find@9@9",
+    "Geo.Find@9\n",
+    "Geo.Find@\u0669",  # the Arabic digit nine
+    "Geo.Find@" + "9" * 200,
+    "geo.find",
+    "Geo_Find",
+    "Geo.",
+    "",
+]
+
+
+@pytest.mark.parametrize("tool_id", UNRESOLVABLE)
+def test_an_id_that_names_no_version_of_a_tool_is_refused(tool_id: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        toolbox((9, 0, 0), (9, 1, 0), (10, 0, 0)).resolve(tool_id)
+    assert caught.value.status == 400
+
+
+def test_a_shorthand_does_not_reach_a_later_minor_version() -> None:
+    with pytest.raises(RefusedError):
+        toolbox((1, 2, 0)).resolve("Geo.Find@1")
+
+
+def test_versions_are_listed_in_ascending_order() -> None:
+    listed = [definition["version"] for definition in toolbox((10, 0, 0), (9, 0, 0), (9, 1, 0)).definitions()]
+    assert listed == ["9.0.0", "9.1.0", "10.0.0"]
