@@ -1,0 +1,47 @@
+# Every target does its own set-up; PYTHON may name any Python from 3.11 on.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+INTEROP := .venvs
+INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp universal-tool-client universal-tool-server)
+PIP_QUIET := --quiet --disable-pip-version-check --no-input
+
+.PHONY: help demo test check bench lint interop clean
+
+help:
+	@echo "make demo   run the demonstration fleet behind Toolgate and print curl lines"
+	@echo "make test   lint, type-check and run every test"
+	@echo "make bench  measure the cost of a call"
+	@echo "make check  lint and type-check only"
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_QUIET) --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/toolgate demo
+
+test: check $(INTEROP_STAMPS)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench
+
+# Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
+interop: $(INTEROP_STAMPS)
+
+$(INTEROP)/%/.installed: tests/interop/requirements/%.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(PIP_QUIET) --requirement $<
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(INTEROP) dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

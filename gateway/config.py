@@ -1,0 +1,89 @@
+"""A configuration file -> one frozen `Config`, or every problem in it at once.
+
+`python -m gateway.config` prints the JSON Schema of the file, which editors use and `config/` keeps a copy of.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway import yamlnode
+from gateway.errors import ConfigError
+from gateway.settings import Config
+from gateway.settings.groups import Section
+from gateway.settings.reading import Reading, RefusedError, TooManyProblemsError
+from gateway.settings.substitution import Substitution
+
+MAX_BYTES = 4 * 1024 * 1024  # as many as the YAML reader takes characters
+
+
+def load(path: str | Path, *, env: Mapping[str, str] = os.environ, allow_missing_env: bool = False) -> Config:
+    """Reads a file; relative paths in it start where it lies. Raises ConfigError."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as exc:
+        raise ConfigError([f"{path}: cannot be read: {exc.strerror}"]) from exc
+    if len(data) > MAX_BYTES:
+        raise ConfigError([f"{path}:1:1: is larger than {MAX_BYTES} bytes"])
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as exc:
+        before = data[: exc.start].decode()
+        mark = yamlnode.mark_at(before, len(before))
+        raise ConfigError([f"{path}:{mark.line}:{mark.column}: is not UTF-8 text"]) from None
+    return read(text, source=str(path), base=Path(path).parent, env=env, allow_missing_env=allow_missing_env)
+
+
+def read(
+    text: str,
+    *,
+    source: str = "<text>",
+    base: Path = Path(),
+    env: Mapping[str, str] = os.environ,
+    allow_missing_env: bool = False,
+) -> Config:
+    """Reads the text of a file that lies in `base` and is called `source` in problems. Raises ConfigError.
+
+    With `allow_missing_env` something that passes stands in for variables and files that are not there.
+    """
+    try:
+        root = yamlnode.parse(text)
+    except yamlnode.YamlError as exc:
+        raise ConfigError([f"{source}:{exc.mark.line}:{exc.mark.column}: {exc.message}"]) from None
+    reading = Reading(root, Substitution(env, base, allow_missing_env))
+    try:
+        config = Section(Config).read(reading.cursor())
+    except (RefusedError, TooManyProblemsError):
+        raise ConfigError(reading.lines(source)) from None
+    if reading.problems:
+        raise ConfigError(reading.lines(source))
+    return config
+
+
+def json_schema() -> dict[str, Any]:
+    """Describes the file as JSON Schema (draft 2020-12)."""
+    defs: dict[str, Any] = {}
+    root = Section(Config).schema(defs)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Toolgate configuration",
+        **root,
+        "$defs": dict(sorted(defs.items())),
+    }
+
+
+def schema_text() -> str:
+    """The JSON Schema as it lies in `config/`."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

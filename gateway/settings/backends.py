@@ -1,0 +1,136 @@
+"""Settings of backends: where a tool server is, what it speaks, what it may cost.
+
+Another protocol is another class here, one line in `PROTOCOLS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from gateway.settings.groups import ListOf, OneOf, Section
+from gateway.settings.keys import key, settings
+from gateway.settings.kinds import Choice, Duration, Integer, SecretText, Size, Text
+from gateway.settings.secret import Secret
+from gateway.settings.web import BaseUrl, HeaderName
+
+OtcDialect = Literal["auto", "rfc", "otc", "lc"]
+OxpDialect = Literal["auto", "oxp", "oxp-env"]
+PRINCIPAL = "principal"  # as `subject`: whoever makes the call
+
+
+@settings
+class BearerAuthSettings:
+    """A fixed token in `Authorization: Bearer`."""
+
+    bearer: Secret = key(SecretText(header=True), "The token the tool server expects.")
+
+
+@settings
+class ApiKeyAuthSettings:
+    """A fixed key in the header the protocol has for it."""
+
+    api_key: Secret = key(SecretText(header=True), "The key the tool server expects.")
+
+
+@settings
+class SigningSettings:
+    """Short-lived tokens the gateway signs with HS256 for each call."""
+
+    secret: Secret = key(SecretText(bytes_=32), "The secret shared with the tool server, at least 32 bytes.")
+    issuer: str = key(Text(), "The `iss` of the tokens.", default="toolgate")
+    audience: str | None = key(Text(), "The `aud` of the tokens.", default=None)
+    subject: str = key(
+        Text(), "The `sub` of the tokens; the word principal stands for whoever makes the call.", default=PRINCIPAL
+    )
+    ttl_s: float = key(Duration("1s", "15m"), "How long a token is good for.", default="60s")
+
+
+@settings
+class JwtAuthSettings:
+    """A token in `Authorization: Bearer`, made for each call."""
+
+    jwt: SigningSettings = key(Section(SigningSettings), "What the token says and how it is signed.")
+
+
+BackendAuthSettings = BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings
+
+
+@settings
+class DiscoverySettings:
+    """How the gateway asks a tool server for its tools."""
+
+    refresh_s: float = key(Duration("1s", "1d"), "How long a list of tools is good for.", default="60s")
+    max_tools: int = key(Integer(1, 1_000_000), "How many tools one tool server may offer.", default=20000)
+    max_schema_bytes: int = key(
+        Size("1KiB", "16MiB"), "The largest schema of one tool; a tool with a larger one is left out.", default="256KiB"
+    )
+
+
+@settings
+class BackendSettings:
+    """What every backend has, whatever it speaks."""
+
+    protocol: str = key(Text(), "What the tool server speaks.")
+    url: str = key(BaseUrl(), "Where the tool server is; a path is put before every path of the protocol.")
+    connect_timeout_s: float = key(Duration("10ms", "5m"), "How long connecting may take.", default="2s")
+    timeout_s: float = key(
+        Duration("10ms", "1h"), "How long a call may take, from its admission to its answer.", default="30s"
+    )
+    max_concurrency: int = key(
+        Integer(1, 100_000), "How many connections one process opens to the tool server.", default=256
+    )
+    max_queue: int = key(
+        Integer(0, 1_000_000), "How many calls may wait for a connection; further ones are refused.", default=1024
+    )
+    max_response_bytes: int = key(
+        Size("1KiB", "1GiB"), "The largest answer that is read from the tool server.", default="8MiB"
+    )
+    auth: BackendAuthSettings | None = key(
+        OneOf[BackendAuthSettings](BearerAuthSettings, ApiKeyAuthSettings, JwtAuthSettings),
+        "How the gateway proves to the tool server who it is.",
+        default=None,
+    )
+    forward_headers: tuple[str, ...] = key(
+        ListOf(HeaderName()), "Headers of the caller that are passed on; never its credentials.", default=[]
+    )
+    discovery: DiscoverySettings = key(Section(DiscoverySettings), "How the gateway asks for the tools.", default={})
+    toolkit: str | None = key(
+        Text(r"[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64"),
+        "The toolkit of tools whose ids name none; left out, the name of the backend.",
+        default=None,
+    )
+
+
+@settings
+class HttpBackendSettings(BackendSettings):
+    """A tool server that answers each call in the same HTTP exchange."""
+
+    dialect: str = key(Text(), "The form of the protocol; auto learns it from the list of tools.", default="auto")
+
+
+@settings
+class OtcBackendSettings(HttpBackendSettings):
+    """A tool server that speaks Open Tool Calling, in any of its forms."""
+
+    protocol: Literal["otc"] = key(Choice("otc"), "Open Tool Calling.")
+    dialect: OtcDialect = key(
+        Choice(*get_args(OtcDialect)),
+        "The form of the protocol; auto learns it from the list of tools.",
+        default="auto",
+    )
+
+
+@settings
+class OxpBackendSettings(HttpBackendSettings):
+    """A tool server that speaks OXP, flat or enveloped."""
+
+    protocol: Literal["oxp"] = key(Choice("oxp"), "Open Execution Protocol.")
+    dialect: OxpDialect = key(
+        Choice(*get_args(OxpDialect)),
+        "The form of the protocol; auto learns it from the list of tools.",
+        default="auto",
+    )
+
+
+PROTOCOLS: Mapping[str, type[BackendSettings]] = {"otc": OtcBackendSettings, "oxp": OxpBackendSettings}

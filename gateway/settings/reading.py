@@ -1,0 +1,207 @@
+"""One pass over one file: where we are, and everything found wrong so far."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gateway import yamlnode
+from gateway.settings.substitution import Substitution, UnfitError
+from gateway.yamlnode import Mark, Node
+
+MAX_PROBLEMS = 100  # a screenful or two; whoever has more has given us the wrong file
+SHOWN_KEY = 64  # characters; keys of ours are shorter
+HARMLESS_KEY = re.compile(rf"[A-Za-z0-9_@*?<-]{{1,{SHOWN_KEY}}}", re.ASCII)
+NULLS = frozenset({"null", "Null", "NULL", "~"})  # YAML 1.2 core schema, section 10.3.2
+
+
+class RefusedError(Exception):
+    """A value that cannot be had; what is wrong with it is recorded already."""
+
+
+class TooManyProblemsError(Exception):
+    """So many problems that more would not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding. The path is empty for the file as a whole."""
+
+    mark: Mark
+    path: str
+    message: str
+
+    def line(self, source: str) -> str:
+        """The finding as a compiler prints it, so that editors and terminals can jump there."""
+        where = f"{source}:{self.mark.line}:{self.mark.column}: "
+        return where + (f"{self.path}: {self.message}" if self.path else self.message)
+
+
+class Reading:
+    """Collects problems while cursors move over the tree."""
+
+    def __init__(self, root: Node, substitution: Substitution) -> None:
+        self.root = root
+        self.substitution = substitution
+        self.problems: list[Problem] = []
+        self._names: dict[str, dict[str, None]] = {}
+
+    def cursor(self) -> Cursor:
+        """The whole file."""
+        return Cursor(self, self.root, "", Mark(1, 1))
+
+    def record(self, mark: Mark, path: str, message: str) -> None:
+        """Notes a problem. Raises TooManyProblemsError."""
+        self.problems.append(Problem(mark, path, message))
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise TooManyProblemsError
+
+    def names(self, section: str) -> dict[str, None]:
+        """The keys of a mapping at the top of the file, whatever is wrong with their values."""
+        if section not in self._names:
+            self._names[section] = dict.fromkeys(_keys(_value(self.root, section)))
+        return self._names[section]
+
+    def lines(self, source: str) -> list[str]:
+        """All problems in the order of the file."""
+        found = sorted(self.problems, key=lambda problem: (problem.mark.line, problem.mark.column))
+        lines = [problem.line(source) for problem in found]
+        if len(found) >= MAX_PROBLEMS:
+            lines.append(f"{source}: stopped after {MAX_PROBLEMS} problems")
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A scalar as written, after substitution; `plain` and `quoted` are both false for a substituted one."""
+
+    text: str
+    plain: bool
+    quoted: bool
+    missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A value, the path of keys that leads to it, and where its key stands."""
+
+    reading: Reading
+    node: Node
+    path: str
+    key_mark: Mark
+
+    @property
+    def raw(self) -> str | None:
+        """The text of a scalar before substitution."""
+        return self.node.text if isinstance(self.node, yamlnode.Scalar) else None
+
+    @property
+    def is_null(self) -> bool:
+        """Whether somebody wrote `null`."""
+        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and self.node.text in NULLS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands behind the key."""
+        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and not self.node.text
+
+    def refuse(self, message: str) -> RefusedError:
+        """Records what is wrong with the value; the caller raises what it gets, or goes on."""
+        self.reading.record(self.node.mark, self.path, message)
+        return RefusedError()
+
+    def refuse_key(self, message: str) -> RefusedError:
+        """Records what is wrong with the key."""
+        self.reading.record(self.key_mark, self.path, message)
+        return RefusedError()
+
+    def refuse_missing(self, name: str) -> RefusedError:
+        """Records a key that is not there."""
+        self.reading.record(self.key_mark, self._join(name), "is missing")
+        return RefusedError()
+
+    def scalar(self) -> Written:
+        """The value with variables and files put in. Raises RefusedError."""
+        self._must_be(yamlnode.Scalar, "must be a single value")
+        assert isinstance(self.node, yamlnode.Scalar)
+        try:
+            expanded = self.reading.substitution.expand(self.node.text)
+        except UnfitError as exc:
+            raise self.refuse(str(exc)) from None
+        if not _is_unicode(expanded.text):
+            raise self.refuse("is not valid Unicode text")
+        literally = not expanded.replaced
+        return Written(
+            expanded.text, self.node.plain and literally, not self.node.plain and literally, expanded.missing
+        )
+
+    def items(self) -> list[Cursor]:
+        """One cursor for each item of a list. Raises RefusedError."""
+        self._must_be(yamlnode.Sequence, "must be a list")
+        assert isinstance(self.node, yamlnode.Sequence)
+        return [
+            Cursor(self.reading, node, f"{self.path}[{index}]", node.mark) for index, node in enumerate(self.node.items)
+        ]
+
+    def entries(self) -> dict[str, Cursor]:
+        """One cursor for each key of a mapping; keys that cannot be are recorded and left out. Raises RefusedError."""
+        self._must_be(yamlnode.Mapping, "must be a mapping of keys to values")
+        found: dict[str, Cursor] = {}
+        for name, cursor in self._pairs():
+            if name in found:
+                cursor.refuse_key(f"is written twice; the first is on line {found[name].key_mark.line}")
+            else:
+                found[name] = cursor
+        return found
+
+    def _pairs(self) -> Iterator[tuple[str, Cursor]]:
+        assert isinstance(self.node, yamlnode.Mapping)
+        for key, value in self.node.entries:
+            if not isinstance(key, yamlnode.Scalar) or key.tagged or not _is_unicode(key.text):
+                self.reading.record(key.mark, self.path, "has a key that is not plain text")
+            elif key.plain and key.text == "<<":
+                self.reading.record(key.mark, self.path, "has a merge key '<<'; use an alias for a whole value instead")
+            else:
+                yield key.text, Cursor(self.reading, value, self._join(key.text), key.mark)
+
+    def _must_be(self, kind: type[Node], message: str) -> None:
+        if self.node.tagged:
+            raise self.refuse("has a YAML tag; put text that starts with '!' in quotes")
+        if self.is_empty:
+            raise self.refuse("is empty; write a value or leave the key out")
+        if self.is_null:
+            raise self.refuse("is null; write a value or leave the key out")
+        if not isinstance(self.node, kind):
+            raise self.refuse(message)
+
+    def _join(self, name: str) -> str:
+        shown = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])
+        return f"{self.path}.{shown}" if self.path else shown
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` when one of the known words is close, else nothing."""
+    close = difflib.get_close_matches(word[:SHOWN_KEY], known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _value(node: Node, name: str) -> Node | None:
+    entries = node.entries if isinstance(node, yamlnode.Mapping) else ()
+    return next((value for key, value in entries if isinstance(key, yamlnode.Scalar) and key.text == name), None)
+
+
+def _keys(node: Node | None) -> list[str]:
+    entries = node.entries if isinstance(node, yamlnode.Mapping) else ()
+    return [key.text for key, _ in entries if isinstance(key, yamlnode.Scalar)]
+
+
+def _is_unicode(text: str) -> bool:
+    """Refuses lone surrogates: from `"\\ud800"` in the file, or from bytes in the environment."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,109 @@
+"""`${env:NAME}` and `${file:path}` in the values of a file; `$$` is a dollar sign, any other `$` stands for itself.
+
+What is put in is text and is not looked at again: a variable that holds `${...}` is passed on as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_FILE_BYTES = 64 * 1024  # a key, a token or a chain of certificates; not data
+MAX_TEXT = 1024 * 1024  # of one value; a value may name the same file many times
+
+EXPRESSION = re.compile(r"\$\$|\$\{(?:(?P<source>env|file):(?P<name>[^}]{1,1024})\})?")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+class UnfitError(Exception):
+    """A value that is not what its key expects; the message continues the key's path and holds no value."""
+
+
+class MissingError(UnfitError):
+    """A variable or file that is not there; may be overlooked where secrets are absent on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A value after substitution. `replaced`: something was put in; `missing`: it was not there."""
+
+    text: str
+    replaced: bool = False
+    missing: bool = False
+
+
+@dataclass(slots=True)
+class Substitution:
+    """Where values come from: the environment, and files relative to `base`.
+
+    With `allow_missing` an absent variable or file is noted instead of refused.
+    """
+
+    env: Mapping[str, str]
+    base: Path
+    allow_missing: bool = False
+    _files: dict[str, str] = field(default_factory=dict)
+
+    def expand(self, text: str) -> Expanded:
+        """Puts variables and files in. Raises UnfitError."""
+        parts: list[str] = []
+        end = length = 0
+        replaced = missing = False
+        for match in EXPRESSION.finditer(text):
+            parts.append(text[end : match.start()])
+            end = match.end()
+            if match[0] == "$$":
+                parts.append("$")
+                continue
+            replaced = True
+            try:
+                parts.append(self._value(match))
+            except MissingError:
+                if not self.allow_missing:
+                    raise
+                missing = True
+            length += len(parts[-1])
+            if length > MAX_TEXT:
+                raise UnfitError(f"is longer than {MAX_TEXT} characters after substitution")
+        return Expanded("".join(parts) + text[end:], replaced, missing)
+
+    def _value(self, match: re.Match[str]) -> str:
+        if match["source"] == "env":
+            return self._variable(match["name"])
+        if match["source"] == "file":
+            return self._file(match["name"])
+        raise UnfitError(
+            "has a '${' that begins neither ${env:NAME} nor ${file:path}; write $${ for the two characters"
+        )
+
+    def _variable(self, name: str) -> str:
+        if VARIABLE.fullmatch(name) is None:
+            raise UnfitError("names an environment variable that cannot exist; names have letters, digits and _ only")
+        value = self.env.get(name)
+        if value is None:
+            raise MissingError(f"environment variable {name} is not set")
+        return value
+
+    def _file(self, name: str) -> str:
+        if name not in self._files:
+            self._files[name] = self._read(name)
+        return self._files[name]
+
+    def _read(self, name: str) -> str:
+        try:
+            path = self.base / name
+            if not path.is_file():  # a FIFO would block, a device would not end
+                raise MissingError(f"file {name!r} does not exist or is no regular file")
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as exc:
+            raise MissingError(f"file {name!r} cannot be read: {exc.strerror}") from exc
+        if len(data) > MAX_FILE_BYTES:
+            raise UnfitError(f"file {name!r} is larger than {MAX_FILE_BYTES} bytes")
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise UnfitError(f"file {name!r} is not UTF-8 text") from None  # the cause would hold the bytes
+        return text.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,192 @@
+"""YAML text -> a tree of nodes that know their line and column, and nothing about what they mean.
+
+YAML 1.1 as PyYAML reads it, less what makes configuration files surprising: one document only, no tags, no
+recursion, aliases only while the tree they expand to stays small. What a plain scalar means is decided by
+whoever reads it, never here: `no` is two letters until a key expects a truth value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+MAX_CHARACTERS = 4 * 1024 * 1024  # some 60,000 routes; PyYAML needs about fifteen seconds for them
+MAX_DEPTH = 32  # the settings are at most six deep; deeper means the wrong file, or an attack on the stack
+MAX_NODES = 1_000_000  # counted after aliases are expanded, so ten lines of `[*a, *a]` cannot become a billion
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A position as editors count it: from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value without parts. `plain` means written without quotes, as neither a literal nor a folded block."""
+
+    mark: Mark
+    text: str
+    plain: bool = True
+    tagged: bool = False
+    size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list. `size` counts this node and all below it."""
+
+    mark: Mark
+    items: tuple[Node, ...]
+    tagged: bool = False
+    size: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """Keys with values, in the order of the file; a key may occur twice here and may be no scalar."""
+
+    mark: Mark
+    entries: tuple[tuple[Node, Node], ...]
+    tagged: bool = False
+    size: int = 1
+
+
+Node = Scalar | Sequence | Mapping
+
+
+class YamlError(Exception):
+    """Text that is not one YAML document; `message` holds no value of the file."""
+
+    def __init__(self, mark: Mark, message: str) -> None:
+        super().__init__(message)
+        self.mark = mark
+        self.message = message
+
+
+def parse(text: str) -> Node:
+    """Reads the only document in `text`. Raises YamlError."""
+    if len(text) > MAX_CHARACTERS:
+        raise YamlError(Mark(1, 1), f"is larger than {MAX_CHARACTERS} characters")
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as exc:
+        mark = mark_at(text, exc.position)
+        raise YamlError(mark, "holds a control character, which YAML does not allow") from exc
+    try:
+        return _Builder(loader).document()
+    except yaml.MarkedYAMLError as exc:
+        raise YamlError(_mark(exc.problem_mark or exc.context_mark), _explain(exc)) from exc
+    except (ValueError, OverflowError) as exc:
+        # PyYAML lets chr() and int() fail through: "\UFFFFFFFF", or a %YAML version of 5,000 digits.
+        raise YamlError(_mark(loader.get_mark()), "is not valid YAML: a number in an escape is too large") from exc
+    finally:
+        loader.dispose()
+
+
+def mark_at(text: str, offset: int) -> Mark:
+    """Where the character at `offset` stands."""
+    before = text[:offset]
+    return Mark(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+
+
+def literal(value: Any) -> Node:
+    """The node somebody would have written for this plain value; how defaults pass through the same readers."""
+    mark = Mark(0, 0)
+    match value:
+        case dict():
+            return Mapping(mark, tuple((Scalar(mark, name), literal(item)) for name, item in value.items()))
+        case list():
+            return Sequence(mark, tuple(literal(item) for item in value))
+        case bool():
+            return Scalar(mark, "true" if value else "false")
+        case _:
+            return Scalar(mark, str(value))
+
+
+class _Builder:
+    """Builds the tree from PyYAML's events: its own composer recurses without limit and expands aliases unseen."""
+
+    def __init__(self, loader: yaml.SafeLoader) -> None:
+        self._loader = loader
+        self._anchors: dict[str, Node] = {}
+        self._nodes = 0
+
+    def document(self) -> Node:
+        start = self._next()  # of the stream
+        if isinstance(self._next(), yaml.StreamEndEvent):
+            raise YamlError(_mark(start.start_mark), "is empty")
+        node = self._node(self._next(), 0)
+        self._next()  # the end of the document
+        after = self._next()
+        if not isinstance(after, yaml.StreamEndEvent):
+            raise YamlError(_mark(after.start_mark), "starts a second document; one file is one configuration")
+        if isinstance(node, Scalar) and node.plain and not node.text:
+            raise YamlError(node.mark, "is empty")
+        return node
+
+    def _next(self) -> Any:
+        return self._loader.get_event()  # type: ignore[no-untyped-call]
+
+    def _node(self, event: Any, depth: int) -> Node:
+        mark = _mark(event.start_mark)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event.anchor, mark)
+        if depth > MAX_DEPTH:
+            raise YamlError(mark, f"is nested deeper than {MAX_DEPTH} levels")
+        self._count(1, mark)
+        tagged = event.tag is not None
+        node: Node
+        if isinstance(event, yaml.ScalarEvent):
+            node = Scalar(mark, event.value, event.style is None, tagged)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            items = self._children(yaml.SequenceEndEvent, depth + 1)
+            node = Sequence(mark, tuple(items), tagged, _size(items))
+        else:
+            parts = self._children(yaml.MappingEndEvent, depth + 1)
+            node = Mapping(mark, tuple(zip(parts[::2], parts[1::2], strict=True)), tagged, _size(parts))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _children(self, end: type[yaml.Event], depth: int) -> list[Node]:
+        children = []
+        while not isinstance(event := self._next(), end):
+            children.append(self._node(event, depth))
+        return children
+
+    def _alias(self, anchor: Any, mark: Mark) -> Node:
+        # The anchor's name stays out of the message: a password that starts with `*` looks like an alias.
+        # A node is known only when it is complete, hence nothing can contain itself.
+        node = self._anchors.get(anchor)
+        if node is None:
+            raise YamlError(mark, "is an alias of nothing above it; put text that starts with '*' in quotes")
+        self._count(node.size, mark)
+        return node
+
+    def _count(self, size: int, mark: Mark) -> None:
+        self._nodes += size
+        if self._nodes > MAX_NODES:
+            raise YamlError(mark, f"makes more than {MAX_NODES} nodes, aliases expanded")
+
+
+def _size(children: list[Node]) -> int:
+    return 1 + sum(child.size for child in children)
+
+
+def _mark(mark: Any) -> Mark:
+    return Mark(mark.line + 1, mark.column + 1)
+
+
+def _explain(exc: yaml.MarkedYAMLError) -> str:
+    problem = str(exc.problem)
+    if r"'\t'" in problem:
+        return "is not valid YAML: a tab cannot indent; use spaces"
+    # The only message of PyYAML with more than one character of the file in it; a password may start with `!`.
+    problem = re.sub(r"(?s)undefined tag handle .*", "undefined tag handle", problem)
+    return f"is not valid YAML: {exc.context}: {problem}" if exc.context else f"is not valid YAML: {problem}"

@@ -1,0 +1,280 @@
+"""A configuration file becomes one frozen Config, or every problem in it at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from gateway.config import json_schema, load, read
+from gateway.errors import ConfigError
+from gateway.settings import (
+    BearerAuthSettings,
+    Config,
+    HttpBackendSettings,
+    JwtAuthSettings,
+    OxpBackendSettings,
+    Secret,
+)
+from tests.unit.config_cases import Broken, broken_files
+
+CONFIG = Path(__file__).parents[2] / "config"
+CANARY = "correct-horse-battery-staple-0123456789"
+ENV = {
+    "SECRET": CANARY,
+    "EMPTY": "",
+    "PORT": "8081",
+    "YES": "true",
+    "WAIT": "5s",
+    "NESTED": "${env:SECRET}",
+    "HOST": "gateway.internal",
+}
+BACKENDS = """
+auth: none
+backends:
+  crm:
+    protocol: otc
+    url: http://127.0.0.1:9101
+"""
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder a file lies in, with other files it may name."""
+    folder = tmp_path_factory.mktemp("config")
+    (folder / "key").write_text(f"{CANARY}\n")
+    (folder / "windows").write_bytes(f"{CANARY}\r\n".encode())
+    (folder / "large").write_text("x" * 70_000)
+    (folder / "latin1").write_bytes(b"\xe9" * 40)
+    return folder
+
+
+def problems(text: str, base: Path = Path()) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        read(text, source="f.yaml", base=base, env=ENV)
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize("case", broken_files(), ids=lambda case: case.name)
+def test_a_broken_file_gets_all_of_its_problems_and_no_other(case: Broken, base: Path) -> None:
+    assert problems(case.text, base) == [f"f.yaml:{problem}" for problem in case.problems]
+    assert CANARY not in "\n".join(case.problems)
+
+
+def test_there_are_enough_broken_files_to_believe_it() -> None:
+    cases = list(broken_files())
+    assert len(cases) >= 70
+    assert len({case.name for case in cases}) == len(cases)
+    assert all(case.problems for case in cases)
+
+
+Look = Callable[[Config], object]
+GOOD: list[tuple[str, Look, object]] = [
+    # text: what YAML 1.2 calls text, whatever YAML 1.1 makes of it
+    ("server: {host: no}", lambda c: c.server.host, "no"),
+    ("server: {host: '1'}", lambda c: c.server.host, "1"),
+    ("server: {host: '::1'}", lambda c: c.server.host, "::1"),
+    # numbers, sizes, durations, flags
+    ("server: {port: 0}", lambda c: c.server.port, 0),
+    ("server: {port: '${env:PORT}'}", lambda c: c.server.port, 8081),
+    ("server: {max_body: 2048}", lambda c: c.server.max_body_bytes, 2048),
+    ("server: {max_body: '2048'}", lambda c: c.server.max_body_bytes, 2048),
+    ("server: {max_body: 64KiB}", lambda c: c.server.max_body_bytes, 65536),
+    ("server: {head_timeout: 500ms}", lambda c: c.server.head_timeout_s, 0.5),
+    ("server: {head_timeout: 5m}", lambda c: c.server.head_timeout_s, 300.0),
+    ("server: {body_timeout: 1h}", lambda c: c.server.body_timeout_s, 3600.0),
+    ("server: {idle_timeout: '${env:WAIT}'}", lambda c: c.server.idle_timeout_s, 5.0),
+    ("server: {shutdown_grace: 0s}", lambda c: c.server.shutdown_grace_s, 0.0),
+    ("server: {openapi: false}", lambda c: c.server.openapi, False),
+    ("errors: {strict: '${env:YES}'}", lambda c: c.errors.strict, True),
+    # substitution
+    ("server: {host: 'a.${env:HOST}'}", lambda c: c.server.host, "a.gateway.internal"),
+    ("state: {keys: ['${file:key}']}", lambda c: c.state and c.state.keys[0].reveal(), CANARY),
+    ("state: {keys: ['${file:windows}']}", lambda c: c.state and c.state.keys[0].reveal(), CANARY),
+    (f"state: {{keys: ['{'$$' * 32}']}}", lambda c: c.state and c.state.keys[0].reveal(), "$" * 32),
+    (f"state: {{keys: ['{'$x' * 32}']}}", lambda c: c.state and c.state.keys[0].reveal(), "$x" * 32),
+    (
+        "state: {keys: ['$${env:SECRET} ${env:NESTED} ${env:PORT}']}",
+        lambda c: c.state and c.state.keys[0].reveal(),
+        "${env:SECRET} ${env:SECRET} 8081",  # what is put in is not looked at again
+    ),
+    # URLs
+    ("server: {public_url: 'https://x.example/'}", lambda c: c.server.public_url, "https://x.example"),
+    ("server: {public_url: 'http://[::1]:80/a/b/'}", lambda c: c.server.public_url, "http://[::1]:80/a/b"),
+    # what may be left out
+    ("", lambda c: (c.state, c.server.public_url, dict(c.backends), c.routes), (None, None, {}, ())),
+    ("state: null", lambda c: c.state, None),
+    ("backends: {}\nroutes: []", lambda c: (dict(c.backends), c.routes), ({}, ())),
+    ("logging: {level: debug, format: text}", lambda c: (c.logging.level, c.logging.format), ("debug", "text")),
+    # one port for two listeners where that is no conflict
+    ("server: {port: 0, admin: {port: 0}}", lambda c: c.server.admin.port, 0),
+    ("server: {host: 10.0.0.1, port: 80, admin: {port: 80}}", lambda c: c.server.admin.port, 80),
+    # an alias stands for a whole value
+    (
+        "server: {head_timeout: &t 7s, body_timeout: *t}",
+        lambda c: (c.server.head_timeout_s, c.server.body_timeout_s),
+        (7.0, 7.0),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "look", "expected"), GOOD, ids=[text or "nothing" for text, _, _ in GOOD])
+def test_a_good_value_is_read_as_documented(text: str, look: Look, expected: object, base: Path) -> None:
+    text = f"auth: none\n{text}\n"
+    assert look(read(text, base=base, env=ENV)) == expected
+    jsonschema_rs.validator_for(json_schema()).validate(yaml.safe_load(text.replace(": no}", ": 'no'}")))
+
+
+def test_a_backend_is_of_the_class_its_protocol_names() -> None:
+    text = BACKENDS + (
+        "  mail: {protocol: oxp, url: http://x/, dialect: oxp-env, auth: {bearer: '${env:SECRET}'}}\n"
+        "  pay: {protocol: otc, url: http://x/, auth: {jwt: {secret: '${env:SECRET}'}},"
+        " forward_headers: [X-Tenant]}\n"
+    )
+    backends = read(text, env=ENV).backends
+    mail, pay = backends["mail"], backends["pay"]
+    assert isinstance(mail, OxpBackendSettings)
+    assert (mail.url, mail.dialect) == ("http://x", "oxp-env")
+    assert mail.auth == BearerAuthSettings(bearer=Secret(CANARY))
+    assert isinstance(pay, HttpBackendSettings)
+    assert isinstance(pay.auth, JwtAuthSettings)
+    assert (pay.auth.jwt.subject, pay.auth.jwt.ttl_s) == ("principal", 60.0)
+    assert pay.forward_headers == ("x-tenant",)
+
+
+def test_a_route_carries_what_it_gives_to_its_tools() -> None:
+    text = BACKENDS + (
+        "routes:\n"
+        "  - tools: Mail.Send@1.*\n"
+        "    backend: crm\n"
+        "    timeout: 100ms\n"
+        "    secrets: {SMTP_KEY: '${env:SECRET}'}\n"
+        "    authorization_urls: {google: 'https://a.example/?p=1', dev: 'http://localhost:1/x'}\n"
+    )
+    (route,) = read(text, env=ENV).routes
+    assert (route.timeout_s, route.validate_output) == (0.1, "warn")
+    assert route.secrets["SMTP_KEY"].reveal() == CANARY
+    assert dict(route.authorization_urls) == {"google": "https://a.example/?p=1", "dev": "http://localhost:1/x"}
+
+
+def test_same_pattern_for_two_backends_or_after_a_narrower_one_is_reached() -> None:
+    text = BACKENDS + "  b: {protocol: oxp, url: http://x}\nroutes:\n"
+    pairs = [("A.*", "crm"), ("A.*", "b"), ("*", "crm"), ("*", "b")]
+    routes = "".join(f"  - {{tools: '{tools}', backend: {backend}}}\n" for tools, backend in pairs)
+    assert [(route.tools, route.backend) for route in read(text + routes).routes] == pairs
+
+
+def test_nothing_in_a_config_can_be_changed() -> None:
+    config = read(BACKENDS)
+    with pytest.raises(FrozenInstanceError):
+        config.server.port = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        config.backends["x"] = config.backends["crm"]  # type: ignore[index]
+
+
+def test_secrets_are_shown_by_reveal_only(base: Path) -> None:
+    config = load(CONFIG / "gateway.yaml", env=SecretEverywhere(), allow_missing_env=True)
+    assert config.auth is not None
+    assert config.auth.jwt[0].secret.reveal() == CANARY
+    assert CANARY not in f"{config} {config!r} {config.auth.jwt[0].secret} {config.auth.jwt[0].secret!r}"
+
+
+class SecretEverywhere(dict[str, str]):
+    """An environment in which every variable is the same secret."""
+
+    def get(self, name: str, default: Any = None) -> str:
+        return CANARY
+
+
+def test_missing_variables_and_files_may_be_allowed_whatever_the_key_expects(base: Path) -> None:
+    text = (
+        "auth:\n  jwt:\n"
+        "    - {secret: '${env:A}', issuer: '${env:B}', leeway: '${env:C}'}\n"
+        "    - {secret: '${file:none}', issuer: '${file:gone}'}\n"
+        "server: {port: '${env:A}', host: '${env:A}', public_url: '${env:A}'}\n"
+        "errors: {strict: '${env:A}'}\n"
+        "backends:\n"
+        "  a: {protocol: '${env:A}', url: '${env:A}', auth: {api_key: '${env:A}'}, forward_headers: ['${env:A}']}\n"
+        "routes:\n"
+        "  - {tools: '${env:A}', backend: '${env:A}', authorization_urls: {x: '${env:A}'}}\n"
+    )
+    assert read(text, base=base, env={}, allow_missing_env=True).server.port == 0
+    assert len(problems(text, base)) == 13  # one each, but a backend without protocol is not read further
+
+
+def test_what_is_there_but_wrong_is_refused_even_when_absence_is_allowed(base: Path) -> None:
+    text = "auth: none\nserver: {port: '${env:SECRET}', host: '${env:}'}\nstate: {keys: ['${file:latin1}']}\n"
+    with pytest.raises(ConfigError) as caught:
+        read(text, source="f", base=base, env=ENV, allow_missing_env=True)
+    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
+        "server.port",
+        "server.host",
+        "state.keys[0]",
+    ]
+
+
+def test_a_variable_that_is_not_unicode_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"server\.host: is not valid Unicode text"):
+        read("auth: none\nserver: {host: '${env:RAW}'}\n", env={"RAW": os.fsdecode(b"\xff")})
+
+
+def test_a_value_cannot_be_blown_up_by_naming_a_variable_often() -> None:
+    text = f"auth: none\nserver: {{host: '{'${env:LONG}' * 200}'}}\n"
+    with pytest.raises(ConfigError, match="is longer than 1048576 characters after substitution"):
+        read(text, env={"LONG": "x" * 100_000})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
+def test_a_fifo_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="file 'pipe' does not exist or is no regular file"):
+        read("auth: none\nserver: {host: '${file:pipe}'}\n", base=tmp_path, env={})
+
+
+def test_a_file_is_found_beside_the_one_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "host").write_text("10.0.0.1\n")
+    path = tmp_path / "gateway.yaml"
+    path.write_text("auth: none\nserver: {host: '${file:host}'}\n")
+    assert load(path, env={}).server.host == "10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"auth: none\n# caf\xe9\n", ":2:6: is not UTF-8 text"),
+        (b"\xef\xbb\xbfauth: none \xff\n", ":1:12: is not UTF-8 text"),
+        ("auth: none\n".encode("utf-16"), ":1:1: is not UTF-8 text"),
+        (b"auth: none\n\x00", ":2:1: holds a control character, which YAML does not allow"),
+        (b" " * (4 * 1024 * 1024 + 1), ":1:1: is larger than 4194304 bytes"),
+    ],
+    ids=["latin-1", "after a byte order mark", "utf-16", "nul", "too large"],
+)
+def test_bytes_that_are_no_configuration_are_refused(data: bytes, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert caught.value.problems == (f"{path}{problem}",)
+
+
+def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_bytes(b"\xef\xbb\xbfauth: none\n")
+    assert load(path).auth is None
+
+
+def test_a_file_that_cannot_be_opened_is_a_problem_like_any_other(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory"):
+        load(tmp_path / "none.yaml")
+
+
+def test_reading_stops_after_a_hundred_problems() -> None:
+    found = problems("auth: none\n" + "".join(f"unknown{n}: 1\n" for n in range(5000)))
+    assert len(found) == 101
+    assert found[-1] == "f.yaml: stopped after 100 problems"

@@ -1,0 +1,80 @@
+"""The JSON Schema says what the reader does, and the files that are shipped please both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from gateway.config import json_schema, load, read, schema_text
+from gateway.errors import ConfigError
+
+CONFIG = Path(__file__).parents[2] / "config"
+
+
+def test_the_schema_that_is_shipped_is_the_one_the_code_declares() -> None:
+    ours = "regenerate it: python -m gateway.config > config/gateway.schema.json"
+    assert (CONFIG / "gateway.schema.json").read_text() == schema_text(), ours
+    command = [sys.executable, "-m", "gateway.config"]
+    assert subprocess.run(command, capture_output=True, check=True, text=True, timeout=30).stdout == schema_text()
+
+
+@pytest.mark.parametrize("path", sorted(CONFIG.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_file_that_is_shipped_loads_and_fits_the_schema(path: Path) -> None:
+    load(path, env={}, allow_missing_env=True)
+    jsonschema_rs.validator_for(json_schema()).validate(yaml.safe_load(path.read_text()))
+
+
+def test_the_annotated_file_shows_every_key() -> None:
+    text = (CONFIG / "gateway.yaml").read_text()
+    declared = {name for section in json_schema()["$defs"].values() for name in section["properties"]}
+    assert [name for name in sorted(declared) if f"{name}:" not in text] == []
+
+
+def test_every_key_has_a_sentence_and_every_default_fits_its_own_schema() -> None:
+    schema = json_schema()
+    for section in schema["$defs"].values():
+        assert section["additionalProperties"] is False
+        for name, value in section["properties"].items():
+            assert value["description"].endswith("."), name
+            if "default" in value:
+                jsonschema_rs.validator_for({**value, "$defs": schema["$defs"]}).validate(value["default"])
+
+
+def test_defaults_written_out_change_nothing() -> None:
+    schema = json_schema()
+    written = {name: _spelled_out(value, schema) for name, value in schema["$defs"]["Config"]["properties"].items()}
+    assert read(json.dumps({**written, "auth": "none"})) == read("auth: none")
+
+
+def _spelled_out(value: dict[str, Any], schema: dict[str, Any]) -> object:
+    if "$ref" not in value or value.get("default") != {}:
+        return value.get("default")
+    section = schema["$defs"][value["$ref"].rpartition("/")[2]]
+    return {name: _spelled_out(inner, schema) for name, inner in section["properties"].items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "auth: none\nserver: {prot: 1}",
+        "auth: off",
+        "{}",
+        "auth: none\nserver: {head_timeout: 30}",
+        "auth: none\nbackends: {a: {protocol: oxp, url: 'http://x', dialect: rfc}}",
+        "auth: none\nbackends: {a: {protocol: otc, url: 'http://x', unknown: 1}}",
+        "auth: none\nbackends: {a: {protocol: otc, url: 'http://x', auth: {bearer: a, api_key: b}}}",
+        "auth: none\nbackends: {'-': {protocol: otc, url: 'http://x'}}",
+        "auth: {jwt: []}",
+    ],
+)
+def test_what_an_editor_can_know_the_schema_refuses_as_the_reader_does(text: str) -> None:
+    with pytest.raises(ConfigError):
+        read(text)
+    assert not jsonschema_rs.validator_for(json_schema()).is_valid(yaml.safe_load(text))
