@@ -1,0 +1,218 @@
+"""The description of our public surface for machines: `GET /openapi.json`.
+
+OpenAPI 3.1.1. The bare paths take every dialect, so their bodies are `anyOf`; below a prefix a path speaks one
+dialect alone. The schemas say what this gateway sends, which is narrower than what OTC 1.0, OXP 1.0 and the RFC allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from gateway.jsontext import encode
+from gateway.model import JsonObject
+from gateway.openapi_schemas import ANY_OBJECT, SCHEMAS, TEXT, schema_ref
+
+
+class _Form(Struct, frozen=True, kw_only=True):
+    """One dialect: the schemas of what it takes and gives. `oxp_version`: it carries the version in that header."""
+
+    prefix: str
+    title: str
+    request: str
+    result: str
+    tools: str
+    oxp_version: bool = False
+
+
+FORMS = (
+    _Form(prefix="rfc", title="the RFC", request="RfcCall", result="RfcResult", tools="RfcTools"),
+    _Form(prefix="otc", title="OTC 1.0", request="EnvelopedCall", result="EnvelopedResult", tools="OtcTools"),
+    _Form(prefix="oxp", title="OXP 1.0, flat", request="Call", result="Result", tools="OxpTools", oxp_version=True),
+    _Form(
+        prefix="oxp-env",
+        title="OXP 1.0, enveloped",
+        request="EnvelopedCall",
+        result="EnvelopedResult",
+        tools="OxpEnvelopedTools",
+    ),
+    _Form(prefix="lc", title="the LangChain family", request="LcCall", result="LcResult", tools="LcTools"),
+)
+
+
+def document(version: str, public_url: str | None) -> bytes:
+    """Builds the document; `version` is the gateway's own, `public_url` where callers reach it."""
+    paths = {
+        "/health": {"get": _health("Whether the gateway takes calls", "health")},
+        "/openapi.json": {"get": _description()},
+        "/tools": {"get": _listing(FORMS, "in the dialect of the request", "list_tools")},
+        "/tools/call": {"post": _calling(FORMS, "in the dialect of the request", "call_tool")},
+        "/call": {"post": _calling(FORMS, "in the dialect of the request, at the path of the examples", "call")},
+        "/challenges/{token}": {"get": _challenge()},
+    }
+    for form in FORMS:
+        paths |= _prefixed(form)
+    body: JsonObject = {
+        "openapi": "3.1.1",
+        "info": {"title": "Toolgate", "version": version, "summary": "One HTTP surface for a fleet of tool servers."},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
+            "headers": HEADERS,
+            "responses": RESPONSES,
+            "schemas": SCHEMAS,
+        },
+        "security": [{"bearer": []}],
+    }
+    if public_url is not None:
+        body["servers"] = [{"url": public_url}]
+    return encode(body)
+
+
+def _prefixed(form: _Form) -> JsonObject:
+    at, name = f"/{form.prefix}", form.prefix.replace("-", "_")
+    spoken = f"in {form.title}"
+    return {
+        f"{at}/health": {"get": _health(f"Whether the gateway takes calls, {spoken}", f"{name}_health")},
+        f"{at}/tools": {"get": _listing((form,), spoken, f"{name}_list_tools")},
+        f"{at}/tools/call": {"post": _calling((form,), spoken, f"{name}_call_tool")},
+        f"{at}/call": {"post": _calling((form,), f"{spoken}, at the path of the examples", f"{name}_call")},
+    }
+
+
+def _listing(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonObject:
+    headers = {"ETag": {"schema": TEXT}, "Vary": {"schema": TEXT}, "Cache-Control": {"schema": TEXT}}
+    return {
+        "operationId": operation_id,
+        "summary": f"The tools the caller may use, {spoken}",
+        "parameters": [*_version_parameter(forms), _parameter("If-None-Match", "header", TEXT, required=False)],
+        "responses": {
+            "200": {
+                "description": "Every version of every tool, per tool ascending.",
+                "headers": headers | _version_header(forms),
+                "content": _json(_one_of(form.tools for form in forms)),
+            },
+            "304": {"description": "The catalogue is the one the caller already has."},
+            **_refusals(400, 401, 404, 405, 413, 431),
+        },
+    }
+
+
+def _calling(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonObject:
+    return {
+        "operationId": operation_id,
+        "summary": f"Calls a tool, {spoken}",
+        "parameters": _version_parameter(forms),
+        "requestBody": {"required": True, "content": _json(_one_of(form.request for form in forms))},
+        "responses": {
+            "200": {
+                "description": "The tool ran, or may have run: its value, or its error with `success: false`.",
+                "headers": {"Cache-Control": {"schema": {"const": "no-store"}}} | _version_header(forms),
+                "content": _json(_one_of(form.result for form in forms)),
+            },
+            **_refusals(400, 401, 403, 404, 405, 413, 415, 422, 431),
+        },
+    }
+
+
+def _health(summary: str, operation_id: str) -> JsonObject:
+    answer = {"headers": {"OXP-Version": _ref("headers", "OxpVersion")}, "content": _json(schema_ref("Health"))}
+    return {
+        "operationId": operation_id,
+        "summary": summary,
+        "security": [],
+        "responses": {
+            "200": {"description": "It does."} | answer,
+            "503": {"description": "Not yet, or no longer: it is starting or draining."} | answer,
+            **_refusals(405, 431),
+        },
+    }
+
+
+def _challenge() -> JsonObject:
+    return {
+        "operationId": "check_challenge",
+        "summary": "How an authorization stands that a call asked for",
+        "security": [],
+        "parameters": [_parameter("token", "path", TEXT, required=True)],
+        "responses": {
+            "200": {
+                "description": "The state; an unknown or expired token has failed.",
+                "content": _json(schema_ref("ChallengeStatus")),
+            },
+            **_refusals(405, 431),
+        },
+    }
+
+
+def _description() -> JsonObject:
+    described = {"description": "OpenAPI 3.1.", "content": _json(ANY_OBJECT)}
+    return {
+        "operationId": "describe",
+        "summary": "This document",
+        "security": [],
+        "responses": {"200": described, **_refusals(404, 405, 431)},
+    }
+
+
+def _refusals(*statuses: int) -> JsonObject:
+    return {str(status): _ref("responses", f"Refused{status}") for status in statuses}
+
+
+def _version_parameter(forms: tuple[_Form, ...]) -> list[JsonObject]:
+    if not any(form.oxp_version for form in forms):
+        return []
+    return [_parameter("OXP-Version", "header", {"enum": ["1.0", "1.0.0", "1"]}, required=False)]
+
+
+def _version_header(forms: tuple[_Form, ...]) -> JsonObject:
+    return {"OXP-Version": _ref("headers", "OxpVersion")} if any(form.oxp_version for form in forms) else {}
+
+
+def _parameter(name: str, place: str, schema: JsonObject, *, required: bool) -> JsonObject:
+    return {"name": name, "in": place, "required": required, "schema": schema}
+
+
+def _ref(kind: str, name: str) -> JsonObject:
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def _one_of(names: Iterable[str]) -> JsonObject:
+    # The forms overlap (an LC result may be a flat one), so that oneOf would refuse what fits two.
+    distinct = [schema_ref(name) for name in dict.fromkeys(names)]
+    return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
+
+
+def _json(schema: JsonObject) -> JsonObject:
+    return {"application/json": {"schema": schema}}
+
+
+HEADERS: JsonObject = {
+    "OxpVersion": {"description": "The version of OXP as the caller spelled it.", "schema": TEXT},
+    "RetryAfter": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
+    "WwwAuthenticate": {"description": "How to authenticate.", "schema": TEXT},
+    "Allow": {"description": "The methods this path has.", "schema": TEXT},
+}
+
+
+def _refusal(description: str, schema: str = "Refusal", **headers: str) -> JsonObject:
+    named = {name.replace("_", "-"): _ref("headers", header) for name, header in headers.items()}
+    return {"description": description, "headers": named, "content": _json(schema_ref(schema))}
+
+
+RESPONSES: JsonObject = {
+    "Refused400": _refusal(
+        "Not a call, not a tool, not a version there is; something is missing that the tool requires; or the tool "
+        "server is temporarily unavailable. The tool has not run.",
+        Retry_After="RetryAfter",
+    ),
+    "Refused401": _refusal("No valid credential.", WWW_Authenticate="WwwAuthenticate"),
+    "Refused403": _refusal("The caller may not use this tool."),
+    "Refused404": _refusal("There is no such path."),
+    "Refused405": _refusal("The path does not have this method.", Allow="Allow"),
+    "Refused413": _refusal("The body is too large."),
+    "Refused415": _refusal("The body is not JSON."),
+    "Refused422": _refusal("The input does not satisfy the tool's schema.", "InvalidInput"),
+    "Refused431": _refusal("The head is too large."),
+}

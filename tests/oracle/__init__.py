@@ -1,0 +1,156 @@
+"""What every answer of the gateway must look like, judged from the wire alone.
+
+The schemas beside this module restate OTC 1.0, OXP 1.0, the RFC and what the LangChain family really does, with the
+defects of the published files mended: closed results that allow their own `value`, typed bodies, anchored ids,
+asserted formats. Nothing of the gateway is imported here, so that its mistakes are not shared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import jsonschema_rs
+
+Operation = Literal["call", "list", "health", "challenge"]
+
+SCHEMAS: Final = Path(__file__).parent / "schemas"
+# `bare` is a refusal before the dialect is known.
+DIALECTS: Final = ("rfc", "otc", "oxp", "oxp-env", "lc", "bare")
+OXP_VERSIONS: Final = ("1.0", "1.0.0", "1")
+# Refusals that say nothing about the call itself, and what HTTP wants in their head (RFC 9110).
+PLAIN_REFUSALS: Final[Mapping[int, str | None]] = {
+    401: "www-authenticate",
+    403: None,
+    404: None,
+    405: "allow",
+    413: None,
+    415: None,
+    429: "retry-after",
+    431: None,
+}
+
+
+def check(dialect: str, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """Checks one answer; raises AssertionError with what is wrong and the beginning of the body."""
+    assert dialect in DIALECTS, f"{dialect!r} is not one of {DIALECTS}"
+    fields = {name.lower(): value for name, value in headers.items()}
+    try:
+        _check_head(dialect, operation, status, fields)
+        if status == 304:
+            assert not body, "a 304 has no body"
+            return
+        document = _json(fields, body)
+        _check_schema(dialect, operation, status, document)
+        if operation == "list" and status == 200:
+            _check_catalogue(document if isinstance(document, list) else document.get("tools", document.get("items")))
+    except AssertionError as exc:
+        where = f"{dialect} {operation} {status}"
+        raise AssertionError(f"{where}: {exc}\nheaders: {fields}\nbody: {body[:1000]!r}") from None
+
+
+def _check_head(dialect: str, operation: Operation, status: int, fields: Mapping[str, str]) -> None:
+    if operation == "call":
+        # Once a tool may have run, a 5xx would make real callers run it again by themselves.
+        assert status < 500, "a call is never answered 5xx"
+        assert "no-store" in fields.get("cache-control", ""), "an answer to a call must be `Cache-Control: no-store`"
+    if operation == "list" and status in (200, 304):
+        directives = {part.strip() for part in fields.get("cache-control", "").split(",")}
+        assert directives >= {"private", "no-cache"}, "a catalogue is `Cache-Control: private, no-cache`"
+        assert fields.get("etag"), "a catalogue has an ETag"
+        assert fields.get("vary"), "a catalogue says what it varies with"
+    if dialect == "oxp" or operation == "health":
+        version = fields.get("oxp-version")
+        assert version in OXP_VERSIONS, f"OXP-Version is {version!r}"
+    demanded = PLAIN_REFUSALS.get(status)
+    assert demanded is None or fields.get(demanded), f"a {status} must carry {demanded}"
+
+
+def _json(fields: Mapping[str, str], body: bytes) -> Any:
+    """Reads the body as strictly as JSON allows: UTF-8, no NaN, no name twice."""
+    media, _, parameters = fields.get("content-type", "").partition(";")
+    assert media.strip().lower() == "application/json", f"the content type is {fields.get('content-type')!r}"
+    assert parameters.strip().lower() in ("", "charset=utf-8"), f"the content type has {parameters!r}"
+    if "content-encoding" not in fields and "content-length" in fields:
+        assert int(fields["content-length"]) == len(body), "content-length is not the length of the body"
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_no_name_twice, parse_constant=_no_constant)
+    except ValueError as exc:
+        raise AssertionError(f"the body is not JSON: {exc}") from None
+
+
+def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    assert len(members) == len(pairs), f"a name stands twice among {[name for name, _ in pairs]}"
+    return members
+
+
+def _no_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _schema_uri(dialect: str, operation: Operation, status: int) -> str:
+    """Names the schema an answer must satisfy."""
+    match operation, status:
+        case ("health", 200 | 503):
+            return "urn:toolgate:oracle:common#/$defs/health"
+        case ("challenge", 200):
+            return "urn:toolgate:oracle:common#/$defs/challenge-status"
+        case ("call" | "list", 200):
+            name = f"{operation}-200"
+        case ("call", 422):
+            name = "invalid-input"
+        case ("call" | "list", 400):
+            name = "refusal"
+        case (_, _) if status in PLAIN_REFUSALS:
+            name = "plain-refusal"
+        case _:
+            raise AssertionError(f"{operation} has no answer {status}")
+    assert name in _documents()[dialect]["$defs"], f"{dialect} has no answer {status} to {operation}"
+    return f"urn:toolgate:oracle:{dialect}#/$defs/{name}"
+
+
+def _check_schema(dialect: str, operation: Operation, status: int, document: Any) -> None:
+    errors = _validator(_schema_uri(dialect, operation, status)).iter_errors(document)
+    findings = [f"at {'/'.join(map(str, error.instance_path)) or 'the top'}: {error.message}" for error in errors]
+    assert not findings, "; ".join(findings)
+
+
+def _check_catalogue(tools: Any) -> None:
+    """What no schema can say: unique ids, versions that agree and ascend, input schemas that are schemas."""
+    ids = [tool["id"] for tool in tools]
+    assert len(set(ids)) == len(ids), f"an id stands twice among {ids}"
+    newest: dict[str, tuple[int, ...]] = {}
+    for tool in tools:
+        path, _, version = tool["id"].partition("@")
+        stated = tool["toolkit"]["version"] if "toolkit" in tool else tool["version"]
+        assert stated == version, f"{tool['id']} says its version is {stated}"
+        numbers = tuple(map(int, version.split(".")))
+        # Callers that key tools by name keep the last one they read: it must be the latest.
+        assert newest.get(path, ()) < numbers, f"the versions of {path} do not ascend"
+        newest[path] = numbers
+        for schema in _schemas(tool):
+            assert jsonschema_rs.meta.is_valid(schema), f"{tool['id']} lists an invalid JSON Schema"
+
+
+def _schemas(tool: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The input and output schema of a listed tool, whatever its dialect wraps them in."""
+    if "toolkit" in tool:
+        found = [tool["input"]["parameters"], tool["output"].get("value")]
+    else:
+        found = [tool["input_schema"].get("parameters", tool["input_schema"]), tool["output_schema"]]
+    return [schema for schema in found if schema is not None]
+
+
+@cache
+def _documents() -> Mapping[str, Any]:
+    return {path.stem: json.loads(path.read_bytes()) for path in SCHEMAS.glob("*.json")}
+
+
+@cache
+def _validator(uri: str) -> jsonschema_rs.Draft202012Validator:
+    registry = jsonschema_rs.Registry([(document["$id"], document) for document in _documents().values()])
+    return jsonschema_rs.Draft202012Validator({"$ref": uri}, registry=registry, validate_formats=True)
