@@ -25,14 +25,14 @@ class ErrorCode(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED_MEDIA = "unsupported_media"
     BACKEND_UNAVAILABLE = "backend_unavailable"
-    UNAVAILABLE = "unavailable"  # the gateway itself: starting or draining
     INTERNAL = "internal"
 
 
 class GatewayError(Exception):
     """A refusal, raised only while the tool provably has not run.
 
-    `message` may reach a user or a model; `detail` goes to our log only. Neither holds a secret or an argument.
+    `message` may reach a user or a model, `developer_message` the caller's log, `detail` ours only. None of them
+    holds a secret or an argument.
     `parameters` maps parameter names to what is wrong with them. `missing` is the `missing_requirements`
     object of OXP 1.0. `retry_after_s` is in seconds. `headers` are added to the reply (`Allow`,
     `WWW-Authenticate`).
@@ -43,6 +43,7 @@ class GatewayError(Exception):
         code: ErrorCode,
         message: str,
         *,
+        developer_message: str | None = None,
         detail: str | None = None,
         parameters: Mapping[str, str] | None = None,
         missing: Mapping[str, Any] | None = None,
@@ -52,6 +53,7 @@ class GatewayError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+        self.developer_message = developer_message
         self.detail = detail
         self.parameters = parameters
         self.missing = missing

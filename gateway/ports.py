@@ -43,7 +43,13 @@ class Dialect(Protocol):
     `spelling` is the version as the caller wrote it, so that it can be echoed.
     """
 
-    name: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def canonical(self) -> str:
+        """How the dialect itself spells its version."""
+        ...
 
     def negotiate(self, head: Head, document: Json) -> str:
         """Reads the version the caller speaks. Raises INVALID_REQUEST for one we do not."""
@@ -73,11 +79,17 @@ class Dialect(Protocol):
 class ServerDialect(Protocol):
     """One wire form as we speak it to tool servers. All methods are pure."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
-    def encode_call(self, invocation: Invocation) -> WireRequest: ...
+    @property
+    def call_paths(self) -> tuple[str, ...]:
+        """Where calls go; the second only after a 404 at the first."""
+        ...
 
-    def encode_list(self) -> WireRequest: ...
+    def request_call(self, invocation: Invocation) -> WireRequest: ...
+
+    def request_list(self) -> WireRequest: ...
 
 
 class Backend(Protocol):

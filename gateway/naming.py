@@ -1,0 +1,82 @@
+"""From the names that tool servers give their tools to the names callers use.
+
+Tool ids are `Toolkit.Tool@x.y.z` of ASCII letters, digits and `_` (OXP 1.0, openapi.json: ToolId and ToolDefinition);
+what a tool server sends is bent into that shape, and a warning says where something had to be made up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+MAX_ID_LENGTH = 256  # generous for two words and a version; it also bounds the integers in versions
+MAX_NAME_LENGTH = 64  # OXP 1.0, ToolDefinition.name
+KEPT_LENGTH = 55  # of a longer name: 55 + "_" + 8 digits of its digest = 64
+DEFAULT_VERSION = "1.0.0"
+
+_FOREIGN = re.compile(r"[^A-Za-z0-9_]")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,2}", re.ASCII)
+
+
+class NamingError(ValueError):
+    """A wire id no tool id can be made of; `reason` is a sentence for the operator."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Named(NamedTuple):
+    """What a tool is called: `tool` is `Toolkit.Tool`, `version` is `x.y.z`, `warnings` are for the operator."""
+
+    tool: str
+    version: str
+    warnings: tuple[str, ...] = ()
+
+
+def tool_and_version(wire_id: str, version_field: str | None, default_toolkit: str) -> Named:
+    """Names a tool from the id and version its server sent; a version in the id wins over the field.
+
+    Raises: NamingError for an id that is empty, longer than 256 characters or without a tool.
+    """
+    path, _, id_version = wire_id.partition("@")
+    *toolkit, rest = path.split(".", 1)
+    words = [_word(toolkit[0] if toolkit else default_toolkit), _word(rest)]
+    if not all(words):
+        raise NamingError("Its id names no tool." if path else "Its id is empty.")
+    version, warnings = _version(id_version or version_field)
+    named = Named(".".join(words), version, warnings)
+    if len(named.tool) + 1 + len(version) > MAX_ID_LENGTH:
+        raise NamingError(f"Its id is longer than {MAX_ID_LENGTH} characters.")
+    return named
+
+
+def published_name(tool: str) -> str:
+    """The name of `Toolkit.Tool` where only letters, digits, `_` and `-` are allowed: `Toolkit_Tool`.
+
+    A name over 64 characters is cut and gets a digest of the whole, so that two long names stay two.
+    """
+    name = tool.replace(".", "_", 1)
+    if len(name) <= MAX_NAME_LENGTH:
+        return name
+    return f"{name[:KEPT_LENGTH]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
+
+
+def version_key(version: str) -> tuple[int, int, int]:
+    """The numbers of `x.y.z`, to compare versions by."""
+    major, minor, patch = version.split(".")
+    return int(major), int(minor), int(patch)
+
+
+def _word(text: str) -> str:
+    return _FOREIGN.sub("_", text)
+
+
+def _version(text: str | None) -> tuple[str, tuple[str, ...]]:
+    if not text:
+        return DEFAULT_VERSION, ()
+    if len(text) > MAX_ID_LENGTH or not _VERSION.fullmatch(text):
+        return DEFAULT_VERSION, (f"Its version {text[:40]!r} is not of the form x.y.z; {DEFAULT_VERSION} stands in.",)
+    numbers = [str(int(part)) for part in text.split(".")]
+    return ".".join(numbers + ["0"] * (3 - len(numbers))), ()

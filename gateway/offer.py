@@ -1,0 +1,177 @@
+"""What one tool server offers, judged: which tools can be published, which cannot and why.
+
+Judging thousands of tools takes seconds of compiling, so it gives way to the event loop, and whatever did not change
+since the last time is taken over as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from msgspec.structs import replace
+
+from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
+from gateway.ports import Backend
+from gateway.routing import PublishedTool, Route
+from gateway.schemas import InputSchema, SchemaError, inline_refs
+
+TURN_S = 0.005  # of work between two looks at the event loop: no call waits noticeably longer
+
+_encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A backend to be asked for its tools, and the bounds of what it may answer.
+
+    `routes` are all routes in their order: those of other backends decide nothing here but who comes first.
+    """
+
+    name: str
+    backend: Backend
+    refresh_s: float
+    max_tools: int
+    max_schema_bytes: int
+    routes: Sequence[Route]
+
+    def route_for(self, definition: ToolDefinition) -> int | None:
+        """The number of the first route that speaks of a tool; None when none does, or when it denies."""
+        for number, route in enumerate(self.routes):
+            if route.backend_name == self.name and route.matches(definition.tool, definition.version):
+                return None if route.deny else number
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One routed tool: published, or the reason why not. `digest` is of the definition as discovered."""
+
+    digest: str
+    route: int
+    tool: PublishedTool | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One answer of a tool server, judged. `trusted` is None until it has once listed a tool."""
+
+    judged: dict[str, Judged]  # by tool id
+    rejected: tuple[Rejected, ...] = ()
+    trusted: frozenset[str] | None = None
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """All ids of tokens and secrets that some tool asks for and does not get."""
+        return frozenset[str]().union(*(entry.tool.withheld for entry in self.judged.values() if entry.tool))
+
+
+NOTHING = Offer(judged={})
+
+
+async def judge(source: Source, listing: Listing, before: Offer) -> Offer:
+    """Judges a listing. Ids that are new since the first one that had tools are trusted only where a route says so."""
+    turns = _Turns()
+    rejected = list(listing.rejected)
+    if len(listing.tools) > source.max_tools:
+        reason = f"It lists {len(listing.tools)} tools; only the first {source.max_tools} are looked at."
+        rejected.append(Rejected(id=source.name, reason=reason))
+    routed = []
+    for definition in listing.tools[: source.max_tools]:
+        await turns.give_way()
+        if (route := source.route_for(definition)) is not None:
+            routed.append((definition, route))
+    routed, collided = _without_collisions(routed)
+    rejected += collided
+    trusted = before.trusted
+    if trusted is None and listing.tools:
+        trusted = _asked_for(listing.tools[: source.max_tools])
+    judged = {}
+    for definition, route in routed:
+        await turns.give_way()
+        entry = _judge_one(source, definition, route, trusted or frozenset(), before.judged.get(definition.id))
+        judged[definition.id] = entry
+        if entry.tool is None:
+            rejected.append(Rejected(id=definition.id, reason=entry.reason))
+    return Offer(judged=judged, rejected=tuple(rejected), trusted=trusted)
+
+
+def _judge_one(
+    source: Source, definition: ToolDefinition, number: int, trusted: frozenset[str], before: Judged | None
+) -> Judged:
+    digest = hashlib.sha256(_encode(definition)).hexdigest()
+    # Routes never change while a catalogue lives, and trust only once: the same definition is judged the same.
+    if before is not None and before.digest == digest:
+        return before
+    for which, schema in (("input", definition.input_schema), ("output", definition.output_schema)):
+        if schema is not None and (size := len(_encode(schema))) > source.max_schema_bytes:
+            reason = f"Its {which} schema has {size} bytes; {source.max_schema_bytes} are allowed."
+            return Judged(digest=digest, route=number, tool=None, reason=reason)
+    try:
+        compiled = InputSchema.compile(definition.input_schema)
+    except SchemaError as exc:
+        return Judged(digest=digest, route=number, tool=None, reason=f"Its input schema cannot be used. {exc.reason}")
+    route = source.routes[number]
+    withheld = _asked_for([definition]) - trusted - route.context
+    tool = PublishedTool.publish(_without_refs(definition), route, compiled, withheld)
+    return Judged(digest=digest, route=number, tool=tool)
+
+
+def _without_collisions(
+    routed: Sequence[tuple[ToolDefinition, int]],
+) -> tuple[list[tuple[ToolDefinition, int]], list[Rejected]]:
+    """Takes out tools that share an id, and tools that share a name with another tool: nobody could tell them apart.
+
+    Only what routes publish collides, so that an operator can deny one of two and have the other.
+    """
+    ids = Counter(definition.id for definition, _ in routed)
+    named: defaultdict[str, set[str]] = defaultdict(set)
+    for definition, _ in routed:
+        named[definition.name].add(definition.tool)
+    kept: list[tuple[ToolDefinition, int]] = []
+    rejected: list[Rejected] = []
+    for definition, route in routed:
+        if ids[definition.id] > 1:
+            rejected.append(Rejected(id=definition.id, reason="Its id is listed more than once."))
+        elif len(named[definition.name]) > 1:
+            reason = f"Its name {definition.name!r} is also that of another tool of this tool server."
+            rejected.append(Rejected(id=definition.id, reason=reason))
+        else:
+            kept.append((definition, route))
+    return kept, list(dict.fromkeys(rejected))
+
+
+def _without_refs(definition: ToolDefinition) -> ToolDefinition:
+    output: JsonObject | None = definition.output_schema
+    return replace(
+        definition,
+        input_schema=inline_refs(definition.input_schema),
+        output_schema=None if output is None else inline_refs(output),
+    )
+
+
+def _asked_for(definitions: Iterable[ToolDefinition]) -> frozenset[str]:
+    """The ids of all tokens and secrets that tools ask for."""
+    ids: set[str] = set()
+    for definition in definitions:
+        ids.update(provider.id for provider in definition.requires.authorization)
+        ids.update(definition.requires.secrets)
+    return frozenset(ids)
+
+
+class _Turns:
+    """Lets the event loop have a look whenever a turn of work is over."""
+
+    def __init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._until = self._now() + TURN_S
+
+    async def give_way(self) -> None:
+        if self._now() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._now() + TURN_S

@@ -1,0 +1,205 @@
+"""Which tool of which backend a reference means, and which tools a caller may use.
+
+A `Router` is a snapshot: the catalogue builds a new one and swaps it in whole, so that a request which holds one
+sees a consistent world to its end. Version resolution follows OXP 1.0, call-tool: Tool Version Resolution.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Self
+
+from msgspec.structs import replace
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Json, Requirements, ToolDefinition, ToolRef
+from gateway.naming import version_key
+from gateway.ports import Backend, Caller
+from gateway.schemas import InputSchema, OutputSchema, SchemaError
+
+MAX_CACHED_LISTS = 64  # distinct sets of scopes; a list of 20,000 tools weighs 160 kB
+MAX_VERSIONS_TOLD = 10  # of a tool, in a developer message; it may have thousands
+
+
+class OutputCheck(StrEnum):
+    """What happens when a tool's value breaks its output schema."""
+
+    OFF = "off"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Publishes, or with `deny` hides, the tools of one backend that match a glob.
+
+    `tools` is matched on `Toolkit.Tool`, or with an `@` in it on `Toolkit.Tool@x.y.z`. A caller needs all of
+    `scopes`. `secrets` (values by id) win over the caller's. `context` lists the ids of tokens and secrets that a
+    tool may newly ask for. `authorization_urls` maps provider ids to where a user grants access.
+    """
+
+    tools: str
+    backend_name: str
+    backend: Backend
+    timeout_s: float
+    deny: bool = False
+    scopes: frozenset[str] = frozenset()
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    context: frozenset[str] = frozenset()
+    authorization_urls: Mapping[str, str] = field(default_factory=dict)
+    idempotent: bool = False
+    validate_output: OutputCheck = OutputCheck.WARN
+    forward_headers: tuple[bytes, ...] = ()
+
+    def matches(self, tool: str, version: str) -> bool:
+        """Whether this route speaks of that version of that tool."""
+        return fnmatchcase(f"{tool}@{version}" if "@" in self.tools else tool, self.tools)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PublishedTool:
+    """One version of one tool as callers see it, with all that running it takes.
+
+    `definition` is what is listed: without the secrets that the route supplies. `requires` is what the tool server
+    asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
+    for them after the operator came to trust it. `encoded` holds the listed form by dialect; dialects fill it.
+    """
+
+    definition: ToolDefinition
+    requires: Requirements
+    route: Route
+    schema: InputSchema
+    withheld: frozenset[str] = frozenset()
+    encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _output: OutputSchema | SchemaError | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def publish(
+        cls, definition: ToolDefinition, route: Route, schema: InputSchema, withheld: frozenset[str] = frozenset()
+    ) -> Self:
+        """Puts a discovered tool under a route."""
+        requires = definition.requires
+        asked = tuple(secret for secret in requires.secrets if secret not in route.secrets)
+        if asked != requires.secrets:
+            definition = replace(definition, requires=replace(requires, secrets=asked))
+        return cls(definition=definition, requires=requires, route=route, schema=schema, withheld=withheld)
+
+    @property
+    def backend(self) -> Backend:
+        """The adapter that runs this tool."""
+        return self.route.backend
+
+    def output_violation(self, value: Json) -> str | None:
+        """What in a value breaks the output schema; None when nothing does, or when the tool promised nothing.
+
+        The schema is compiled at the first value: most tools of a large catalogue are never called.
+        """
+        promised = self.definition.output_schema
+        if promised is None:
+            return None
+        if self._output is None:
+            try:
+                self._output = OutputSchema.compile(promised)
+            except SchemaError as exc:
+                self._output = exc
+        if isinstance(self._output, SchemaError):
+            return f"The output schema cannot be used: {self._output.reason}"
+        return self._output.violation(value)
+
+
+class _Family:
+    """The versions of one tool (or of one name)."""
+
+    __slots__ = ("latest", "versions")
+
+    def __init__(self, ascending: Iterable[PublishedTool]) -> None:
+        self.versions = {tool.definition.version: tool for tool in ascending}
+        # The latest for some caller is always the newest of those under the same scopes, so a search looks at
+        # as many tools as there are distinct sets of scopes, not at every version.
+        latest: dict[frozenset[str], PublishedTool] = {}
+        for tool in reversed(self.versions.values()):
+            latest.setdefault(tool.route.scopes, tool)
+        self.latest = tuple(latest.values())
+
+
+class Router:
+    """An immutable snapshot of everything published."""
+
+    def __init__(self, tools: Iterable[PublishedTool] = ()) -> None:
+        self.tools = tuple(sorted(tools, key=_listing_order))
+        self._by_tool = _families((tool.definition.tool, tool) for tool in self.tools)
+        by_version = sorted(self.tools, key=lambda tool: version_key(tool.definition.version))
+        self._by_name = _families((tool.definition.name, tool) for tool in by_version)
+        self._scopes = frozenset[str]().union(*{tool.route.scopes for tool in self.tools})
+        self._snapshot = object()
+        self._lists: OrderedDict[frozenset[str], tuple[PublishedTool, ...]] = OrderedDict()
+
+    def resolve(self, ref: ToolRef, caller: Caller) -> PublishedTool:
+        """Finds the tool a caller means; without a version, the latest that the caller may use.
+
+        Raises: TOOL_NOT_FOUND; FORBIDDEN when only the scopes of routes stand in the way.
+        """
+        family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
+        if family is None:
+            raise GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {ref.tool!r}.")
+        if ref.version is None:
+            for tool in family.latest:
+                if tool.route.scopes <= caller.scopes:
+                    return tool
+            raise _forbidden(ref)
+        wanted = family.versions.get(ref.version)
+        if wanted is None:
+            raise _no_such_version(ref, family, caller)
+        if wanted.route.scopes <= caller.scopes:
+            return wanted
+        raise _forbidden(ref)
+
+    def tools_for(self, caller: Caller) -> tuple[PublishedTool, ...]:
+        """All tools a caller may use, by tool and ascending version: some callers keep the last of each name."""
+        held = self._scopes & caller.scopes
+        listed = self._lists.get(held)
+        if listed is None:
+            listed = self.tools
+            if held != self._scopes:
+                listed = tuple(tool for tool in listed if tool.route.scopes <= held)
+            if len(self._lists) >= MAX_CACHED_LISTS:
+                self._lists.popitem(last=False)
+            self._lists[held] = listed
+        else:
+            self._lists.move_to_end(held)
+        return listed
+
+    def visible_key(self, caller: Caller) -> Hashable:
+        """A key under which anything made of `tools_for(caller)` may be cached; no other snapshot has it."""
+        return self._snapshot, self._scopes & caller.scopes
+
+
+def _listing_order(tool: PublishedTool) -> tuple[str, tuple[int, int, int]]:
+    return tool.definition.tool, version_key(tool.definition.version)
+
+
+def _families(tools: Iterable[tuple[str, PublishedTool]]) -> dict[str, _Family]:
+    grouped: dict[str, list[PublishedTool]] = {}
+    for key, tool in tools:
+        grouped.setdefault(key, []).append(tool)
+    return {key: _Family(members) for key, members in grouped.items()}
+
+
+def _forbidden(ref: ToolRef) -> GatewayError:
+    wanted = ref.tool if ref.version is None else f"{ref.tool}@{ref.version}"
+    return GatewayError(ErrorCode.FORBIDDEN, f"You may not use {wanted!r}.")
+
+
+def _no_such_version(ref: ToolRef, family: _Family, caller: Caller) -> GatewayError:
+    """Names only versions the caller may use: what is hidden in the listing stays hidden here."""
+    usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
+    known = ", ".join(reversed(usable[-MAX_VERSIONS_TOLD:]))
+    return GatewayError(
+        ErrorCode.TOOL_NOT_FOUND,
+        f"The tool {ref.tool!r} has no version {ref.version}.",
+        developer_message=f"Its newest versions are {known}." if known else None,
+    )

@@ -1,0 +1,10 @@
+"""Input and output schemas: compiled once, checked on every call, explained in words for users.
+
+Pure. JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12, by `$schema`; 2020-12 where it says nothing.
+"""
+
+from gateway.schemas.compiled import InputSchema, OutputSchema
+from gateway.schemas.document import SchemaError
+from gateway.schemas.inline import inline_refs
+
+__all__ = ["InputSchema", "OutputSchema", "SchemaError", "inline_refs"]

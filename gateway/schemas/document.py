@@ -1,0 +1,294 @@
+"""A JSON Schema as a graph: where its subschemas stand, what its references name, which of them run in circles.
+
+Tool servers write these schemas, so nothing here trusts them: whatever would make checking a value slow without
+bound, or would need another document, is refused before it is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from gateway.model import Json, JsonObject
+
+Schema = JsonObject
+Pointer = tuple[str, ...]
+
+MAX_DEPTH = 150  # of the JSON text; the validator itself gives up at 255
+MAX_CHAIN = 150  # schemas one inside, or behind, the other; keeps our own recursion far from Python's limit
+MAX_WORK = 20_000  # schemas that may look at one and the same value: about 1 ms; large real unions stay under 1,000
+
+MAX_LOOKS = 200_000  # schemas seen while circles are searched: about 0.2 s; real catalogues need a few thousand
+
+# Where draft 4 to 2020-12 have a place for schemas; before 2020-12 `items` may be a list.
+_IN_PLACE_ONE = ("not", "if", "then", "else")
+_IN_PLACE_LIST = ("allOf", "anyOf", "oneOf")
+_IN_PLACE_MAP = ("dependentSchemas", "dependencies")
+_IN_PLACE = {*_IN_PLACE_ONE, *_IN_PLACE_LIST, *_IN_PLACE_MAP}
+_CHILD_ONE = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "items",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_DEFINITIONS = ("$defs", "definitions")
+_ONE = {*_IN_PLACE_ONE, *_CHILD_ONE}
+_LIST = {*_IN_PLACE_LIST, "prefixItems", "items"}
+_MAP = {*_IN_PLACE_MAP, "properties", "patternProperties", *_DEFINITIONS}
+_DYNAMIC = {"$dynamicRef", "$recursiveRef"}
+_ANCHORS = ("$anchor", "$dynamicAnchor", "$recursiveAnchor")
+_REF_ONLY_DRAFTS = ("draft-04", "draft-06", "draft-07")
+
+
+class SchemaError(ValueError):
+    """A schema that cannot be used; `reason` is a sentence for the operator."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Position(NamedTuple):
+    """A subschema (never a bare boolean) and the keys that lead to it from its parent."""
+
+    keys: Pointer
+    schema: Schema
+
+
+def subschemas(schema: Schema) -> Iterator[Position]:
+    """The schemas directly inside one, in the order they are written."""
+    for keyword, value in schema.items():
+        if isinstance(value, dict):
+            if keyword in _ONE:
+                yield Position((keyword,), value)
+            elif keyword in _MAP:
+                yield from (Position((keyword, name), s) for name, s in value.items() if isinstance(s, dict))
+        elif isinstance(value, list) and keyword in _LIST:
+            yield from (Position((keyword, str(i)), s) for i, s in enumerate(value) if isinstance(s, dict))
+
+
+class Document:
+    """A whole schema with its references resolved.
+
+    Raises: SchemaError for references that lead nowhere or out of the document.
+    """
+
+    def __init__(self, root: Schema) -> None:
+        _check_shape(root)
+        self.root = root
+        meta_schema = root.get("$schema")
+        self.ref_alone = isinstance(meta_schema, str) and any(draft in meta_schema for draft in _REF_ONLY_DRAFTS)
+        self.plain = True  # every reference is a pointer into one resource
+        self._targets: dict[str, tuple[Pointer, Any]] = {}
+        self._anchors = dict(_anchors(root))
+        self._scan()
+        self.circular = self._find_circles()
+        self._closing = self._find_closing()
+
+    @property
+    def has_refs(self) -> bool:
+        """Whether there is anything to inline."""
+        return bool(self._targets)
+
+    def target(self, schema: Schema) -> Any:
+        """What the `$ref` of a schema names."""
+        return self._targets[schema["$ref"]][1]
+
+    def has_ref(self, schema: Schema) -> bool:
+        """Whether a schema is (or has) a reference we resolved."""
+        ref = schema.get("$ref")
+        return isinstance(ref, str) and ref in self._targets
+
+    def names_circular(self, schema: Schema) -> bool:
+        """Whether the `$ref` of a schema names something that leads back to itself."""
+        return self._targets[schema["$ref"]][0] in self.circular
+
+    def closes_circle(self, schema: Schema) -> bool:
+        """Whether a `$ref` stands inside the circle it refers to; without those, no path through the schema repeats."""
+        return id(schema) in self._closing
+
+    def check_work(self) -> None:
+        """Refuses schemas that could look at one value very often, as in a chain of `allOf` that doubles.
+
+        Raises: SchemaError.
+        """
+        _Work(self).of(self.root, 0)
+
+    def _scan(self) -> None:
+        """Resolves every reference. Targets may lie where no keyword has a schema, so they are looked through too."""
+        seen: set[int] = set()
+        waiting: list[Any] = [self.root]
+        nested = False
+        while waiting:
+            schema = waiting.pop()
+            if not isinstance(schema, dict) or id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            waiting.extend(position.schema for position in subschemas(schema))
+            identity = schema.get("$id")
+            nested |= isinstance(identity, str) and not identity.startswith("#") and schema is not self.root
+            self.plain &= not any(keyword in schema for keyword in _ANCHORS)
+            if not _DYNAMIC.isdisjoint(schema):
+                raise SchemaError("It uses dynamic references, which are not supported.")
+            ref = schema.get("$ref")
+            if isinstance(ref, str) and ref not in self._targets:
+                waiting.append(self._resolve(ref))
+        if nested and self._targets:
+            raise SchemaError("It nests another schema resource ($id) and uses $ref, which is not supported.")
+        self.plain &= not nested
+
+    def _resolve(self, ref: str) -> Any:
+        if not ref.startswith("#"):
+            raise SchemaError(f"It refers to {ref[:100]!r}, outside of itself; only local references are followed.")
+        if ref in self._anchors:
+            self.plain = False
+            self._targets[ref] = (ref,), self._anchors[ref]
+            return self._anchors[ref]
+        if ref != "#" and not ref.startswith("#/"):
+            raise SchemaError(f"It refers to {ref[:100]!r}, which it does not contain.")
+        parts = unquote(ref).split("/")[1:]
+        pointer = tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
+        node: Any = self.root
+        for key in pointer:
+            try:
+                node = node[int(key)] if isinstance(node, list) else node[key]
+            except (LookupError, TypeError, ValueError) as exc:
+                raise SchemaError(f"It refers to {ref[:100]!r}, which it does not contain.") from exc
+        self._targets[ref] = pointer, node
+        return node
+
+    def _find_circles(self) -> frozenset[Pointer]:
+        """The targets that lie on a circle, or between two.
+
+        Peels off targets that lead nowhere and targets that nothing leads to, until only circles are left.
+        """
+        if not self._targets:
+            return frozenset()
+        # Which value such a schema allows is undefined (2020-12 core, 9.4.1: MUST NOT).
+        if _peel(self._leads_to(_in_place)):
+            raise SchemaError("It refers to itself without ever looking deeper into the value.")
+        return frozenset(_peel(_turned(_peel(self._leads_to(_everywhere)))))
+
+    def _leads_to(self, within: Callable[[Any], Iterator[Schema]]) -> dict[Pointer, set[Pointer]]:
+        leads_to: dict[Pointer, set[Pointer]] = {}
+        looked_at = 0
+        for pointer, node in dict(self._targets.values()).items():
+            leads_to[pointer] = set()
+            for schema in within(node):
+                looked_at += 1
+                if self.has_ref(schema):
+                    leads_to[pointer].add(self._targets[schema["$ref"]][0])
+            if looked_at > MAX_LOOKS:
+                raise SchemaError("Its references name schemas nested in each other too often.")
+        return leads_to
+
+    def _find_closing(self) -> frozenset[int]:
+        circular = (node for pointer, node in dict(self._targets.values()).items() if pointer in self.circular)
+        inside = (schema for node in circular for schema in _everywhere(node))
+        return frozenset(id(schema) for schema in inside if self.has_ref(schema) and self.names_circular(schema))
+
+
+def _check_shape(root: Any) -> None:
+    if not isinstance(root, dict):
+        raise SchemaError("It is not a JSON object.")
+    level: list[Json] = [root]
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        if any(not isinstance(key, str) for node in level if isinstance(node, dict) for key in node):
+            raise SchemaError("It has a key that is not a text.")
+        children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
+        level = [child for child in children if isinstance(child, dict | list)]
+    raise SchemaError(f"It is nested deeper than {MAX_DEPTH} levels.")
+
+
+def _everywhere(node: Any) -> Iterator[Schema]:
+    """A schema and all schemas inside it."""
+    waiting = [node] if isinstance(node, dict) else []
+    while waiting:
+        schema = waiting.pop()
+        yield schema
+        waiting.extend(inner for _, inner in subschemas(schema))
+
+
+def _anchors(root: Schema) -> Iterator[tuple[str, Schema]]:
+    """The names given to places: `$anchor`, before 2019-09 an `$id` that is a fragment."""
+    for schema in _everywhere(root):
+        if isinstance(name := schema.get("$anchor"), str):
+            yield f"#{name}", schema
+        if isinstance(name := schema.get("$id"), str) and name.startswith("#") and name[1:2] not in ("", "/"):
+            yield name, schema
+
+
+def _in_place(node: Any) -> Iterator[Schema]:
+    """A schema and those inside it that look at the same value."""
+    waiting = [node] if isinstance(node, dict) else []
+    while waiting:
+        schema = waiting.pop()
+        yield schema
+        waiting.extend(inner for keys, inner in subschemas(schema) if keys[0] in _IN_PLACE)
+
+
+def _peel(leads_to: dict[Pointer, set[Pointer]]) -> dict[Pointer, set[Pointer]]:
+    """Takes away, again and again, what leads nowhere."""
+    remaining = {node: len(targets) for node, targets in leads_to.items()}
+    sources = _turned(leads_to)
+    leaves = [node for node, count in remaining.items() if count == 0]
+    while leaves:
+        leaf = leaves.pop()
+        del remaining[leaf]
+        for source in sources[leaf]:
+            remaining[source] -= 1
+            if remaining[source] == 0:
+                leaves.append(source)
+    return {node: leads_to[node] & remaining.keys() for node in remaining}
+
+
+def _turned(leads_to: dict[Pointer, set[Pointer]]) -> dict[Pointer, set[Pointer]]:
+    turned: dict[Pointer, set[Pointer]] = {node: set() for node in leads_to}
+    for node, targets in leads_to.items():
+        for target in targets:
+            turned[target].add(node)
+    return turned
+
+
+class _Work:
+    """Counts how many schemas may look at one value, at worst.
+
+    In-place keywords add up. Of `properties` only one applies to a value. A reference that runs in a circle counts
+    once, because the validator remembers those: 60 levels of `anyOf: [self, self]` take it 13 microseconds.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._known: dict[int, int] = {}
+
+    def of(self, schema: Any, depth: int) -> int:
+        if not isinstance(schema, dict):
+            return 1
+        if id(schema) in self._known:
+            return self._known[id(schema)]
+        if depth > MAX_CHAIN:
+            raise SchemaError(f"Its references lead through more than {MAX_CHAIN} schemas.")
+        work, widest = 1, 0
+        for (keyword, *_), inner in subschemas(schema):
+            if keyword in _DEFINITIONS:
+                continue
+            cost = self.of(inner, depth + 1)
+            if keyword == "properties":
+                widest = max(widest, cost)
+            else:
+                work += cost
+        work += widest
+        if self._document.has_ref(schema) and not self._document.closes_circle(schema):
+            work += self.of(self._document.target(schema), depth + 1)
+        if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
+            work *= 2  # the validator runs the siblings again to learn what they have seen
+        if work > MAX_WORK:
+            raise SchemaError(f"It makes more than {MAX_WORK} schemas look at one value.")
+        self._known[id(schema)] = work
+        return work

@@ -1,0 +1,99 @@
+"""Replaces local references by what they name, for callers that cannot follow `$ref` (many model APIs).
+
+A value is valid against the result if and only if it is valid against the original.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.model import JsonObject
+from gateway.schemas.document import Document, Schema, SchemaError, subschemas
+
+MAX_SCHEMAS = 10_000  # in the result: twenty references to one another can spell a million
+MAX_DEPTH = 60  # schemas one inside the other in the result; a value is at most 64 deep
+
+# Keywords that only describe: beside a `$ref` they replace those of its target (2020-12 core, 7.7.1.1).
+_ANNOTATIONS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
+)
+_DEFINITIONS = ("$defs", "definitions")
+_ABOUT_THE_DOCUMENT = ("$schema", "$id", *_DEFINITIONS)
+
+
+class _TooLargeError(Exception):
+    """The result would be out of proportion."""
+
+
+def inline_refs(schema: JsonObject) -> JsonObject:
+    """Replaces every local `$ref` that is not recursive; recursive ones keep their definitions.
+
+    Returns the schema unchanged where that cannot be done: when it would grow out of proportion, and when anchors
+    or embedded resources are in play, whose meaning depends on where they stand.
+    """
+    try:
+        document = Document(schema)
+        if not document.plain or not document.has_refs:
+            return schema
+        inlined = _Inliner(document).root()
+        Document(inlined)  # what is still referred to must still be there
+    except (SchemaError, _TooLargeError):
+        return schema
+    return inlined
+
+
+class _Inliner:
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._made = 0
+
+    def root(self) -> Schema:
+        """The whole, with only those definitions that recursive references still need."""
+        source = self._document.root
+        needed = {pointer[:2] for pointer in self._document.circular}
+        body = self._copy({key: value for key, value in source.items() if key not in _ABOUT_THE_DOCUMENT}, 0)
+        about: Schema = {key: source[key] for key in ("$schema", "$id") if key in source}
+        definitions = {
+            key: {name: self._definition(inner) for name, inner in source[key].items() if (key, name) in needed}
+            for key in _DEFINITIONS
+            if isinstance(source.get(key), dict)
+        }
+        return {**about, **body, **{key: named for key, named in definitions.items() if named}}
+
+    def _definition(self, schema: Any) -> Any:
+        return self._copy(schema, 1) if isinstance(schema, dict) else schema
+
+    def _copy(self, schema: Schema, depth: int) -> Schema:
+        self._made += 1
+        if self._made > MAX_SCHEMAS or depth > MAX_DEPTH:
+            raise _TooLargeError
+        if self._document.has_ref(schema):
+            return self._without_ref(schema, depth)
+        return self._with_inlined_parts(schema, depth)
+
+    def _without_ref(self, schema: Schema, depth: int) -> Schema:
+        if self._document.names_circular(schema):
+            return self._with_inlined_parts(schema, depth)
+        target = self._document.target(schema)
+        if isinstance(target, dict):
+            target = self._copy(target, depth + 1)
+        siblings = {} if self._document.ref_alone else {key: schema[key] for key in schema if key != "$ref"}
+        if isinstance(target, dict) and siblings.keys() <= _ANNOTATIONS:
+            return {**target, **siblings}
+        siblings = self._with_inlined_parts(siblings, depth)
+        return {**siblings, "allOf": [*siblings.get("allOf", ()), target]}
+
+    def _with_inlined_parts(self, schema: Schema, depth: int) -> Schema:
+        result = dict(schema)
+        for keys, inner in subschemas(schema):
+            keyword = keys[0]
+            if keyword in _DEFINITIONS:
+                continue  # stay as they are below the root: a kept pointer may lead into them
+            copied: Any = self._copy(inner, depth + 1)
+            if len(keys) == 1:
+                result[keyword] = copied
+                continue
+            if result[keyword] is schema[keyword]:
+                result[keyword] = schema[keyword].copy()
+            result[keyword][keys[1] if isinstance(result[keyword], dict) else int(keys[1])] = copied
+        return result
