@@ -1,0 +1,52 @@
+"""`python -m tests.bench`, which is `make bench`: measures, prints, and exits 1 when something owed is exceeded."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from tests.bench import report
+from tests.bench.figures import lines
+from tests.bench.machine import BenchError, Cores
+from tests.bench.rounds import FULL, QUICK, Bench
+
+
+def main() -> int:
+    """Runs the benchmark and returns the exit code: 0 within what is owed, 1 beyond it, 2 if it cannot be measured.
+
+    A quick run shows that the benchmark works; it is too short to judge by.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures what a call costs.")
+    parser.add_argument("--quick", action="store_true", help="one short round, not judged")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    options = parser.parse_args()
+    if sys.platform != "linux":
+        print("The benchmark reads CPU time from /proc and runs on Linux only.", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, _leave)
+    effort, cores = QUICK if options.quick else FULL, Cores.choose()
+    try:
+        outcome = Bench(effort, cores, _say).run()
+    except (BenchError, OSError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    print(report.text(outcome, effort, cores))
+    if options.json:
+        options.json.write_text(json.dumps(report.document(outcome, effort, cores), indent=1) + "\n")
+    return 0 if options.quick or all(line.ok for line in lines(outcome)) else 1
+
+
+def _say(step: str) -> None:
+    print(f"bench: {step}", file=sys.stderr, flush=True)
+
+
+def _leave(*_: object) -> NoReturn:
+    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that every child is stopped
+
+
+if __name__ == "__main__":
+    sys.exit(main())

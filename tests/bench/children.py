@@ -1,0 +1,108 @@
+"""Processes of the benchmark: started on their cores, waited for, and always stopped."""
+
+from __future__ import annotations
+
+import ctypes
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.machine import BenchError, pinned
+
+ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 30.0  # the gateway with 10,000 tools takes about a second
+STOP_TIMEOUT_S = 10.0  # no call is under way when a server is stopped
+LOG_TAIL_CHARS = 2000  # enough for a traceback
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+_libc = ctypes.CDLL(None)
+
+
+def free_port() -> int:
+    """A port nobody listens on. Stock servers cannot tell us one that they picked themselves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def child(command: Sequence[str], cores: frozenset[int], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs `command` from the root of the repository on `cores`, what it prints going to `log`.
+
+    Its standard input stays open as long as the context; it gets SIGTERM when the benchmark dies.
+    """
+    with log.open("wb") as output, pinned(cores):
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Polls `ready` until it is true.
+
+    Raises:
+        BenchError: the process ended, or was not ready within `START_TIMEOUT_S`; with the end of its log.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            ended = "not ready in time" if process.poll() is None else f"ended with code {process.returncode}"
+            tail = log.read_text(errors="replace")[-LOG_TAIL_CHARS:]
+            raise BenchError(f"{process.args!r}: {ended}.\n{tail}")
+        time.sleep(0.02)
+
+
+def ask(port: int, method: str, path: str) -> tuple[int, bytes]:
+    """One small exchange; status 0 when nobody listens yet."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request(method, path)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    except (ConnectionError, TimeoutError):
+        return 0, b""
+    finally:
+        connection.close()
+
+
+@contextmanager
+def tool_server(tools: int, cores: frozenset[int], folder: Path) -> Iterator[int]:
+    """Runs the cheap tool server with `tools` tools and yields its port."""
+    log = folder / f"toolserver-{tools}.log"
+    command = [sys.executable, "-m", "tests.bench.toolserver", "--tools", str(tools)]
+    with child(command, cores, log) as process:
+        wait_until(lambda: "listening on" in log.read_text(), process, log)
+        yield int(log.read_text().rpartition(":")[2])
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # with its workers: it leads a group of its own
+        process.wait()

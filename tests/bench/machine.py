@@ -1,0 +1,133 @@
+"""What the operating system says: cores, CPU time and memory of a process tree, and who else is busy.
+
+Everything comes from /proc (proc(5)), so the benchmark runs on Linux only.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+QUIET_CORES = 0.25  # other processes using more than this distort a round visibly
+GLANCE_S = 0.3  # long enough that the clock ticks of /proc/stat (10 ms) say something
+
+
+class BenchError(Exception):
+    """The benchmark cannot go on, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """Which cores the subject has for itself, and which the load and the tool server share."""
+
+    subject: frozenset[int]
+    others: frozenset[int]
+
+    @classmethod
+    def choose(cls) -> Cores:
+        """The first core for the subject, all others for the rest; with one core nothing can be kept apart."""
+        first, *rest = sorted(os.sched_getaffinity(0))
+        return cls(frozenset({first}), frozenset(rest or [first]))
+
+    @property
+    def apart(self) -> bool:
+        return not self.subject & self.others
+
+
+@contextmanager
+def pinned(cores: frozenset[int]) -> Iterator[None]:
+    """Runs on `cores` meanwhile. A child started here inherits it with every thread it will ever have."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def raise_open_files() -> int:
+    """Raises the limit of open files as far as it goes, for us and our children, and returns it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def process_tree(root: int) -> list[int]:
+    """`root` and all its living descendants."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (fields := _stat(int(entry))):
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    tree = [root]
+    for pid in tree:
+        tree.extend(children.get(pid, ()))
+    return tree
+
+
+def cpu_s(root: int) -> float:
+    """CPU time of the whole process tree so far: user and system, all threads, ended children included."""
+    ticks = 0
+    for pid in process_tree(root):
+        ticks += sum(map(int, _stat(pid)[11:15]))
+    return ticks / TICKS_PER_S
+
+
+def rss_bytes(root: int) -> int:
+    """Resident memory of the process tree. The rollup is exact where the counters of `statm` lag behind."""
+    total = 0
+    for pid in process_tree(root):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Rss:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; none when the process is gone."""
+    try:
+        # The command name may hold spaces and parentheses; the last parenthesis ends it.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+class Strangers:
+    """Measures, from its making on, how much CPU processes other than ours use."""
+
+    def __init__(self) -> None:
+        self._wall, self._foreign = time.monotonic(), self._foreign_s()
+
+    def cores(self) -> float:
+        """The cores they kept busy on average. Never below 0, where the two clocks round apart."""
+        return max(0.0, (self._foreign_s() - self._foreign) / (time.monotonic() - self._wall))
+
+    @staticmethod
+    def _foreign_s() -> float:
+        # "cpu user nice system idle iowait irq softirq steal": steal is other machines on the same host.
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+        busy = sum(int(fields[column]) for column in (1, 2, 3, 8)) / TICKS_PER_S
+        return busy - cpu_s(os.getpid())
+
+
+class Patience:
+    """The time a run may lose to a noisy machine, in seconds, all waits and repetitions together."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left_s = seconds
+
+    def lasts_until_quiet(self, repetition_s: float) -> bool:
+        """Waits for the others to be quiet, with enough left for a repetition; False when patience runs out before."""
+        self._left_s -= repetition_s
+        while self._left_s >= GLANCE_S:
+            self._left_s -= GLANCE_S
+            strangers = Strangers()
+            time.sleep(GLANCE_S)
+            if strangers.cores() <= QUIET_CORES:
+                return True
+        return False

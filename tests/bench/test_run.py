@@ -1,0 +1,75 @@
+"""The whole benchmark, at its shortest: it measures, it reports, and it leaves nothing running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.bench import figures
+from tests.bench.children import ROOT
+from tests.bench.machine import cpu_s, pinned, process_tree, rss_bytes
+
+BENCH = [sys.executable, "-m", "tests.bench", "--quick"]
+
+
+def test_a_quick_run_reports_every_figure(tmp_path: Path) -> None:
+    target = tmp_path / "bench.json"
+    ran = subprocess.run([*BENCH, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(target.read_text())
+    rows = {(row["subject"], row["connections"]): row for row in found["rows"]}
+    toolgate = {(figures.TOOLGATE, count) for count in (1, 8, 64, 256)}
+    assert {(figures.ECHO, 1), (figures.ECHO, 64), (figures.TOOLGATE_MANY, 64)} | toolgate <= rows.keys()
+    assert all(row["cpu_us"] > 0 and 0 < row["p50_ms"] <= row["p99_ms"] for row in rows.values())
+    owed = [line for line in found["lines"] if line["owed"] is not None]
+    assert len(owed) == 5
+    assert all(line["measured"] > 0 for line in owed)
+    assert all(f"{line['what']}" in ran.stdout for line in found["lines"])
+
+
+def living(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+def test_a_run_that_is_stopped_takes_its_servers_with_it() -> None:
+    with subprocess.Popen(BENCH, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as bench:
+        assert bench.stderr is not None
+        deadline = time.monotonic() + 10
+        while len(tree := process_tree(bench.pid)) < 3 and time.monotonic() < deadline:
+            pass
+        bench.send_signal(signal.SIGTERM)
+        bench.stderr.read()
+        assert bench.wait(15) == 128 + signal.SIGTERM
+    assert len(tree) >= 3
+    while living(tree) and time.monotonic() < deadline:
+        time.sleep(0.02)  # one that was just being started ends by itself, a moment later
+    assert not living(tree)
+
+
+def test_cpu_time_and_memory_count_the_whole_process_tree() -> None:
+    burn = "x = bytearray(30_000_000)\nwhile True: pass"
+    nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"
+    # A group of its own, so that the grandchild can be ended with it.
+    with subprocess.Popen([sys.executable, "-c", nested], start_new_session=True) as parent:
+        deadline = time.monotonic() + 10
+        while (cpu_s(parent.pid) < 0.2 or rss_bytes(parent.pid) < 30_000_000) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        used_s, held = cpu_s(parent.pid), rss_bytes(parent.pid)
+        os.killpg(parent.pid, signal.SIGKILL)
+    assert used_s >= 0.2
+    assert held >= 30_000_000
+
+
+def test_a_child_started_while_pinned_stays_pinned() -> None:
+    before = os.sched_getaffinity(0)
+    one = frozenset({min(before)})
+    with pinned(one):
+        show = "import os; print(sorted(os.sched_getaffinity(0)))"
+        shown = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, timeout=10)
+    assert json.loads(shown.stdout) == sorted(one)
+    assert os.sched_getaffinity(0) == before
