@@ -1,0 +1,314 @@
+"""One connection: uvicorn's httptools protocol with every size and every wait bounded (RFC 9112).
+
+Deadlines cost a request nothing: a step forward clears `deadline`, and one sweep over all connections sets the
+next one or acts on it. Refusals wait for the answers of the requests before them, so pipelining stays in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from enum import Enum, auto
+from urllib.parse import unquote
+
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.server.exchange import Exchange
+from gateway.server.head import Refused, check_fields, head_size, refusal, split_target
+from gateway.server.listener import Listener
+from gateway.server.options import (
+    LINGER_S,
+    MAX_PIPELINED,
+    MAX_TARGET_BYTES,
+    MAX_UNREAD_BYTES,
+    MIN_PROGRESS_BYTES,
+    SPARE_CONNECTIONS,
+)
+from gateway.server.upgrade import body_parser
+
+log = logging.getLogger("gateway.server")
+
+
+class Reading(Enum):
+    """What the next byte from the caller would be."""
+
+    IDLE = auto()  # the first of a request
+    HEAD = auto()
+    BODY = auto()
+    DEAF = auto()  # nothing: this connection takes no more requests
+
+
+class Connection(HttpToolsProtocol):
+    """One caller's connection."""
+
+    cycle: Exchange
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(listener.config, listener, {})
+        self.listener = listener
+        self.options = listener.options
+        self.max_head_bytes = listener.options.max_head_bytes
+        self.reading = Reading.IDLE
+        self.unread_bytes = 0  # of the head so far; then, of what is not body (chunk extensions, trailers)
+        self.dropped_bytes = 0  # of a body that came after its answer
+        self.deadline: float | None = None
+        self.progress: tuple[float, int] | None = None  # when the answer began to wait, and how much of it
+        self.running: Exchange | None = None
+        self.refusal: bytes | None = None
+        self.served = False
+
+    # The life of the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Admits the caller, or says 503: a silent close would look like a crash to a load balancer."""
+        crowd = len(self.connections)
+        super().connection_made(transport)
+        if crowd >= self.listener.max_connections + SPARE_CONNECTIONS:
+            transport.abort()
+        elif crowd >= self.listener.max_connections:
+            self._part(refusal(503, "Too many connections."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tells the running application, forgets the rest."""
+        self.connections.discard(self)
+        for exchange in (self.running, self.cycle):
+            if exchange is not None and not exchange.response_complete:
+                exchange.fail()
+        self.pipeline.clear()
+        self.flow.resume_writing()
+        # Both hold our bound methods: without these cycles everything is freed at once.
+        self.parser = self.cycle = self.running = None  # type: ignore[assignment]
+        self.listener.left()
+
+    def shutdown(self) -> None:
+        """Ends an idle connection now, any other after the answers it owes."""
+        if self.running is not None:
+            self.cycle.keep_alive = False
+        elif self.reading is not Reading.HEAD:
+            self.transport.close()
+
+    # What the caller sends
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what came, within the limits of a head."""
+        if self.reading is Reading.DEAF:
+            return
+        if self.reading is Reading.IDLE:
+            self.reading, self.deadline, self.unread_bytes = Reading.HEAD, None, 0
+        self.unread_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+            if self.unread_bytes > self.max_head_bytes and self.reading is not Reading.IDLE:
+                raise Refused(431, "The head of the request is too large.")
+        except httptools.HttpParserUpgrade as exc:
+            self._decline_upgrade(data[exc.args[0] :])
+        except httptools.HttpParserError as exc:
+            cause = exc.__context__
+            self._refuse(cause if isinstance(cause, Refused) else Refused(400, "The request is not valid HTTP/1.1."))
+        except Refused as exc:
+            self._refuse(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self.reading is not Reading.HEAD:  # a pipelined request, begun in the middle of a read
+            self.reading, self.deadline, self.unread_bytes = Reading.HEAD, None, 0
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > MAX_TARGET_BYTES:
+            raise Refused(414, "The request target is too long.")
+
+    def on_headers_complete(self) -> None:
+        version = self.parser.get_http_version()
+        if not 0 < self.unread_bytes <= self.max_head_bytes and head_size(self.url, self.headers) > self.max_head_bytes:
+            raise Refused(431, "The head of the request is too large.")
+        fields = check_fields(self.headers, version)
+        path, query = split_target(self.url, fields.get(b"host"))
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        scope["raw_path"] = path
+        scope["path"] = unquote(text) if "%" in (text := path.decode("ascii")) else text
+        scope["query_string"] = query
+        self.headers = []  # trailers end up here, unread: the application has decided by the head
+        if scope["method"] == "CONNECT":
+            raise Refused(501, "This server is not a proxy.")
+        # An early answer leaves open whether the promised body still follows (RFC 9110 section 10.1.1), so such a
+        # connection is never used again.
+        expects = self.expect_100_continue and version == "1.1"
+        reusable = version == "1.1" and not expects and not self.listener.draining and self.parser.should_keep_alive()
+        self._open(expects, reusable)
+
+    def on_body(self, body: bytes) -> None:
+        self.unread_bytes = 0
+        exchange = self.cycle
+        if exchange.response_complete:
+            self.dropped_bytes += len(body)
+            if self.dropped_bytes > MAX_UNREAD_BYTES:
+                raise Refused(413, "The body was not wanted.")
+            return
+        exchange.body += body
+        exchange.message_event.set()
+        if len(exchange.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # the parser only thinks so
+        self._end_body()
+
+    def _end_body(self) -> None:
+        self.reading, self.deadline = Reading.IDLE, None
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+
+    # Answering
+
+    def _open(self, expects: bool, reusable: bool) -> None:
+        exchange = Exchange(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=[],
+            message_event=asyncio.Event(),
+            expect_100_continue=expects,
+            keep_alive=reusable,
+            on_response=self.on_response_complete,
+        )
+        if self.running is not None:
+            if len(self.pipeline) >= MAX_PIPELINED:
+                raise Refused(503, "Too many requests at once on one connection.")
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, self.app))
+        self.reading, self.deadline, self.unread_bytes = Reading.BODY, None, 0
+        self.cycle = exchange
+        if self.running is None:
+            self._run(exchange)
+
+    def _run(self, exchange: Exchange) -> None:
+        self.running = exchange
+        exchange.task = self.loop.create_task(exchange.run_asgi(self.app))
+        exchange.task.add_done_callback(self.tasks.discard)
+        self.tasks.add(exchange.task)
+
+    def on_response_complete(self) -> None:
+        """Goes on to the next request, or ends the connection."""
+        exchange, self.running = self.running, None
+        if exchange is None or self.transport.is_closing():
+            return
+        self.served, self.deadline = True, None
+        self.flow.resume_reading()
+        body_pending = self.reading is Reading.BODY and self.cycle is exchange
+        if not exchange.keep_alive:
+            if body_pending:
+                self._part(b"")
+            else:
+                self.transport.close()
+        elif self.pipeline:
+            self._run(self.pipeline.pop()[0])  # type: ignore[arg-type] # only ours are queued
+        elif self.refusal is not None:
+            self._part(self.refusal)
+        elif body_pending:
+            self.dropped_bytes = 0
+            exchange.body.clear()
+
+    def _refuse(self, why: Refused) -> None:
+        """Takes no more requests, and says why once the answers before it are out."""
+        log.debug("refused a request", extra={"status": why.status, "reason": why.message})
+        broken = self.cycle if self.reading is Reading.BODY else None
+        self.reading, self.deadline = Reading.DEAF, None
+        if broken is not None and broken.response_complete:
+            self._part(b"")
+            return
+        if broken is not None and broken is self.running:
+            if broken.response_started and broken.held is None:
+                self.transport.abort()  # half an answer is out already, a second one would be read as its rest
+                return
+            self.running = None
+            broken.fail()
+        elif broken is not None:
+            self.pipeline.popleft()
+        if self.running is None:
+            self._part(refusal(why.status, why.message))
+        else:
+            self.refusal = refusal(why.status, why.message)
+
+    def _part(self, words: bytes) -> None:
+        """Says the last words and leaves the caller a moment to read them.
+
+        Closing with bytes of the caller unread makes the kernel send a reset, which can overtake the words.
+        """
+        self.reading, self.deadline = Reading.DEAF, None
+        self.flow.resume_reading()
+        self.transport.write(words)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:  # TLS has no half-closed state
+            self.transport.close()
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Reads on as if no other protocol had been offered; Java's client offers h2c with every POST."""
+        self.cycle.keep_alive = False
+        self.parser = body_parser(self.scope["headers"], self.on_body, self._end_body)
+        if rest:
+            self.data_received(rest)
+
+    # Deadlines
+
+    def check(self, now: float) -> None:
+        """Sets the deadline of the current wait, or ends one that is over. `now` is the loop's time in seconds."""
+        if self.deadline is not None and now < self.deadline and not self.flow.write_paused:
+            return  # nearly every connection in nearly every sweep
+        if self.flow.write_paused or self.transport.is_closing():
+            self._check_progress(now)
+        elif self.deadline is None or self.flow.read_paused:  # paused, it is not the caller who keeps us waiting
+            self.deadline = now + self._limit_s()
+        else:
+            self._expire()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.progress = None
+
+    def _limit_s(self) -> float:
+        match self.reading:
+            case Reading.HEAD:
+                return self.options.head_timeout_s
+            case Reading.BODY:
+                return self.options.body_timeout_s
+            case _ if self.running is not None:  # how long a call may take is the application's to know
+                return math.inf
+            case Reading.IDLE:
+                return self.options.idle_timeout_s if self.served else self.options.head_timeout_s
+            case Reading.DEAF:
+                return LINGER_S
+
+    def _expire(self) -> None:
+        match self.reading:
+            case Reading.IDLE:
+                self.transport.close()
+            case Reading.HEAD:
+                self._refuse(Refused(408, "The head of the request took too long."))
+            case Reading.BODY:
+                self._refuse(Refused(408, "The body of the request took too long."))
+            case Reading.DEAF:
+                self.transport.abort()
+
+    def _check_progress(self, now: float) -> None:
+        """Aborts when an answer is not read, or so slowly that its reader only holds our memory."""
+        left = self.transport.get_write_buffer_size()
+        if self.progress is None:
+            self.progress = now, left
+            return
+        since, before = self.progress
+        if now - since >= self.options.stall_timeout_s:
+            if before - left < MIN_PROGRESS_BYTES:
+                self.transport.abort()
+            else:
+                self.progress = now, left

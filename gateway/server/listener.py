@@ -1,0 +1,77 @@
+"""What the connections of one listening address share, and how they all come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import ASGIApp
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from gateway.server.options import BACKLOG, ServerOptions
+
+ABORT_S = 1.0  # how long cancelled applications may take to let go; they have nothing left to say to anyone
+
+
+class Listener(ServerState):
+    """One listening address: its application, its limits, its connections and the tasks that answer them."""
+
+    def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
+        super().__init__()
+        self.options = options
+        self.max_connections = max_connections
+        self.draining = False
+        self._emptied = asyncio.Event()
+        self.config = Config(
+            app,
+            http="httptools",
+            loop="none",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # whom to believe is the application's to know
+            server_header=False,
+            date_header=False,
+            workers=1,  # else read from the environment
+            backlog=BACKLOG,
+        )
+        self.config.load()
+
+    def sweep(self, now: float) -> None:
+        """Lets every connection end what has taken too long. `now` is the loop's time in seconds."""
+        for connection in list(self.connections):
+            connection.check(now)  # type: ignore[union-attr] # all of them are ours
+
+    def left(self) -> None:
+        """Notes that a connection is gone."""
+        if self.draining and not self.connections:
+            self._emptied.set()
+
+    async def finish(self, grace_s: float, force: asyncio.Event) -> None:
+        """Waits for the answers that are owed, at most `grace_s` or until `force`; then ends what is left."""
+        self.draining = True
+        for connection in list(self.connections):
+            connection.shutdown()
+        self.left()
+        waits = [asyncio.ensure_future(self._idle()), asyncio.ensure_future(force.wait())]
+        try:
+            await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await self._abort()
+
+    async def _idle(self) -> None:
+        await self._emptied.wait()
+        while self.tasks:  # an application may go on after its answer, or without a caller
+            await asyncio.wait(self.tasks)
+
+    async def _abort(self) -> None:
+        for connection in list(self.connections):
+            connection.transport.abort()
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks, timeout=ABORT_S)

@@ -1,0 +1,59 @@
+"""What a server is told, what it tells back, and the limits that are nobody's to configure."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+
+MAX_HEADERS = 100  # browsers and proxies send under 40; each one costs the application a comparison per look-up
+MAX_TARGET_BYTES = 8192  # what RFC 9112 section 3 asks every recipient to support at the least
+MAX_PIPELINED = 16  # requests read ahead of one that still runs; each holds its head and body in memory
+MAX_UNREAD_BYTES = 256 * 1024  # of a body nobody wants, read so that its sender still sees the answer
+LINGER_S = 2.0  # how long a refused caller may take to read the refusal; nginx waits 5 s, a LAN needs milliseconds
+MIN_PROGRESS_BYTES = 64 * 1024  # a reader must take this much per stall_timeout_s, or it is only holding memory
+ADMIN_CONNECTIONS = 256  # scrapers and probes: a handful each; counted apart so that callers cannot shut them out
+SPARE_CONNECTIONS = 256  # over the limit, how many at once are told so before the rest is just closed
+BACKLOG = 2048  # connections the kernel may hold ready; a burst of reconnecting callers fits
+SWEEP_S = 1.0  # how often deadlines are looked at: 10,000 connections cost about 2 ms of it
+
+
+class ServerError(Exception):
+    """The server cannot start; the message is one sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Where to listen and what to bear. Port 0 lets the system choose.
+
+    `head_timeout_s` runs from the first byte of a request (of a new connection: from its acceptance) to the end of
+    its headers, `body_timeout_s` from there to the end of its body, `idle_timeout_s` between two requests,
+    `stall_timeout_s` while an answer is not being read. All are kept to within one sweep, at most a quarter of the
+    shortest and never more than a second. `tls` serves the public listener over https.
+    """
+
+    host: str
+    port: int
+    admin_host: str
+    admin_port: int
+    max_head_bytes: int
+    max_connections: int
+    head_timeout_s: float
+    body_timeout_s: float
+    idle_timeout_s: float
+    shutdown_grace_s: float
+    stall_timeout_s: float = 60.0
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def sweep_s(self) -> float:
+        """How long to wait between two looks at the deadlines."""
+        shortest = min(self.head_timeout_s, self.body_timeout_s, self.idle_timeout_s, self.stall_timeout_s)
+        return min(SWEEP_S, shortest / 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the server really listens, as (host, port)."""
+
+    public: tuple[str, int]
+    admin: tuple[str, int]

@@ -1,0 +1,217 @@
+"""Answers keep the framing right, in order, and whole or visibly broken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+
+import pytest
+
+from gateway.server.options import LINGER_S
+from tests.live.server.harness import Application, calling, chunked, request, serving
+
+
+@pytest.mark.anyio
+async def test_the_application_sees_the_request_as_it_was_sent() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/a%20b?c=%20d", "X-One: 1", method="PUT", body=b"body"))
+        answer = await wire.answer()
+        seen = json.loads(answer.body)
+        assert (seen["method"], seen["path"], seen["query"], seen["body"]) == ("PUT", "/a b", "c=%20d", "body")
+        assert seen["headers"] == [["host", "tools.test"], ["x-one", "1"], ["content-length", "4"]]
+        assert (seen["http_version"], seen["scheme"]) == ("1.1", "http")
+        assert "server" not in answer.headers
+        assert "date" not in answer.headers
+
+
+@pytest.mark.anyio
+async def test_a_chunked_body_arrives_whole() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/", "Transfer-Encoding: chunked", method="POST"))
+        for piece in chunked(b"one", b"two"):
+            wire.say(piece)
+        assert json.loads((await wire.answer()).body)["body"] == "onetwo"
+
+
+@pytest.mark.anyio
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        paths = ["/hold", "/b", "/early", "/d"]
+        wire.say(b"".join(request(path, method="POST", body=path.encode()) for path in paths))
+        await application.until(lambda: application.seen == ["/hold"])
+        application.gate.set()
+        answers = [await wire.answer() for _ in paths]
+        assert [answer.status for answer in answers] == [200, 200, 401, 200]
+        assert [json.loads(answer.body)["body"] for answer in answers if answer.status == 200] == ["/hold", "/b", "/d"]
+        wire.say(request("/after"))
+        assert (await wire.answer()).status == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [(b"GET / HTTP/1.1\r\n\r\n", 400), (b"rubbish\r\n\r\n", 400), (request("/", "X: " + "a" * 9000), 431)],
+    ids=["no Host", "rubbish", "too large"],
+)
+async def test_a_bad_request_in_the_pipeline_is_refused_after_the_good_ones(bad: bytes, status: int) -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/hold") + request("/b") + bad + request("/never"))
+        await application.until(lambda: application.seen == ["/hold"])
+        application.gate.set()
+        assert [(await wire.answer()).status for _ in range(3)] == [200, 200, status]
+        assert await wire.rest() == b""
+        assert application.seen == ["/hold", "/b"]
+
+
+@pytest.mark.anyio
+async def test_a_queued_request_whose_body_breaks_never_runs() -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/hold") + request("/b", "Transfer-Encoding: chunked", method="POST") + b"zz\r\n")
+        await application.until(lambda: application.seen == ["/hold"])
+        application.gate.set()
+        assert [(await wire.answer()).status for _ in range(2)] == [200, 400]
+        assert application.seen == ["/hold"]
+
+
+@pytest.mark.anyio
+async def test_an_application_whose_request_breaks_is_told_and_no_longer_heard() -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/listens", "Transfer-Encoding: chunked", method="POST") + b"4\r\nbody\r\n")
+        await application.until(lambda: application.seen == ["/listens"])
+        wire.say(b"zz\r\n")
+        assert (await wire.answer()).status == 400
+        async with asyncio.timeout(LINGER_S / 2):  # at the latest the end of the connection would tell it
+            await application.until(lambda: application.ended == ["/listens"])
+        assert await wire.rest() == b""
+
+
+@pytest.mark.anyio
+async def test_the_pipeline_is_bounded() -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/hold") + request() * 100)
+        await application.until(lambda: application.seen == ["/hold"])
+        application.gate.set()
+        assert [(await wire.answer()).status for _ in range(18)] == [200] * 17 + [503]
+        assert await wire.rest() == b""
+
+
+@pytest.mark.anyio
+async def test_a_body_is_asked_for_when_the_application_wants_it() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/", "Expect: 100-continue", "Content-Length: 4", method="POST"))
+        assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.say(b"body")
+        assert json.loads((await wire.answer()).body)["body"] == "body"
+
+
+@pytest.mark.anyio
+async def test_a_body_nobody_asked_for_cannot_pass_for_the_next_request(caplog: pytest.LogCaptureFixture) -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/early", "Expect: 100-continue", "Content-Length: 100", method="POST"))
+        answer = await wire.answer()
+        assert (answer.status, answer.headers["connection"]) == (401, "close")
+        wire.say(request("/smuggled"))
+        assert await wire.is_cut()
+        assert application.seen == ["/early"]
+        assert "failed" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_after_an_early_answer_the_rest_of_a_small_body_is_skipped() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/early", "Content-Length: 1000", method="POST"))
+        assert (await wire.answer()).status == 401
+        wire.say(b"x" * 1000 + request("/next"))
+        assert (await wire.answer()).status == 200
+
+
+@pytest.mark.anyio
+async def test_after_an_early_answer_a_large_body_ends_the_connection_and_the_answer_is_read() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/early", "Content-Length: 4000000", method="POST") + b"x" * 3_000_000)
+        assert (await wire.answer()).status == 401
+        assert await wire.rest() == b""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("offer", ["h2c", "websocket"])
+@pytest.mark.parametrize("together", [True, False])
+async def test_an_offer_to_upgrade_is_ignored_and_the_body_read(offer: str, together: bool) -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        head = request("/", "Connection: Upgrade", f"Upgrade: {offer}", "Content-Length: 4", method="POST")
+        wire.say(head + b"body" if together else head)
+        await application.until(lambda: application.seen == ["/"])
+        wire.say((b"" if together else b"body") + request("/smuggled"))
+        answer = await wire.answer()
+        assert json.loads(answer.body)["body"] == "body"
+        assert answer.headers["connection"] == "close"
+        assert await wire.is_cut()
+        assert application.seen == ["/"]
+
+
+@pytest.mark.anyio
+async def test_what_follows_an_offer_to_upgrade_does_not_become_its_body() -> None:
+    application = Application()
+    async with serving(application) as addresses, calling(addresses.public) as wire:
+        offer = request("/", "Connection: Upgrade", "Upgrade: h2c", method="POST", body=b"body")
+        wire.say(offer + request("/smuggled", method="POST", body=b"more"))
+        assert json.loads((await wire.answer()).body)["body"] == "body"
+        assert await wire.is_cut()
+        assert application.seen == ["/"]
+
+
+@pytest.mark.anyio
+async def test_an_offer_to_upgrade_without_a_body_is_ignored_too() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/", "Connection: Upgrade", "Upgrade: websocket"))
+        assert (await wire.answer()).status == 200
+
+
+@pytest.mark.anyio
+async def test_a_failing_application_is_answered_for() -> None:
+    async with serving(Application()) as addresses:
+        for path in ("/fails", "/splits", "/lies"):
+            async with calling(addresses.public) as wire:
+                wire.say(request(path))
+                answer = await wire.answer()
+                assert (answer.status, answer.message) == (500, "The gateway failed to answer.")
+                assert await wire.rest() == b""
+
+
+@pytest.mark.anyio
+async def test_an_answer_cut_short_looks_cut_short() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/breaks-off"))
+        said = b""
+        with suppress(ConnectionResetError):
+            said = await wire.rest()
+        assert b"0\r\n\r\n" not in said
+        assert b" 500 " not in said
+
+
+@pytest.mark.anyio
+async def test_a_streamed_answer_is_chunked_and_for_http_1_0_ends_with_the_connection() -> None:
+    async with serving(Application()) as addresses:
+        async with calling(addresses.public) as wire:
+            wire.say(request("/streams"))
+            assert (await wire.answer()).body == b"onetwo"
+        async with calling(addresses.public) as wire:
+            wire.say(b"GET /streams HTTP/1.0\r\n\r\n")
+            assert "content-length" not in (await wire.answer()).headers
+            assert await wire.rest() == b"onetwo"
+
+
+@pytest.mark.anyio
+async def test_a_head_request_gets_no_body() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        for _ in range(2):
+            wire.say(request(method="HEAD"))
+            assert (await wire.answer("HEAD")).status == 200

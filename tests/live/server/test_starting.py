@@ -1,0 +1,79 @@
+"""What cannot start says why in one sentence; what can, says where it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from dataclasses import replace
+
+import pytest
+import trustme
+
+from gateway.server import Addresses, ServerError, ServerOptions, run
+from tests.live.server.harness import OPTIONS, Application, admin_application, calling, request, serving, serving_with
+
+
+async def start(options: ServerOptions) -> None:
+    def ready(addresses: Addresses) -> None:
+        raise AssertionError("it listens")
+
+    await run(Application(), admin_application, options, on_ready=ready, on_drain=lambda: None)
+
+
+@pytest.mark.anyio
+async def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sentence = f"Cannot listen on 127.0.0.1:{port}: the port is in use."
+        with pytest.raises(ServerError) as failure:
+            await start(replace(OPTIONS, port=port))
+        assert str(failure.value) == sentence
+        with pytest.raises(ServerError) as failure:
+            await start(replace(OPTIONS, admin_port=port))
+        assert str(failure.value) == sentence
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (replace(OPTIONS, host="192.0.2.1"), "the address is not one of this machine"),
+        (replace(OPTIONS, host="no such host"), "the host is not known"),
+        (replace(OPTIONS, port=70000), "a port is at most 65535"),
+    ],
+)
+async def test_an_impossible_address_is_named(options: ServerOptions, reason: str) -> None:
+    with pytest.raises(ServerError, match=r"^Cannot listen on ") as failure:
+        await start(options)
+    assert str(failure.value).endswith(f": {reason}.")
+
+
+def test_another_event_loop_is_refused() -> None:
+    with pytest.raises(ServerError, match="uvloop"):
+        asyncio.run(start(OPTIONS))
+
+
+@pytest.mark.anyio
+async def test_too_few_open_files_for_the_connections_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Application(), max_connections=10**9):
+        assert "raise the limit of open files" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_https_is_served_with_the_same_strictness() -> None:
+    authority = trustme.CA()
+    served, trusted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    authority.configure_trust(trusted)
+    async with serving_with(Application(), replace(OPTIONS, tls=served)) as addresses:
+        async with calling(addresses.public, trusted) as wire:
+            wire.say(request())
+            assert json.loads((await wire.answer()).body)["scheme"] == "https"
+            wire.say(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await wire.answer()).status == 400
+            assert await wire.rest() == b""
+        async with calling(addresses.admin) as wire:
+            wire.say(request())
+            assert (await wire.answer()).status == 200
