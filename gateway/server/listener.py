@@ -39,11 +39,6 @@ class Listener(ServerState):
         )
         self.config.load()
 
-    def sweep(self, now: float) -> None:
-        """Lets every connection end what has taken too long. `now` is the loop's time in seconds."""
-        for connection in list(self.connections):
-            connection.check(now)  # type: ignore[union-attr] # all of them are ours
-
     def left(self) -> None:
         """Notes that a connection is gone."""
         if self.draining and not self.connections:

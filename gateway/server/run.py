@@ -11,14 +11,14 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import uvloop
 from starlette.types import ASGIApp
 
 from gateway.server.connection import Connection
 from gateway.server.listener import Listener
-from gateway.server.options import ADMIN_CONNECTIONS, BACKLOG, Addresses, ServerError, ServerOptions
+from gateway.server.options import ADMIN_CONNECTIONS, BACKLOG, SWEEP_BATCH, Addresses, ServerError, ServerOptions
 
 T = TypeVar("T")
 
@@ -88,36 +88,45 @@ async def run(
         await outside.finish(options.shutdown_grace_s, force)
     finally:
         public_server.close()
+        over = asyncio.Event()
+        over.set()
+        await outside.finish(0, over)  # torn down without a signal, there is something left
         admin_server.close()
-        force_now = asyncio.Event()
-        if not stop.is_set():  # not asked to stop but torn down: nobody waits for answers
-            force_now.set()
-            await outside.finish(0, force_now)
-        await inside.finish(ADMIN_GRACE_S, force_now)
+        await inside.finish(ADMIN_GRACE_S, force)
         sweeper.stop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
 
 
 class Sweeper:
-    """Looks at the deadlines of all connections, once per period."""
+    """Looks at the deadlines of all connections once per period, in batches so that no call waits for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, listeners: Sequence[Listener], period_s: float) -> None:
         self._loop = loop
         self._listeners = listeners
         self._period_s = period_s
-        self._next = loop.call_later(period_s, self._sweep)
+        self._due: list[Connection] = []
+        self._next = loop.call_later(period_s, self._start)
 
     def stop(self) -> None:
         """Ends the sweeping."""
         self._next.cancel()
 
+    def _start(self) -> None:
+        self._due = [cast(Connection, one) for listener in self._listeners for one in listener.connections]
+        self._sweep()
+
     def _sweep(self) -> None:
-        # The next one first: a sweep that fails is reported by the loop, and the limits go on to hold.
-        self._next = self._loop.call_later(self._period_s, self._sweep)
+        batch = self._due[-SWEEP_BATCH:]
+        del self._due[-SWEEP_BATCH:]
+        # The next one first: a check that fails is reported by the loop, and the limits go on to hold.
+        if self._due:
+            self._next = self._loop.call_later(0, self._sweep)
+        else:
+            self._next = self._loop.call_later(self._period_s, self._start)
         now = self._loop.time()
-        for listener in self._listeners:
-            listener.sweep(now)
+        for connection in batch:
+            connection.check(now)
 
 
 def raise_open_files() -> int:

@@ -1,0 +1,218 @@
+"""Tool definitions: read in any form a real tool server lists them, and written piece by piece.
+
+The forms are those of the RFC (section 4.1), OTC 1.0, OXP 1.0 and the LangChain family. What only the RFC can say
+(toolkit description, parameters a model must not infer, output modes, examples) travels in the other forms as
+`x-otc-...` annotations inside `input_schema`, the one open object that all of them have.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gateway import naming
+from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements, ToolDefinition
+
+# Annotation -> the definition's field; see the module's text.
+ANNOTATIONS = {
+    "x-otc-toolkit-description": "toolkit_description",
+    "x-otc-non-inferrable-parameters": "non_inferrable_parameters",
+    "x-otc-output-modes": "output_modes",
+    "x-otc-output-description": "output_description",
+    "x-otc-examples": "examples",
+}
+EXACT_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+OUTPUT_MODES = ("value", "error", "null")
+# Members that may stand beside `parameters` in a wrapper; anything else makes the object a schema itself.
+WRAPPER_MEMBERS = {"parameters", "required", "non_inferrable_parameters", "$schema", "description", *ANNOTATIONS}
+
+
+class DefinitionError(ValueError):
+    """A listed tool that cannot be used; the text says why, for the operator."""
+
+
+def listed(document: Json) -> list[Json]:
+    """The entries of a catalogue: `tools`, `items`, or the bare array. Raises DefinitionError."""
+    entries = document
+    if isinstance(document, dict):
+        entries = document.get("tools", document.get("items"))
+    if not isinstance(entries, list):
+        raise DefinitionError("the answer holds no list of tools")
+    return entries
+
+
+def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str, ...]]:
+    """Reads one listed tool, and warnings about its name; `toolkit` is for ids without one. Raises DefinitionError."""
+    if not isinstance(raw, dict):
+        raise DefinitionError("a listed tool is not an object")
+    remote_id = raw.get("id", raw.get("name"))
+    if not isinstance(remote_id, str) or not remote_id:
+        raise DefinitionError("a listed tool has no id")
+    version = _version(raw)
+    try:
+        named = naming.tool_and_version(remote_id, version, toolkit)
+    except ValueError as exc:
+        raise DefinitionError(str(exc)) from exc
+    # Only a version that every tool server must understand is asked for; an odd one is left to its latest.
+    if version is not None and EXACT_VERSION.fullmatch(version) and "@" not in remote_id:
+        remote_id = f"{remote_id}@{version}"
+    schema, extras = _input(raw)
+    definition = ToolDefinition(
+        tool=named.tool,
+        version=named.version,
+        name=naming.published_name(named.tool),
+        description=_text(raw, "description") or "",
+        input_schema=schema,
+        output_schema=_output(raw),
+        remote_id=remote_id,
+        requires=_requirements(raw.get("requirements")),
+        **_only_in_rfc(raw, extras),
+    )
+    return definition, named.warnings
+
+
+def _text(raw: JsonObject, member: str) -> str | None:
+    value = raw.get(member)
+    if value is not None and not isinstance(value, str):
+        raise DefinitionError(f"{member} is not a string")
+    return value
+
+
+def _version(raw: JsonObject) -> str | None:
+    toolkit = raw.get("toolkit")
+    version = raw.get("version", toolkit.get("version") if isinstance(toolkit, dict) else None)
+    return version if isinstance(version, str) and version else None
+
+
+def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """The schema of the arguments, and what stood around it."""
+    given = raw.get("input_schema", raw.get("input", {}))
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise DefinitionError("the input schema is not an object")
+    inner = given.get("parameters")
+    if isinstance(inner, dict) and given.keys() <= WRAPPER_MEMBERS:
+        schema, around = dict(inner), given
+        # One draft's example puts `required` beside `parameters`.
+        if isinstance(given.get("required"), list) and "required" not in schema:
+            schema["required"] = given["required"]
+    else:
+        schema, around = dict(given), given
+    extras = {field: schema.pop(key, around.get(key)) for key, field in ANNOTATIONS.items()}
+    if "non_inferrable_parameters" in around:
+        extras["non_inferrable_parameters"] = around["non_inferrable_parameters"]
+    return schema, extras
+
+
+def _output(raw: JsonObject) -> JsonObject | None:
+    schema = raw.get("output_schema", {})
+    if "output_schema" not in raw and isinstance(raw.get("output"), dict):
+        output = raw["output"]
+        modes = output.get("available_modes")
+        nothing = isinstance(modes, list) and "value" not in modes and "null" in modes
+        schema = None if nothing else output.get("value", {})
+    if schema is None:
+        return None
+    if not isinstance(schema, dict):
+        raise DefinitionError("the output schema is not an object")
+    inner = schema.get("parameters")
+    return inner if isinstance(inner, dict) and schema.keys() == {"parameters"} else schema
+
+
+def _only_in_rfc(raw: JsonObject, extras: JsonObject) -> dict[str, Any]:
+    toolkit, output = raw.get("toolkit"), raw.get("output")
+    if isinstance(toolkit, dict):
+        extras["toolkit_description"] = toolkit.get("description")
+    if isinstance(output, dict) and "output_schema" not in raw:
+        extras["output_modes"] = output.get("available_modes")
+        extras["output_description"] = output.get("description")
+    if "examples" in raw:
+        extras["examples"] = raw["examples"]
+    modes = _strings(extras["output_modes"])
+    return {
+        "toolkit_description": extras["toolkit_description"]
+        if isinstance(extras["toolkit_description"], str)
+        else None,
+        "non_inferrable_parameters": _strings(extras["non_inferrable_parameters"]),
+        "output_modes": tuple(mode for mode in modes if mode in OUTPUT_MODES) or None,
+        "output_description": extras["output_description"] if isinstance(extras["output_description"], str) else None,
+        "examples": extras["examples"],
+    }
+
+
+def _strings(value: Json) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _requirements(raw: Json) -> Requirements:
+    if raw is None:
+        return Requirements()
+    if not isinstance(raw, dict):
+        raise DefinitionError("requirements is not an object")
+    return Requirements(
+        authorization=tuple(_authorization(entry) for entry in _entries(raw, "authorization")),
+        secrets=tuple(_id(entry, "secrets") for entry in _entries(raw, "secrets")),
+        user_id=raw.get("user_id") is True,
+    )
+
+
+def _entries(raw: JsonObject, member: str) -> list[Json]:
+    entries = raw.get(member) or []
+    if not isinstance(entries, list):
+        raise DefinitionError(f"requirements.{member} is not an array")
+    return entries
+
+
+def _id(entry: Json, member: str) -> str:
+    if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
+        raise DefinitionError(f"an entry of requirements.{member} has no id")
+    return str(entry["id"])
+
+
+def _authorization(entry: Json) -> AuthorizationRequirement:
+    provider = _id(entry, "authorization")
+    oauth2 = entry.get("oauth2")
+    return AuthorizationRequirement(
+        id=provider, scopes=_strings(oauth2.get("scopes")) if isinstance(oauth2, dict) else None
+    )
+
+
+def requirements_object(requires: Requirements) -> JsonObject | None:
+    """`requirements` as every form lists it, or None when there are none."""
+    body: JsonObject = {}
+    if requires.authorization:
+        body["authorization"] = [
+            {"id": item.id} if item.scopes is None else {"id": item.id, "oauth2": {"scopes": list(item.scopes)}}
+            for item in requires.authorization
+        ]
+    if requires.secrets:
+        body["secrets"] = [{"id": secret} for secret in requires.secrets]
+    if requires.user_id:
+        body["user_id"] = True
+    return body or None
+
+
+def x_otc(tool: ToolDefinition) -> JsonObject:
+    """What only the RFC can say, as annotations for the other forms."""
+    found = {key: getattr(tool, field) for key, field in ANNOTATIONS.items()}
+    return {key: value for key, value in found.items() if value is not None and value != ()}
+
+
+def plain_definition(tool: ToolDefinition, input_schema: JsonObject) -> JsonObject:
+    """A definition as OTC, OXP and the LangChain family list it, around the input schema in the form's own way."""
+    body: JsonObject = {
+        "id": tool.id,
+        "name": tool.name,
+        "description": tool.description,
+        "version": tool.version,
+        "input_schema": input_schema,
+        "output_schema": tool.output_schema,
+    }
+    requirements = requirements_object(tool.requires)
+    return body if requirements is None else body | {"requirements": requirements}
+
+
+def bare_definition(tool: ToolDefinition) -> JsonObject:
+    """A definition whose `input_schema` is the JSON Schema itself (OXP 1.0, the LangChain family)."""
+    return plain_definition(tool, tool.input_schema | x_otc(tool))

@@ -1,0 +1,194 @@
+"""What the dialects share when they read callers: the request object, its context, tool ids, and the error body."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import assert_never
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.jsontext import encode
+from gateway.model import CallContext, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
+from gateway.wire import Headers, WireReply
+
+JSON_TYPE = (b"content-type", b"application/json")
+NO_STORE = (b"cache-control", b"no-store")
+
+REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
+CALL_ID = re.compile(r"[ -~]{1,256}")
+MAX_TRACE_ID = 1024  # characters; a W3C traceparent has 55
+MAX_TOOL_ID = 256  # characters; a name has at most 64, a version needs a dozen
+
+# OTC and OXP 1.0, ToolId. Matched whole: the published pattern ends in `$`, which lets a newline through.
+TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
+
+
+def invalid(message: str) -> GatewayError:
+    """The refusal of a request that is not one."""
+    return GatewayError(ErrorCode.INVALID_REQUEST, message)
+
+
+def object_(value: Json, what: str) -> JsonObject:
+    """Checks that a member is an object."""
+    if not isinstance(value, dict):
+        raise invalid(f"{what} must be a JSON object.")
+    return value
+
+
+def enveloped(document: Json) -> JsonObject:
+    """The `request` object of an enveloped call."""
+    return object_(object_(document, "The body").get("request"), "request")
+
+
+def _text(value: Json, what: str) -> str:
+    if not isinstance(value, str):
+        raise invalid(f"{what} must be a string.")
+    return value
+
+
+@lru_cache(maxsize=4096)  # bounded in entries, and each key in length
+def _split_tool_id(wire_id: str) -> ToolRef | None:
+    match = TOOL_ID.fullmatch(wire_id)
+    if match is None:
+        return None
+    tool, *numbers = match.groups()
+    if numbers[0] is None:
+        return ToolRef(tool=tool)
+    return ToolRef(tool=tool, version=".".join(str(int(number or 0)) for number in numbers))
+
+
+def tool_ref(wire_id: Json) -> ToolRef:
+    """Splits `Toolkit.Tool[@x|@x.y.z]`; `@1` means exactly `1.0.0` (OTC and OXP 1.0, Tool Version Resolution)."""
+    text = _text(wire_id, "tool_id")
+    ref = _split_tool_id(text) if len(text) <= MAX_TOOL_ID else None
+    if ref is None:
+        raise invalid("The tool_id is not of the form Toolkit.Tool, Toolkit.Tool@x or Toolkit.Tool@x.y.z.")
+    return ref
+
+
+def call_of(request: JsonObject, ref: ToolRef, *, arguments: str = "input") -> ToolCall:
+    """Builds the call from a request object whose tool id has been read; `arguments` names the member they are in."""
+    return ToolCall(
+        ref=ref,
+        arguments=object_(request.get(arguments, {}), arguments),
+        call_id=_call_id(request["call_id"]) if "call_id" in request else None,
+        context=read_context(object_(request["context"], "context")) if "context" in request else _EMPTY_CONTEXT,
+        trace_id=_trace_id(request["trace_id"]) if "trace_id" in request else None,
+    )
+
+
+def _call_id(value: Json) -> str:
+    if not CALL_ID.fullmatch(_text(value, "call_id")):
+        raise invalid("call_id must have 1 to 256 printable ASCII characters.")
+    return str(value)
+
+
+def _trace_id(value: Json) -> str:
+    if len(_text(value, "trace_id")) > MAX_TRACE_ID:
+        raise invalid(f"trace_id must have at most {MAX_TRACE_ID} characters.")
+    return str(value)
+
+
+def closed(request: JsonObject, members: frozenset[str] = REQUEST_MEMBERS) -> JsonObject:
+    """Checks that a request has no member but these (CallToolRequest is a closed object)."""
+    if not request.keys() <= members:
+        unknown = min(request.keys() - members)
+        hint = "; did you mean 'input'?" if unknown == "inputs" else "."
+        raise invalid(f"{unknown[:64]!r} is not a member of a tool call{hint}")
+    return request
+
+
+_EMPTY_CONTEXT = CallContext()
+
+
+def read_context(context: JsonObject) -> CallContext:
+    """Reads `context`: tokens, secrets and the user. Entries nobody declared are dropped later, not here."""
+    user_id = context.get("user_id")
+    return CallContext(
+        tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
+        secrets=_pairs(context.get("secrets", []), "context.secrets", "value"),
+        user_id=None if user_id is None else _text(user_id, "context.user_id"),
+        user_info=context.get("user_info"),
+    )
+
+
+def _pairs(entries: Json, what: str, value: str) -> dict[str, str]:
+    if not isinstance(entries, list):
+        raise invalid(f"{what} must be an array.")
+    pairs = {}
+    for entry in entries:
+        item = object_(entry, f"Each entry of {what}")
+        pairs[_text(item.get("id"), f"{what}: id")] = _text(item.get(value), f"{what}: {value}")
+    return pairs
+
+
+def status_of(code: ErrorCode) -> int:
+    """The HTTP status of a refusal on a call or a list."""
+    match code:
+        case ErrorCode.INVALID_ARGUMENTS:
+            return 422
+        case ErrorCode.UNAUTHENTICATED:
+            return 401
+        case ErrorCode.FORBIDDEN:
+            return 403
+        case ErrorCode.NOT_FOUND:
+            return 404
+        case ErrorCode.METHOD_NOT_ALLOWED:
+            return 405
+        case ErrorCode.PAYLOAD_TOO_LARGE:
+            return 413
+        case ErrorCode.UNSUPPORTED_MEDIA:
+            return 415
+        case (
+            ErrorCode.INVALID_REQUEST
+            | ErrorCode.TOOL_NOT_FOUND
+            | ErrorCode.MISSING_REQUIREMENTS
+            | ErrorCode.BACKEND_UNAVAILABLE
+            | ErrorCode.INTERNAL  # never 5xx: real callers send those again by themselves
+        ):
+            return 400
+    assert_never(code)
+
+
+def error_reply(error: GatewayError, first: JsonObject, headers: Headers = ()) -> WireReply:
+    """A refusal as ServerErrorResponse or ValidationErrorResponse, after the members the dialect puts first."""
+    body = first | {"message": error.message}
+    if error.developer_message is not None:
+        body["developer_message"] = error.developer_message
+    if error.parameters is not None:
+        body["parameter_errors"] = dict(error.parameters)
+    if error.missing is not None:
+        body["missing_requirements"] = dict(error.missing)
+    extra = list(error.headers)
+    if error.retry_after_s is not None:
+        extra.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+    return WireReply(status=status_of(error.code), headers=(JSON_TYPE, NO_STORE, *headers, *extra), body=encode(body))
+
+
+def result_object(result: ToolResult, call_id: str) -> JsonObject:
+    """CallToolResponse of OTC and OXP 1.0: exactly one of `value` (null included) and `error`."""
+    body: JsonObject = {"call_id": call_id, "success": result.failure is None}
+    if result.duration_ms is not None:
+        body["duration"] = result.duration_ms
+    if result.failure is None:
+        body["value"] = result.value
+    else:
+        body["error"] = error_object(result.failure)
+    return body
+
+
+def error_object(failure: ToolFailure) -> JsonObject:
+    """ToolError of OTC and OXP 1.0; `can_retry` is always said."""
+    error: JsonObject = {**failure.extras, "message": failure.message, "can_retry": failure.can_retry}
+    if failure.developer_message is not None:
+        error["developer_message"] = failure.developer_message
+    if failure.prompt_hint is not None:
+        error["additional_prompt_content"] = failure.prompt_hint
+    if failure.retry_after_ms is not None:
+        error["retry_after_ms"] = failure.retry_after_ms
+    return error
+
+
+def ok(body: bytes, headers: Headers = ()) -> WireReply:
+    """A call's 200."""
+    return WireReply(status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=body)

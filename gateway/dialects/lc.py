@@ -1,0 +1,59 @@
+"""The LangChain family's form of OTC (universal-tool-server and -client, langchain-tool-server).
+
+Requests are enveloped as in OTC; answers are flat and always hold `value`; a list is a bare array. Read off running
+programs, since no specification describes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gateway.dialects import definitions, fields, versions
+from gateway.dialects.enveloped import Enveloped
+from gateway.errors import GatewayError
+from gateway.jsontext import encode
+from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.wire import WireReply
+
+# These callers name a tool by its id or, as their adapters do, by its name; `@1.2` counts as 1.2.0.
+NAMED_TOOL = re.compile(r"([A-Za-z0-9_-]{1,64}|[A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]{1,20}(?:\.[0-9]{1,20}){0,2}))?")
+
+
+class Lc(Enveloped):
+    """The LangChain family; tolerant of members that only these callers send."""
+
+    name = "lc"
+    canonical = versions.OTC_SCHEMA
+    spellings = frozenset({versions.OTC_SCHEMA, versions.OXP_SCHEMA}) | versions.OTC_URLS
+    call_paths = ("/tools/call",)
+
+    def decode_call(self, document: Json) -> ToolCall:
+        request = {key: value for key, value in fields.enveloped(document).items() if value is not None}
+        return fields.call_of(request, self._tool_ref(request.get("tool_id")))
+
+    def _tool_ref(self, wire_id: Json) -> ToolRef:
+        short = isinstance(wire_id, str) and len(wire_id) <= fields.MAX_TOOL_ID
+        match = NAMED_TOOL.fullmatch(wire_id) if short else None
+        if match is None:
+            raise fields.invalid("The tool_id is neither a tool's id nor its name.")
+        tool, version = match.groups()
+        if version is not None:
+            numbers = [int(number) for number in version.split(".")]
+            version = ".".join(map(str, [*numbers, 0, 0][:3]))
+        return ToolRef(tool=tool, version=version, by_name="." not in tool)
+
+    def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
+        # These callers index `value` whatever happened, and their servers never send `duration`.
+        body = {"value": None} | fields.result_object(result, call_id)
+        body.pop("duration", None)
+        return fields.ok(encode(body))
+
+    def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
+        return fields.error_reply(error, {"detail": error.message})
+
+    def encode_definition(self, tool: ToolDefinition) -> bytes:
+        return encode(definitions.bare_definition(tool))
+
+    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
+        return b"[%b]" % b",".join(tools)

@@ -1,0 +1,61 @@
+"""Open eXecution Protocol 1.0 in its two wire forms, towards callers and towards tool servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.dialects import definitions, fields, servers, versions
+from gateway.dialects.enveloped import Enveloped
+from gateway.errors import GatewayError
+from gateway.jsontext import encode
+from gateway.model import Invocation, Json, ToolCall, ToolDefinition, ToolResult
+from gateway.wire import Head, Headers, WireReply, WireRequest
+
+
+class OxpEnveloped(Enveloped):
+    """The enveloped form, which both official clients speak."""
+
+    name = "oxp-env"
+    canonical = versions.OXP_SCHEMA
+    spellings = frozenset({versions.OXP_SCHEMA}) | versions.OTC_URLS
+    list_member = "items"
+
+    def encode_definition(self, tool: ToolDefinition) -> bytes:
+        return encode(definitions.bare_definition(tool))
+
+
+class OxpFlat:
+    """The flat form: bare bodies, the version in the `OXP-Version` header of every request and answer."""
+
+    name = "oxp"
+    canonical = versions.HEADER_VERSION
+    call_paths = ("/tools/call", "/call")
+
+    def negotiate(self, head: Head, document: Json) -> str:
+        return versions.of_header(head)
+
+    def decode_call(self, document: Json) -> ToolCall:
+        request = fields.closed(fields.object_(document, "The body"))
+        return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
+
+    def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
+        return fields.ok(encode(fields.result_object(result, call_id)), self.list_headers(spelling))
+
+    def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
+        return fields.error_reply(error, {}, self.list_headers(spelling))
+
+    def encode_definition(self, tool: ToolDefinition) -> bytes:
+        return encode(definitions.bare_definition(tool))
+
+    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
+        return b'{"items":[%b]}' % b",".join(tools)
+
+    def list_headers(self, spelling: str) -> Headers:
+        return ((versions.HEADER, spelling.encode("ascii")),)
+
+    def request_call(self, invocation: Invocation) -> WireRequest:
+        body = encode(servers.request_object(invocation))
+        return servers.post(self.call_paths[0], body, self.list_headers(versions.HEADER_VERSION))
+
+    def request_list(self) -> WireRequest:
+        return servers.get("/tools", self.list_headers(versions.HEADER_VERSION))

@@ -1,0 +1,96 @@
+"""Which dialect a request is in: by prefix, by head, by the shape of its body, in this order of authority."""
+
+from __future__ import annotations
+
+from gateway.dialects import fields, versions
+from gateway.dialects.lc import Lc
+from gateway.dialects.otc import Otc, Rfc
+from gateway.dialects.oxp import OxpEnveloped, OxpFlat
+from gateway.errors import GatewayError
+from gateway.model import Json, JsonObject
+from gateway.ports import Dialect, ServerDialect
+from gateway.wire import Head, Headers, WireReply
+
+RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
+SERVER_DIALECTS: dict[str, ServerDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
+
+LC_AGENTS = (b"universal-tool-sdk-py/", b"langchain-tool-sdk-py/")
+OXP_AGENTS = (b"Oxp/",)
+
+
+def error_before_dialect(error: GatewayError) -> WireReply:
+    """A refusal before the dialect is known: `{message}` is valid in all of them."""
+    return fields.error_reply(error, {})
+
+
+def by_head(head: Head) -> Dialect | None:
+    """The dialect as far as the head tells; None on a bare path without a hint."""
+    if head.prefix is not None:
+        return DIALECTS[head.prefix]
+    if versions.HEADER in head.headers:
+        return OXP
+    agent = head.headers.get(b"user-agent", b"")
+    if agent.startswith(LC_AGENTS):
+        return LC
+    if head.method != "POST" and agent.startswith(OXP_AGENTS):
+        return OXP_ENV
+    return None
+
+
+def of_call(head: Head, document: JsonObject) -> Dialect:
+    """The dialect of a call. Raises INVALID_REQUEST when the body has the shape of none, or of two."""
+    if head.prefix is not None:
+        return DIALECTS[head.prefix]
+    if head.headers.get(b"user-agent", b"").startswith(LC_AGENTS):
+        return LC
+    enveloped, flat = "request" in document, "tool_id" in document
+    if enveloped and flat:
+        raise fields.invalid("A call has 'request' or 'tool_id' at its top level, not both.")
+    if flat:
+        return OXP
+    if enveloped:
+        return _by_schema(document) or (RFC if head.path == "/call" else OTC)
+    raise fields.invalid("The body is not a call: it has neither 'request' nor 'tool_id' at its top level.")
+
+
+def of_list(head: Head, document: Json) -> Dialect:
+    """The dialect of a list; `document` is the body OTC allows on a GET, or None."""
+    if head.prefix is not None:
+        return DIALECTS[head.prefix]
+    if versions.HEADER in head.headers:
+        return OXP
+    return _by_schema(document) or by_head(head) or OTC
+
+
+def _by_schema(document: Json) -> Dialect | None:
+    """Who wrote a `$schema`. The OpenToolCalling address was never renamed in OXP's pages; it counts as OTC."""
+    schema = document.get("$schema") if isinstance(document, dict) else None
+    if not isinstance(schema, str):
+        return None
+    if schema.startswith("urn:oxp:"):
+        return OXP_ENV
+    if schema.startswith("https://github.com/ArcadeAI/"):
+        return RFC
+    return OTC if schema.startswith(("otc://", "https://github.com/OpenToolCalling/")) else None
+
+
+def of_server(headers: Headers, document: Json) -> ServerDialect:
+    """What a tool server speaks, learned from its catalogue, the one answer that is safe to ask for again."""
+    if isinstance(document, list):
+        return LC
+    if not isinstance(document, dict):
+        return OTC
+    if "items" in document:
+        return OXP if any(name == versions.HEADER for name, _ in headers) else OXP_ENV
+    entries = document.get("tools")
+    if isinstance(entries, list) and any(_is_rfc(entry) for entry in entries):
+        return RFC
+    return OTC
+
+
+def _is_rfc(entry: Json) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    inputs = entry.get("input")
+    return isinstance(entry.get("toolkit"), dict) or (isinstance(inputs, dict) and "parameters" in inputs)

@@ -1,0 +1,195 @@
+"""What tool servers answer to a call, read in any shape real ones send.
+
+Enveloped (OTC, OXP), flat (OXP, the LangChain family), the RFC's `output`, and error bodies of all of them. The
+letter of a dialect decides what we say; here only what was meant counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.jsontext import JsonError, decode
+from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
+from gateway.wire import WireReply
+
+ERROR_MEMBERS = frozenset(
+    {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}
+)
+MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
+
+
+class BrokenReplyError(Exception):
+    """An answer that is none; the tool may have run. The text says why, for our log."""
+
+
+def decode_reply(reply: WireReply, invocation: Invocation) -> ToolResult:
+    """Reads an answer to a call.
+
+    Raises GatewayError when the tool server says that it refused the call before running anything, BrokenReplyError
+    when nothing can be made of it.
+    """
+    if reply.status == 200:
+        return _result(_document(reply), invocation)
+    if reply.status in (400, 404, 422):
+        raise _refusal(reply)
+    if reply.status in (401, 403):
+        message = "The tool is temporarily unavailable."
+        raise GatewayError(
+            ErrorCode.BACKEND_UNAVAILABLE, message, detail=f"the tool server refused our credential ({reply.status})"
+        )
+    if reply.status in (408, 429, 503):
+        return _busy(reply, invocation)
+    if reply.status >= 500:
+        return ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
+    raise BrokenReplyError(f"status {reply.status}")
+
+
+def _document(reply: WireReply) -> JsonObject:
+    content_type = reply.header(b"content-type")
+    if content_type is not None and b"json" not in content_type.lower():
+        raise BrokenReplyError("the content type is not JSON")
+    try:
+        document = decode(reply.body)
+    except JsonError as exc:
+        raise BrokenReplyError(f"not JSON: {exc}") from exc
+    if not isinstance(document, dict):
+        raise BrokenReplyError("not a JSON object")
+    return document
+
+
+def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
+    result = document
+    for envelope in ("result", "response"):  # `response` is the RFC's own OpenAPI file
+        if isinstance(document.get(envelope), dict) and "success" not in document:
+            result = document[envelope]
+    success = result.get("success")
+    if not isinstance(success, bool):
+        raise BrokenReplyError("no boolean 'success'")
+    call_id = result.get("call_id")
+    if call_id is not None and call_id != invocation.call_id:
+        raise BrokenReplyError("it answers another call")
+    body = result["output"] if isinstance(result.get("output"), dict) else result
+    duration_ms = _duration(result.get("duration"))
+    if success:
+        return ToolResult(value=body.get("value"), duration_ms=duration_ms)
+    error = body.get("error")
+    if isinstance(error, dict) and isinstance(error.get("missing_requirements"), dict):
+        raise _missing(error.get("message"), error["missing_requirements"])
+    return ToolResult(failure=_failure(error), duration_ms=duration_ms)
+
+
+def _duration(value: Json) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return None
+    return value
+
+
+def _failure(error: Json) -> ToolFailure:
+    if not isinstance(error, dict):
+        error = {"message": error}
+    message = error.get("message")
+    return ToolFailure(
+        message=message if isinstance(message, str) and message else "The tool failed and did not say why.",
+        developer_message=_string(error.get("developer_message")),
+        can_retry=error.get("can_retry") is True,
+        retry_after_ms=_milliseconds(error.get("retry_after_ms")),
+        prompt_hint=_string(error.get("additional_prompt_content")),
+        extras={key: value for key, value in error.items() if key not in ERROR_MEMBERS},
+    )
+
+
+def _string(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _milliseconds(value: Json) -> int | None:
+    """OTC and OXP schemas say integer, one page says number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return None
+    return int(min(value, MAX_RETRY_AFTER_MS))
+
+
+def _busy(reply: WireReply, invocation: Invocation) -> ToolResult:
+    after = reply.header(b"retry-after") or b""
+    seconds = int(after) if after.isdigit() and len(after) < 10 else None
+    failure = ToolFailure(
+        message="The tool server is busy.",
+        can_retry=invocation.idempotent,
+        retry_after_ms=None if seconds is None else _milliseconds(seconds * 1000),
+    )
+    return ToolResult(failure=failure)
+
+
+def known_error(reply: WireReply) -> JsonObject | None:
+    """The body of a refusal if it has a known error shape: `message`, `detail` or `error` as text."""
+    try:
+        document = _document(reply)
+    except BrokenReplyError:
+        return None
+    for member in ("message", "detail", "error"):
+        if isinstance(document.get(member), str | list):
+            return document
+    return None
+
+
+def _refusal(reply: WireReply) -> GatewayError:
+    document = known_error(reply)
+    if document is None:
+        raise BrokenReplyError(f"status {reply.status} without a known error body")
+    texts = (document.get(member) for member in ("message", "detail", "error"))
+    message = next((text for text in texts if isinstance(text, str) and text), "The tool server refused the call.")
+    detail = f"the tool server answered {reply.status}: {document.get('developer_message', '')!s:.500}"
+    missing = document.get("missing_requirements")
+    if reply.status == 400 and isinstance(missing, dict):
+        return _missing(message, missing)
+    if reply.status == 404:
+        return GatewayError(ErrorCode.TOOL_NOT_FOUND, message, detail=detail)
+    # FastAPI's own 422 has `detail` alone and is about the request, not about the tool's input.
+    if reply.status == 422 and "message" in document:
+        parameters = document.get("parameter_errors")
+        return GatewayError(ErrorCode.INVALID_ARGUMENTS, message, detail=detail, parameters=_texts(parameters))
+    return GatewayError(ErrorCode.INVALID_REQUEST, message, detail=detail)
+
+
+def _texts(value: Json) -> Mapping[str, str] | None:
+    if not isinstance(value, dict):
+        return None
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def _missing(message: Json, missing: JsonObject) -> GatewayError:
+    """`missing_requirements` reduced to what OXP 1.0 names; URLs are judged by the backend, which knows its origin."""
+    found: JsonObject = {}
+    challenges = missing.get("authorization")
+    if isinstance(challenges, list):
+        found["authorization"] = [challenge for entry in challenges if (challenge := _challenge(entry))]
+    secrets = missing.get("secrets")
+    if isinstance(secrets, list):
+        found["secrets"] = [
+            {"id": entry["id"]} for entry in secrets if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+        ]
+    if missing.get("user_id") is True:
+        found["user_id"] = True
+    text = message if isinstance(message, str) and message else "The tool needs something more before it can run."
+    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, text, missing=found)
+
+
+def _challenge(entry: Json) -> JsonObject | None:
+    if not isinstance(entry, dict):
+        return None
+    challenge = {key: entry[key] for key in ("id", "url", "check_url") if isinstance(entry.get(key), str)}
+    return challenge if challenge.keys() >= {"id", "url"} else None
+
+
+def in_band_challenge(value: Json) -> GatewayError | None:
+    """The LangChain family's way to ask for authorization: a success whose value says so."""
+    if not isinstance(value, dict) or value.get("auth_required") is not True:
+        return None
+    challenge = _challenge({"id": str(value.get("auth_id")), "url": value.get("auth_url")})
+    if challenge is None:
+        return None
+    return GatewayError(
+        ErrorCode.MISSING_REQUIREMENTS, "Authorization is needed first.", missing={"authorization": [challenge]}
+    )

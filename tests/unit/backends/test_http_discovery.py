@@ -1,0 +1,134 @@
+"""What is learned from tool servers: their tools, their dialect, the path they take calls at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.dialects import recognise
+from gateway.errors import ErrorCode
+from gateway.model import Listing
+from tests.unit.backends.facing import BROKEN, INVOCATION, OK, at_paths, facing, paths, refusal, reply
+from tests.unit.transport.scripted import Script, answering
+
+pytestmark = pytest.mark.anyio
+
+UNKNOWN = [reply(404, b"Not Found", "text/plain"), reply(404, {"detail": "Not Found"}), reply(404, b"")]
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN, ids=["text", "fastapi", "empty"])
+async def test_where_the_first_path_is_unknown_the_second_is_used_from_then_on(unknown: bytes) -> None:
+    async with facing(at_paths({"/call": OK}, unknown)) as (backend, server):
+        assert [(await backend.call(INVOCATION)).value for _ in range(2)] == [7, 7]
+    assert paths(server) == ["/tools/call", "/call", "/call"]
+
+
+async def test_a_path_that_vanishes_is_looked_for_again() -> None:
+    known = {"/call": OK}
+    async with facing(at_paths(known, UNKNOWN[0])) as (backend, server):
+        await backend.call(INVOCATION)
+        known["/tools/call"] = known.pop("/call")
+        assert [(await backend.call(INVOCATION)).value for _ in range(2)] == [7, 7]
+    assert paths(server) == ["/tools/call", "/call", "/call", "/tools/call", "/tools/call"]
+
+
+async def test_where_both_paths_are_unknown_the_answer_is_broken() -> None:
+    async with facing(at_paths({}, UNKNOWN[0])) as (backend, server):
+        result = await backend.call(INVOCATION)
+    assert result.failure is not None
+    assert result.failure.message == BROKEN
+    assert paths(server) == ["/tools/call", "/call"]
+
+
+async def test_the_langchain_family_has_one_path() -> None:
+    async with facing(at_paths({}, UNKNOWN[1]), dialect=recognise.LC) as (backend, server):
+        error = await refusal(backend.call(INVOCATION))
+    assert error.code is ErrorCode.TOOL_NOT_FOUND
+    assert paths(server) == ["/tools/call"]
+
+
+TOOL = {"id": "A.B@1.0.0", "name": "A_B", "description": "", "version": "1.0.0", "input_schema": {}}
+
+
+async def listed(script: Script, **settings: Any) -> Listing:
+    async with facing(script, **settings) as (backend, _):
+        return await backend.list_tools()
+
+
+async def test_a_catalogue_is_read_tool_by_tool() -> None:
+    entries = [TOOL, {"id": "A.C"} | {"input_schema": 7}, "x", {"name": "find"}]
+    found = await listed(answering(reply(200, {"items": entries})))
+    assert [tool.id for tool in found.tools] == ["A.B@1.0.0", "Crm.find@1.0.0"]
+    assert [(bad.id, bad.reason) for bad in found.rejected] == [
+        ("A.C", "the input schema is not an object"),
+        ("None", "a listed tool is not an object"),
+    ]
+
+
+async def test_a_large_catalogue_is_read_whole() -> None:
+    entries = [TOOL | {"id": f"A.B{number}@1.0.0"} for number in range(1000)]  # far over the limit of one response
+    assert len((await listed(answering(reply(200, {"items": entries})))).tools) == 1000
+
+
+async def test_an_adapted_name_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    answer = reply(200, {"items": [TOOL | {"id": "A.B", "version": "beta"}]})
+    async with facing(answering(answer, answer)) as (backend, _):
+        for _ in range(2):
+            await backend.list_tools()
+    assert [record.message for record in caplog.records] == ["a tool's name was adapted"]
+
+
+UNLISTED = [
+    reply(404, {"message": "No."}),
+    reply(500, b""),
+    reply(302, b"", location="/elsewhere"),
+    reply(200, b"<html>", "text/html"),
+    reply(200, b"[1"),
+    reply(200, {}),
+    reply(200, {"items": {}}),
+    b"rubbish\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("answer", UNLISTED, ids=lambda item: repr(item)[:40])
+async def test_a_catalogue_that_cannot_be_read_is_unavailable(answer: bytes) -> None:
+    error = await refusal(listed(answering(answer)))
+    assert (error.code, error.message) == (ErrorCode.BACKEND_UNAVAILABLE, "The tool is temporarily unavailable.")
+    assert error.detail
+
+
+LEARNED: list[tuple[bytes, Callable[[Any], bool]]] = [
+    (reply(200, [TOOL]), lambda body: "request" in body and body["$schema"] == "otc://1.0"),
+    (reply(200, {"items": [TOOL]}), lambda body: body["$schema"] == "urn:oxp:1.0"),
+    (reply(200, {"items": [TOOL]}, oxp_version="1.0"), lambda body: "tool_id" in body),
+    (reply(200, {"tools": [TOOL]}), lambda body: body["$schema"] == "otc://1.0"),
+    (reply(200, {"tools": [TOOL | {"toolkit": {}}]}), lambda body: "ArcadeAI" in body["$schema"]),
+]
+
+
+@pytest.mark.parametrize(("catalogue", "fits"), LEARNED, ids=["lc", "oxp-env", "oxp", "otc", "rfc"])
+async def test_the_dialect_is_learned_from_the_catalogue(catalogue: bytes, fits: Callable[[Any], bool]) -> None:
+    async with facing(answering(catalogue, OK), dialect=None) as (backend, server):
+        await backend.list_tools()
+        assert (await backend.call(INVOCATION)).value == 7
+    assert fits(json.loads(server.requests[1].partition(b"\r\n\r\n")[2]))
+
+
+async def test_a_configured_dialect_is_kept_whatever_the_catalogue_looks_like() -> None:
+    async with facing(answering(reply(200, [TOOL]), OK), dialect=recognise.OTC) as (backend, server):
+        await backend.list_tools()
+        await backend.call(INVOCATION)
+    assert b'"$schema":"otc://1.0"' in server.requests[1]
+
+
+async def test_another_dialect_has_its_own_first_path() -> None:
+    catalogues = [reply(200, {"items": [TOOL]}, oxp_version="1.0"), reply(200, {"items": [TOOL]})]
+    script = answering(catalogues[0], UNKNOWN[0], OK, catalogues[1], OK)
+    async with facing(script, dialect=None) as (backend, server):
+        for _ in range(2):
+            await backend.list_tools()
+            await backend.call(INVOCATION)
+    assert paths(server) == ["/tools", "/tools/call", "/call", "/tools", "/tools/call"]

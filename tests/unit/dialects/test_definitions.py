@@ -1,0 +1,139 @@
+"""Tool definitions in every form they are listed in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gateway import jsontext
+from gateway.dialects import definitions, recognise
+from gateway.dialects.definitions import DefinitionError
+from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
+
+OWN = definition_examples(*DIALECTS)
+FOREIGN = definition_examples("foreign")
+EVERYTHING = OWN["otc/everything"].definition
+
+
+@pytest.mark.parametrize("example", OWN.values(), ids=OWN.keys())
+def test_a_definition_is_listed_as_its_dialect_says(example: DefinitionExample) -> None:
+    encoded = recognise.DIALECTS[example.dialect].encode_definition(example.definition)
+    assert canonical(jsontext.decode(encoded)) == canonical(example.listed)
+
+
+@pytest.mark.parametrize("example", [*OWN.values(), *FOREIGN.values()], ids=[*OWN, *FOREIGN])
+def test_a_listed_tool_is_read_whole(example: DefinitionExample) -> None:
+    definition, warnings = definitions.read_definition(example.listed, "kit")
+    assert definition == example.definition
+    assert (warnings == ()) or example.dialect == "foreign"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_only_the_rfc_can_say_survives_every_dialect(dialect: str) -> None:
+    listed = jsontext.decode(recognise.DIALECTS[dialect].encode_definition(EVERYTHING))
+    assert definitions.read_definition(listed, "kit") == (EVERYTHING, ())
+
+
+def test_the_rfc_spells_out_the_output_modes_that_others_leave_open() -> None:
+    listed = jsontext.decode(recognise.RFC.encode_definition(replace(EVERYTHING, output_modes=None)))
+    assert listed["output"]["available_modes"] == ["value", "error"]
+
+
+def test_a_listed_tool_leaves_the_parsed_answer_as_it_was() -> None:
+    example = FOREIGN["foreign/rfc-required-beside-parameters"]
+    before = canonical(example.listed)
+    definitions.read_definition(example.listed, "kit")
+    assert canonical(example.listed) == before
+
+
+USABLE = {"id": "A.B@1.0.0", "input_schema": {}}
+UNUSABLE: list[Any] = [
+    None,
+    [],
+    "A.B",
+    {},
+    {"id": ""},
+    {"id": 7},
+    {"id": None, "name": "b"},
+    {"id": "@1.0.0"},
+    {"id": "A."},
+    {"id": "A." + "b" * 300},
+    USABLE | {"description": 7},
+    USABLE | {"input_schema": []},
+    USABLE | {"input_schema": "object"},
+    USABLE | {"output_schema": []},
+    USABLE | {"output_schema": True},
+    USABLE | {"requirements": []},
+    USABLE | {"requirements": {"authorization": "x"}},
+    USABLE | {"requirements": {"authorization": [{}]}},
+    USABLE | {"requirements": {"authorization": ["x"]}},
+    USABLE | {"requirements": {"secrets": [{"id": ""}]}},
+    USABLE | {"requirements": {"secrets": {"id": "x"}}},
+]
+
+
+@pytest.mark.parametrize("listed", UNUSABLE, ids=repr)
+def test_a_tool_that_cannot_be_published_is_refused_with_a_reason(listed: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"\w"):
+        definitions.read_definition(listed, "kit")
+
+
+LISTS = [
+    ({"$schema": "otc://1.0", "tools": [1]}, [1]),
+    ({"items": [2]}, [2]),
+    ([3], [3]),
+    ([], []),
+    ({"tools": [], "items": [4]}, []),
+]
+
+
+@pytest.mark.parametrize(("document", "entries"), LISTS)
+def test_a_catalogue_is_found_under_any_of_its_names(document: Any, entries: list[Any]) -> None:
+    assert definitions.listed(document) == entries
+
+
+@pytest.mark.parametrize("document", [None, 7, "tools", {}, {"tools": None}, {"items": {}}, {"tool": []}])
+def test_an_answer_without_a_list_is_no_catalogue(document: Any) -> None:
+    with pytest.raises(DefinitionError):
+        definitions.listed(document)
+
+
+CATALOGUES = {
+    "rfc": '{"$schema":"X","tools":[1,2]}',
+    "otc": '{"$schema":"X","tools":[1,2]}',
+    "oxp": '{"items":[1,2]}',
+    "oxp-env": '{"$schema":"X","items":[1,2]}',
+    "lc": "[1,2]",
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_encoded_tools_are_joined_as_the_dialect_lists_them(name: str) -> None:
+    dialect = recognise.DIALECTS[name]
+    assert dialect.encode_list([b"1", b"2"], "X").decode() == CATALOGUES[name]
+    assert definitions.listed(jsontext.decode(dialect.encode_list([], dialect.canonical))) == []
+
+
+def test_only_flat_oxp_answers_with_its_version_in_a_header() -> None:
+    headers = {name: recognise.DIALECTS[name].list_headers("1.0.0") for name in DIALECTS}
+    assert headers == dict.fromkeys(DIALECTS, ()) | {"oxp": ((b"oxp-version", b"1.0.0"),)}
+
+
+SPEAKERS = [
+    ("lc", (), []),
+    ("oxp", ((b"content-type", b"application/json"), (b"oxp-version", b"1.0")), {"items": []}),
+    ("oxp-env", (), {"items": []}),
+    ("rfc", (), {"tools": [7, {"toolkit": {"name": "A"}}]}),
+    ("rfc", (), {"tools": [{"input": {"parameters": {}}}]}),
+    ("otc", (), {"tools": [{"input_schema": {"parameters": {}}}]}),
+    ("otc", (), {"tools": "none"}),
+    ("otc", (), {}),
+    ("otc", (), None),
+]
+
+
+@pytest.mark.parametrize(("name", "headers", "document"), SPEAKERS)
+def test_what_a_tool_server_speaks_is_read_off_its_catalogue(name: str, headers: Any, document: Any) -> None:
+    assert recognise.of_server(headers, document).name == name

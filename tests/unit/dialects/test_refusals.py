@@ -1,0 +1,56 @@
+"""Refusals on the wire: their status, their members, their headers."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway import jsontext
+from gateway.dialects import recognise
+from gateway.dialects.fields import status_of
+from gateway.errors import ErrorCode, GatewayError
+from tests.wire import DIALECTS
+
+STATUSES = {
+    ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.INVALID_ARGUMENTS: 422,
+    ErrorCode.UNAUTHENTICATED: 401,
+    ErrorCode.FORBIDDEN: 403,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.METHOD_NOT_ALLOWED: 405,
+    ErrorCode.TOOL_NOT_FOUND: 400,
+    ErrorCode.MISSING_REQUIREMENTS: 400,
+    ErrorCode.PAYLOAD_TOO_LARGE: 413,
+    ErrorCode.UNSUPPORTED_MEDIA: 415,
+    ErrorCode.BACKEND_UNAVAILABLE: 400,
+    ErrorCode.INTERNAL: 400,
+}
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_no_refusal_is_a_5xx_which_callers_would_send_again(code: ErrorCode) -> None:
+    assert status_of(code) == STATUSES[code]
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_what_is_for_our_log_stays_there(name: str) -> None:
+    error = GatewayError(ErrorCode.INTERNAL, "Sorry.", detail="canary")
+    reply = recognise.DIALECTS[name].encode_error(error, "1.0")
+    assert b"canary" not in reply.body
+    assert jsontext.decode(reply.body)["message"] == "Sorry."
+
+
+@pytest.mark.parametrize(("after_s", "header"), [(0.2, b"1"), (1.4, b"1"), (2.5, b"2"), (90.0, b"90")])
+def test_the_time_to_wait_is_said_in_whole_seconds(after_s: float, header: bytes) -> None:
+    error = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Later.", retry_after_s=after_s)
+    assert recognise.OXP.encode_error(error, "1.0").header(b"retry-after") == header
+
+
+def test_headers_of_a_refusal_go_on_and_nothing_is_stored() -> None:
+    error = GatewayError(ErrorCode.UNAUTHENTICATED, "Who?", headers=((b"www-authenticate", b"Bearer"),))
+    reply = recognise.OXP.encode_error(error, "1.0.0")
+    assert dict(reply.headers) == {
+        b"content-type": b"application/json",
+        b"cache-control": b"no-store",
+        b"oxp-version": b"1.0.0",
+        b"www-authenticate": b"Bearer",
+    }

@@ -1,0 +1,286 @@
+"""What a tool server's answer becomes, in every shape that real ones send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.dialects import replies
+from gateway.dialects.replies import BrokenReplyError, decode_reply
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Invocation, ToolDefinition, ToolFailure, ToolResult
+from gateway.wire import WireReply
+
+DEFINITION = ToolDefinition(
+    tool="A.B", version="1.0.0", name="A_B", description="", input_schema={}, output_schema={}, remote_id="A.B@1.0.0"
+)
+SAYS_NOTHING = "The tool failed and did not say why."
+
+
+def invocation(*, idempotent: bool = False) -> Invocation:
+    return Invocation(call_id="c", tool=DEFINITION, arguments={}, timeout_s=1.0, idempotent=idempotent)
+
+
+def reply(status: int, body: Any, content_type: str | None = "application/json", **headers: str) -> WireReply:
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    if content_type is not None:
+        fields["content-type"] = content_type
+    return WireReply(
+        status=status,
+        headers=tuple((name.encode(), value.encode()) for name, value in fields.items()),
+        body=body if isinstance(body, bytes) else json.dumps(body).encode(),
+    )
+
+
+def refused(answer: WireReply) -> GatewayError:
+    with pytest.raises(GatewayError) as caught:
+        decode_reply(answer, invocation())
+    return caught.value
+
+
+FLAT = {"call_id": "c", "success": True, "value": 7}
+VALUES: list[tuple[Any, Any]] = [
+    (FLAT, 7),
+    ({"success": True, "value": 7}, 7),  # no call_id is no foreign one
+    ({"call_id": None, "success": True, "value": 7}, 7),
+    ({"$schema": "otc://1.0", "result": FLAT}, 7),
+    ({"$schema": "otc://1.0", "result": FLAT} | FLAT, 7),  # the superset some servers send
+    ({"response": {"call_id": "c", "success": True, "output": {"value": 7}}}, 7),  # the RFC's own OpenAPI file
+    ({"call_id": "c", "success": True, "output": {"value": 7}}, 7),
+    ({"call_id": "c", "success": True, "output": {}}, None),
+    ({"call_id": "c", "success": True, "output": None, "value": 7}, 7),
+    ({"call_id": "c", "success": True}, None),  # metadata only: the tool returns nothing
+    ({"call_id": "c", "success": True, "value": None}, None),
+    ({"call_id": "c", "success": True, "value": {"success": False}}, {"success": False}),
+    ({"call_id": "c", "success": True, "value": 7, "error": {"message": "?"}}, 7),
+    ({"success": True, "value": 7, "result": "other"}, 7),
+]
+
+
+@pytest.mark.parametrize(("body", "value"), VALUES)
+def test_a_success_is_read_in_any_shape(body: Any, value: Any) -> None:
+    assert decode_reply(reply(200, body), invocation()) == ToolResult(value=value)
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "application/problem+json", "text/JSON"])
+def test_any_json_type_will_do(content_type: str) -> None:
+    assert decode_reply(reply(200, FLAT, content_type), invocation()).value == 7
+
+
+def test_an_answer_without_a_type_is_taken_for_json() -> None:
+    assert decode_reply(reply(200, FLAT, None), invocation()).value == 7
+
+
+DURATIONS = [(4.5, 4.5), (0, 0), (31, 31), (-1, None), ("31", None), (True, None), (None, None), ([], None)]
+
+
+@pytest.mark.parametrize(("said", "kept"), DURATIONS)
+def test_a_duration_is_kept_if_it_is_one(said: Any, kept: float | None) -> None:
+    assert decode_reply(reply(200, FLAT | {"duration": said}), invocation()).duration_ms == kept
+
+
+EVERYTHING = {
+    "message": "Busy.",
+    "developer_message": "lease",
+    "can_retry": True,
+    "additional_prompt_content": "Wait.",
+    "retry_after_ms": 750,
+    "category": {"a": 1},
+}
+FAILURES: list[tuple[Any, ToolFailure]] = [
+    (
+        {"error": EVERYTHING},
+        ToolFailure(
+            message="Busy.",
+            developer_message="lease",
+            can_retry=True,
+            prompt_hint="Wait.",
+            retry_after_ms=750,
+            extras={"category": {"a": 1}},
+        ),
+    ),
+    ({"output": {"error": {"message": "Busy."}}}, ToolFailure(message="Busy.")),
+    ({"error": {"message": "Busy."}, "value": None}, ToolFailure(message="Busy.")),
+    ({"error": "Busy."}, ToolFailure(message="Busy.")),
+    ({"error": ""}, ToolFailure(message=SAYS_NOTHING)),
+    ({"error": None}, ToolFailure(message=SAYS_NOTHING)),
+    ({"error": ["Busy."]}, ToolFailure(message=SAYS_NOTHING)),
+    ({"error": {}}, ToolFailure(message=SAYS_NOTHING)),
+    ({"error": {"message": ""}}, ToolFailure(message=SAYS_NOTHING)),
+    ({"error": {"message": 7}}, ToolFailure(message=SAYS_NOTHING)),
+    ({}, ToolFailure(message=SAYS_NOTHING)),
+    ({"error": {"message": "x", "can_retry": "yes"}}, ToolFailure(message="x")),
+    ({"error": {"message": "x", "can_retry": 1}}, ToolFailure(message="x")),
+    ({"error": {"message": "x", "developer_message": {}}}, ToolFailure(message="x")),
+    ({"error": {"message": "x", "missing_requirements": None}}, ToolFailure(message="x")),
+    ({"error": {"message": "x", "retry_after_ms": 1.9}}, ToolFailure(message="x", retry_after_ms=1)),
+    ({"error": {"message": "x", "retry_after_ms": -1}}, ToolFailure(message="x")),
+    ({"error": {"message": "x", "retry_after_ms": "9"}}, ToolFailure(message="x")),
+    ({"error": {"message": "x", "retry_after_ms": True}}, ToolFailure(message="x")),
+    ({"error": {"message": "x", "retry_after_ms": 10**30}}, ToolFailure(message="x", retry_after_ms=86_400_000)),
+]
+
+
+@pytest.mark.parametrize(("body", "failure"), FAILURES)
+def test_a_failed_tool_is_read_in_any_shape(body: dict[str, Any], failure: ToolFailure) -> None:
+    failed = {"call_id": "c", "success": False} | body
+    for shape in (failed, {"result": failed}, {"response": failed}):
+        assert decode_reply(reply(200, shape), invocation()) == ToolResult(failure=failure)
+
+
+REFUSALS: list[tuple[int, Any, ErrorCode, str]] = [
+    (400, {"message": "No."}, ErrorCode.INVALID_REQUEST, "No."),
+    (400, {"detail": "No."}, ErrorCode.INVALID_REQUEST, "No."),
+    (400, {"error": "No."}, ErrorCode.INVALID_REQUEST, "No."),
+    (400, {"detail": [{"loc": ["body"], "msg": "x"}]}, ErrorCode.INVALID_REQUEST, "The tool server refused the call."),
+    (400, {"message": ""}, ErrorCode.INVALID_REQUEST, "The tool server refused the call."),
+    (404, {"message": "None such."}, ErrorCode.TOOL_NOT_FOUND, "None such."),
+    (404, {"detail": "None such."}, ErrorCode.TOOL_NOT_FOUND, "None such."),
+    (422, {"message": "Check."}, ErrorCode.INVALID_ARGUMENTS, "Check."),
+    (422, {"detail": "Check.", "message": "Check."}, ErrorCode.INVALID_ARGUMENTS, "Check."),
+    # FastAPI's own: the request was wrong, which is our doing, and not the tool's input.
+    (
+        422,
+        {"detail": [{"loc": ["body", "request"], "msg": "Field required"}]},
+        ErrorCode.INVALID_REQUEST,
+        "The tool server refused the call.",
+    ),
+    (401, b"", ErrorCode.BACKEND_UNAVAILABLE, "The tool is temporarily unavailable."),
+    (403, {"detail": "secret"}, ErrorCode.BACKEND_UNAVAILABLE, "The tool is temporarily unavailable."),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "code", "message"), REFUSALS)
+def test_a_refusal_of_the_tool_server_is_a_refusal(status: int, body: Any, code: ErrorCode, message: str) -> None:
+    error = refused(reply(status, body))
+    assert (error.code, error.message) == (code, message)
+
+
+def test_what_a_tool_server_tells_developers_goes_to_the_log_alone() -> None:
+    error = refused(reply(400, {"message": "No.", "developer_message": "x" * 5000}))
+    assert error.developer_message is None
+    assert error.detail is not None
+    assert 500 <= len(error.detail) < 600
+
+
+def test_parameter_errors_keep_only_texts() -> None:
+    error = refused(reply(422, {"message": "Check.", "parameter_errors": {"a": "is missing", "b": {"deep": 1}}}))
+    assert error.parameters == {"a": "is missing"}
+    assert refused(reply(422, {"message": "Check.", "parameter_errors": ["a"]})).parameters is None
+
+
+CHALLENGE = {"id": "ch", "url": "https://x.example/a", "check_url": "/check/1"}
+MISSING: list[tuple[Any, Any]] = [
+    ({"user_id": True}, {"user_id": True}),
+    ({"user_id": "yes"}, {}),
+    ({"authorization": [CHALLENGE]}, {"authorization": [CHALLENGE]}),
+    ({"authorization": [CHALLENGE | {"more": 1}]}, {"authorization": [CHALLENGE]}),  # a closed object
+    (
+        {"authorization": [{"id": "a", "url": "https://x"}, {"id": "b"}, {"id": 7, "url": "https://x"}, "x"]},
+        {"authorization": [{"id": "a", "url": "https://x"}]},
+    ),
+    ({"secrets": [{"id": "s", "value": "canary"}, {}, 7, {"id": 7}]}, {"secrets": [{"id": "s"}]}),
+    ({"secrets": "s", "authorization": {}, "other": 1}, {}),
+]
+
+
+@pytest.mark.parametrize(("said", "kept"), MISSING)
+def test_missing_requirements_are_reduced_to_what_the_standard_names(said: Any, kept: Any) -> None:
+    error = refused(reply(400, {"message": "Connect.", "missing_requirements": said}))
+    assert (error.code, error.message, error.missing) == (ErrorCode.MISSING_REQUIREMENTS, "Connect.", kept)
+
+
+def test_missing_requirements_inside_a_failed_result_are_a_refusal_too() -> None:
+    body = {"call_id": "c", "success": False, "error": {"missing_requirements": {"user_id": True}}}
+    error = refused(reply(200, body))
+    assert (error.code, error.missing) == (ErrorCode.MISSING_REQUIREMENTS, {"user_id": True})
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("status", [408, 429, 503])
+def test_a_busy_tool_server_may_be_asked_again_only_where_that_is_harmless(status: int, idempotent: bool) -> None:
+    result = decode_reply(reply(status, b"", retry_after="7"), invocation(idempotent=idempotent))
+    assert result.failure is not None
+    assert (result.failure.can_retry, result.failure.retry_after_ms) == (idempotent, 7000)
+
+
+WAITS = [("0", 0), ("999999999", 86_400_000), ("1.5", None), ("-1", None), ("", None)]
+WAITS += [("Fri, 31 Dec 2032 23:59:59 GMT", None), ("9" * 5000, None), ("\u00b2", None)]
+
+
+@pytest.mark.parametrize(("after", "wait_ms"), WAITS, ids=lambda value: ascii(value)[:20])
+def test_a_time_to_wait_is_bounded_or_left_out(after: str, wait_ms: int | None) -> None:
+    result = decode_reply(reply(503, b"", retry_after=after), invocation())
+    assert result.failure is not None
+    assert result.failure.retry_after_ms == wait_ms
+
+
+@pytest.mark.parametrize("status", [500, 501, 502, 504, 599])
+@pytest.mark.parametrize("body", [b"Traceback: canary", {"message": "canary"}, b""])
+def test_a_server_error_says_nothing_of_its_inside_and_is_not_repeated(status: int, body: Any) -> None:
+    result = decode_reply(reply(status, body, "text/plain"), invocation(idempotent=True))
+    assert result == ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
+
+
+BROKEN: list[WireReply] = [
+    *(reply(status, FLAT) for status in (201, 202, 204, 301, 302, 307, 304, 402, 405, 409, 410, 418, 451)),
+    reply(200, FLAT, "text/html"),
+    reply(200, FLAT, ""),
+    reply(200, b""),
+    reply(200, b"{"),
+    reply(200, b'{"success":true,"value":NaN}'),
+    reply(200, b'{"success":true,"value":"\xff"}'),
+    reply(200, b"[" * 65 + b"]" * 65),
+    reply(200, 7),
+    reply(200, None),
+    reply(200, [FLAT]),
+    reply(200, {}),
+    reply(200, {"value": 7}),
+    reply(200, {"success": "true", "value": 7}),
+    reply(200, {"success": 1}),
+    reply(200, {"success": None}),
+    reply(200, {"result": 7}),
+    reply(200, {"result": {"value": 7}}),
+    reply(200, FLAT | {"call_id": "another"}),
+    reply(200, FLAT | {"call_id": 7}),
+    reply(200, FLAT | {"call_id": ""}),
+    reply(200, {"result": FLAT | {"call_id": "C"}}),
+    reply(400, b"Bad Request", "text/plain"),
+    reply(400, {}),
+    reply(400, {"message": {"text": "No."}}),
+    reply(400, ["No."]),
+    reply(404, b"Not Found", "text/plain"),
+    reply(422, {"errors": []}),
+]
+
+
+@pytest.mark.parametrize("answer", BROKEN, ids=lambda answer: f"{answer.status}-{answer.body[:30]!r}")
+def test_an_answer_nothing_can_be_made_of_is_broken(answer: WireReply) -> None:
+    with pytest.raises(BrokenReplyError):
+        decode_reply(answer, invocation())
+
+
+def test_a_success_that_asks_for_authorization_is_a_challenge() -> None:
+    error = replies.in_band_challenge({"auth_required": True, "auth_url": "https://x.example", "auth_id": 12})
+    assert error is not None
+    assert error.code is ErrorCode.MISSING_REQUIREMENTS
+    assert error.missing == {"authorization": [{"id": "12", "url": "https://x.example"}]}
+
+
+NO_CHALLENGES: list[Any] = [
+    None,
+    7,
+    [],
+    {},
+    {"auth_required": True},
+    {"auth_required": True, "auth_url": 7},
+    {"auth_required": False, "auth_url": "https://x.example"},
+    {"auth_required": "true", "auth_url": "https://x.example"},
+]
+
+
+@pytest.mark.parametrize("value", NO_CHALLENGES)
+def test_any_other_value_is_a_value(value: Any) -> None:
+    assert replies.in_band_challenge(value) is None

@@ -1,0 +1,105 @@
+"""Which spellings of the standard's version are accepted, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.dialects import recognise
+from gateway.errors import ErrorCode, GatewayError
+from gateway.wire import Head
+from tests.wire import DIALECTS
+
+RFC_URL = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
+OTC_URLS = [
+    "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json",
+    "https://github.com/OpenToolCalling/Specification/tree/main/specification/http/1.0/openapi.json",
+]
+# The first is the dialect's own, spoken to callers that name none. OXP's pages never renamed the address of OTC.
+SPELLINGS = {
+    "rfc": [RFC_URL],
+    "otc": ["otc://1.0", *OTC_URLS],
+    "oxp-env": ["urn:oxp:1.0", *OTC_URLS],
+    "lc": ["otc://1.0", "urn:oxp:1.0", *OTC_URLS],
+}
+ACCEPTED = [(name, spelling) for name, spellings in SPELLINGS.items() for spelling in spellings]
+FOREIGN = [("rfc", "otc://1.0"), ("otc", "urn:oxp:1.0"), ("oxp-env", "otc://1.0"), ("lc", RFC_URL)]
+
+
+def head(**headers: str) -> Head:
+    return Head(
+        method="POST",
+        path="/tools/call",
+        headers={name.replace("_", "-").encode(): value.encode() for name, value in headers.items()},
+    )
+
+
+@pytest.mark.parametrize(("name", "spelling"), ACCEPTED)
+def test_every_spelling_is_accepted_and_kept(name: str, spelling: str) -> None:
+    assert recognise.DIALECTS[name].negotiate(head(), {"$schema": spelling, "request": {}}) == spelling
+
+
+@pytest.mark.parametrize("spelling", ["1.0", "1.0.0", "1"])
+def test_every_spelling_in_the_header_is_accepted_and_kept(spelling: str) -> None:
+    assert recognise.OXP.negotiate(head(oxp_version=spelling), {}) == spelling
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_without_a_version_the_latest_is_meant(name: str) -> None:
+    dialect = recognise.DIALECTS[name]
+    own = SPELLINGS.get(name, ["1.0"])[0]
+    assert dialect.negotiate(head(), {"request": {}}) == own == dialect.canonical
+
+
+def test_a_list_without_a_body_means_the_latest_too() -> None:
+    assert recognise.OTC.negotiate(head(), None) == "otc://1.0"
+
+
+UNSUPPORTED: list[Any] = [
+    "otc://9.9",
+    "otc://1.1",
+    "otc://1.0.0",
+    "otc://1.0-evil",
+    "OTC://1.0",
+    " otc://1.0",
+    "otc://1.0\n",
+    "urn:oxp:2.0",
+    "urn:oxp:1",
+    "1.0",
+    "",
+    RFC_URL.replace("1.0", "2.0"),
+    OTC_URLS[0] + "/",
+    None,
+    1.0,
+    ["otc://1.0"],
+    {},
+]
+
+
+@pytest.mark.parametrize("spelling", UNSUPPORTED, ids=repr)
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_near_miss_is_refused(name: str, spelling: Any) -> None:
+    with pytest.raises(GatewayError) as caught:
+        recognise.DIALECTS[name].negotiate(head(), {"$schema": spelling})
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("name", "spelling"), FOREIGN)
+def test_under_a_prefix_the_version_of_another_dialect_is_refused(name: str, spelling: str) -> None:
+    with pytest.raises(GatewayError) as caught:
+        recognise.DIALECTS[name].negotiate(head(), {"$schema": spelling})
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("value", ["7", "", "v1.0", "1.0-evil", "1.0, 1.0", "1.0,2.0", " 1.0", "1.1", "1.0.0.0", "01"])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_header_we_do_not_speak_is_refused_whatever_the_body_says(name: str, value: str) -> None:
+    dialect = recognise.DIALECTS[name]
+    with pytest.raises(GatewayError) as caught:
+        dialect.negotiate(head(oxp_version=value), {"$schema": dialect.canonical, "request": {}})
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_both_carriers_are_checked_and_the_shape_picks_the_one_that_is_echoed() -> None:
+    assert recognise.OTC.negotiate(head(oxp_version="1"), {"$schema": "otc://1.0"}) == "otc://1.0"

@@ -1,0 +1,398 @@
+"""Who may call: OXP 1.0, Security, and what RFC 8725 warns of."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from dataclasses import replace
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from gateway.auth import CACHE_ENTRIES, JwtAuthenticator, JwtIssuer, NoAuthentication
+from gateway.errors import ErrorCode, GatewayError
+from gateway.ports import ANONYMOUS, Caller
+from gateway.wire import Head
+
+SECRET = "correct horse battery staple, twice over"
+OTHER_SECRET = "another secret of at least 32 characters"
+NOW = 2_000_000_000.0
+CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW + 600}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def authenticator(*issuers: JwtIssuer, clock: Clock | None = None, **settings: Any) -> JwtAuthenticator:
+    return JwtAuthenticator(issuers or [JwtIssuer(secret=SECRET, **settings)], clock=clock or Clock())
+
+
+def with_header(value: str | bytes) -> Head:
+    value = value.encode() if isinstance(value, str) else value
+    return Head(method="POST", path="/tools/call", headers={b"authorization": value})
+
+
+def bearer(claims: dict[str, Any] | None = None, secret: str = SECRET, algorithm: str = "HS256", **header: Any) -> Head:
+    token = jwt.encode(CLAIMS if claims is None else claims, secret, algorithm, headers=header)
+    return with_header(f"Bearer {token}")
+
+
+def handmade(header: Any, claims: Any, key: bytes = SECRET.encode()) -> Head:
+    """A token that no library would make, with a good HMAC."""
+    parts = [part if isinstance(part, bytes) else json.dumps(part).encode() for part in (header, claims)]
+    signed = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+    signature = base64.urlsafe_b64encode(hmac.digest(key, signed, hashlib.sha256)).rstrip(b"=")
+    return with_header(b"Bearer " + signed + b"." + signature)
+
+
+HS256 = {"alg": "HS256", "typ": "JWT"}
+
+
+def refused(auth: JwtAuthenticator, head: Head) -> GatewayError:
+    with pytest.raises(GatewayError) as caught:
+        auth.identify(head)
+    assert caught.value.code is ErrorCode.UNAUTHENTICATED
+    return caught.value
+
+
+def test_a_good_token_names_its_caller() -> None:
+    assert authenticator().identify(bearer()) == Caller(principal="jwt::alice")
+
+
+def test_a_colon_in_a_subject_cannot_pass_for_one_of_the_issuer() -> None:
+    """Ours: `https://idp` with subject `8443:x` is not `https://idp:8443` with subject `x`."""
+    issuers = [JwtIssuer(secret=SECRET, issuer=name) for name in ("https://idp", "https://idp:8443")]
+    auth = JwtAuthenticator(issuers, clock=lambda: NOW)
+    one = auth.identify(bearer(CLAIMS | {"iss": "https://idp", "sub": "8443:x"})).principal
+    other = auth.identify(bearer(CLAIMS | {"iss": "https://idp:8443", "sub": "x"})).principal
+    assert (one, other) == ("jwt:https://idp:8443%3Ax", "jwt:https://idp:8443:x")
+
+
+@pytest.mark.parametrize("subject", ["", "a\nb", "\ud800", "x" * 257])
+def test_a_subject_that_no_log_could_show_is_refused(subject: str) -> None:
+    """Ours."""
+    refused(authenticator(), bearer(CLAIMS | {"sub": subject}))
+
+
+def test_the_issuer_is_part_of_the_principal() -> None:
+    auth = authenticator(issuer="https://issuer.example")
+    claims = CLAIMS | {"iss": "https://issuer.example"}
+    assert auth.identify(bearer(claims)).principal == "jwt:https://issuer.example:alice"
+
+
+def test_the_handmade_tokens_of_these_tests_are_good_ones() -> None:
+    assert authenticator().identify(handmade(HS256, CLAIMS)).principal == "jwt::alice"
+
+
+def test_without_authentication_everybody_is_anonymous_and_credentials_are_ignored() -> None:
+    assert NoAuthentication().identify(with_header("Bearer garbage")) is ANONYMOUS
+    assert NoAuthentication().identify(Head(method="GET", path="/tools", headers={})) is ANONYMOUS
+
+
+def test_no_credential_is_told_how_to_send_one() -> None:
+    error = refused(authenticator(), Head(method="GET", path="/tools", headers={}))
+    assert error.headers == ((b"www-authenticate", b"Bearer"),)
+
+
+def test_a_refused_credential_is_told_no_more_than_that() -> None:
+    expired, forged = refused(authenticator(), bearer(CLAIMS | {"exp": 1})), refused(authenticator(), with_header("x"))
+    assert expired.message == forged.message
+    assert expired.headers == forged.headers == ((b"www-authenticate", b'Bearer error="invalid_token"'),)
+    assert (expired.detail, forged.detail) == ("expired", "header")
+
+
+FORMS = ["bearer {}", "BEARER {}", "Bearer   {} "]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_scheme_folds_case_and_blanks(form: str) -> None:
+    token = bearer().headers[b"authorization"].decode().removeprefix("Bearer ")
+    assert authenticator().identify(with_header(form.format(token))).principal == "jwt::alice"
+
+
+NO_BEARERS = [
+    "",
+    "x",
+    "Bearer",
+    "Bearer ",
+    "Basic YTpi",
+    "Token x",
+    "Bearer x",
+    "Bearer a.b",
+    "Bearer a.b.c",
+    "Bearer a.b.c.d",
+    "Bearer ...",
+    "Bearer a b c",
+    "Bearer \xff.\xff.\xff",
+    "Bearer " + "a" * 8193,
+    "Bearer " + "e30." * 2000,
+]
+
+
+@pytest.mark.parametrize("value", NO_BEARERS, ids=lambda value: ascii(value)[:20])
+def test_what_is_no_bearer_token_is_refused(value: str) -> None:
+    refused(authenticator(), with_header(value.encode("latin-1")))
+
+
+def test_a_token_without_its_scheme_is_refused() -> None:
+    refused(authenticator(), with_header(bearer().headers[b"authorization"].removeprefix(b"Bearer ")))
+
+
+@pytest.mark.parametrize("secret", [OTHER_SECRET, SECRET + "x", SECRET.upper()])
+def test_a_token_signed_with_another_secret_is_refused(secret: str) -> None:
+    refused(authenticator(), bearer(secret=secret))
+
+
+def test_a_token_with_any_byte_of_its_signature_changed_is_refused() -> None:
+    value = bearer().headers[b"authorization"]
+    start = value.rindex(b".") + 1
+    for at in range(start, len(value) - 1):  # the last character also holds two bits of nothing
+        changed = b"A" if value[at : at + 1] != b"A" else b"B"
+        refused(authenticator(), with_header(value[:at] + changed + value[at + 1 :]))
+
+
+def test_a_token_without_a_signature_is_refused() -> None:
+    value = bearer().headers[b"authorization"]
+    refused(authenticator(), with_header(value[: value.rindex(b".") + 1]))
+    refused(authenticator(), with_header(f"Bearer {jwt.encode(CLAIMS, '', 'none')}"))
+
+
+@pytest.mark.parametrize("name", ["none", "None", "NONE", "", "HS384", "HS512", "RS256", "ES256", "EdDSA", "hs256"])
+def test_the_header_does_not_choose_the_algorithm(name: str) -> None:
+    refused(authenticator(), handmade({"alg": name, "typ": "JWT"}, CLAIMS))
+
+
+@pytest.mark.parametrize("header", [{}, {"alg": None}, {"alg": 7}, {"alg": ["HS256"]}, [], "HS256", b"{", b"\xff"])
+def test_a_header_of_another_shape_is_refused(header: Any) -> None:
+    refused(authenticator(), handmade(header, CLAIMS))
+
+
+@pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
+def test_another_algorithm_with_the_right_secret_is_refused(algorithm: str) -> None:
+    secret = SECRET * 2  # long enough for either
+    token = bearer(secret=secret, algorithm=algorithm)
+    refused(authenticator(JwtIssuer(secret=secret)), token)
+
+
+def test_neither_a_private_key_nor_its_public_half_is_a_secret() -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    refused(authenticator(), with_header(f"Bearer {jwt.encode(CLAIMS, key, 'RS256')}"))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    refused(authenticator(), handmade(HS256, CLAIMS, key=public))
+
+
+def test_headers_that_point_at_keys_are_ignored() -> None:
+    pointing: dict[str, Any] = {
+        "kid": "../../dev/null",
+        "jku": "https://evil.example/keys",
+        "x5u": "https://evil.example/cert",
+        "jwk": {"kty": "oct", "k": base64.urlsafe_b64encode(OTHER_SECRET.encode()).decode()},
+    }
+    assert authenticator().identify(bearer(**pointing)).principal == "jwt::alice"
+    refused(authenticator(), bearer(secret=OTHER_SECRET, **pointing))
+
+
+@pytest.mark.parametrize("claims", [[], "alice", 7, None, b"{", b"", b"\xff", b"[" * 3000, b'{"exp":' + b"9" * 5000])
+def test_claims_of_another_shape_are_refused(claims: Any) -> None:
+    refused(authenticator(), handmade(HS256, claims))
+
+
+@pytest.mark.parametrize("missing", ["exp", "sub"])
+def test_a_token_needs_an_end_and_a_subject(missing: str) -> None:
+    refused(authenticator(), bearer({key: value for key, value in CLAIMS.items() if key != missing}))
+
+
+def test_further_claims_can_be_required() -> None:
+    auth = authenticator(require=("exp", "sub", "iat"))
+    refused(auth, bearer())
+    assert auth.identify(bearer(CLAIMS | {"iat": NOW})).principal == "jwt::alice"
+
+
+NO_TIMES: list[Any] = ["2000000600", "soon", None, True, [], {}, -1, 2**53, 10**400, b"1e999", b"NaN", b"-Infinity"]
+
+
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("time", NO_TIMES, ids=lambda time: repr(time)[:12])
+def test_a_time_must_be_a_number_that_a_clock_can_show(claim: str, time: Any) -> None:
+    text = time.decode() if isinstance(time, bytes) else json.dumps(time)
+    claims = json.dumps(CLAIMS | {claim: 0}).replace(f'"{claim}": 0', f'"{claim}": {text}')
+    refused(authenticator(), handmade(HS256, claims.encode()))
+
+
+LEEWAY_S = 30.0
+TIMES = [
+    ({"exp": NOW - LEEWAY_S + 1}, True),
+    ({"exp": NOW - LEEWAY_S}, False),
+    ({"exp": NOW + 0.5}, True),
+    ({"exp": 0}, False),
+    ({"exp": 2**53 - 1}, True),
+    ({"nbf": NOW + LEEWAY_S}, True),
+    ({"nbf": NOW + LEEWAY_S + 1}, False),
+    ({"iat": NOW + LEEWAY_S}, True),
+    ({"iat": NOW + LEEWAY_S + 1}, False),
+    ({"nbf": 0, "iat": 0}, True),
+]
+
+
+@pytest.mark.parametrize(("claims", "good"), TIMES)
+def test_a_token_is_good_between_its_times_give_or_take_the_leeway(claims: dict[str, Any], good: bool) -> None:
+    auth = authenticator(leeway_s=LEEWAY_S)
+    if good:
+        assert auth.identify(bearer(CLAIMS | claims)).principal == "jwt::alice"
+    else:
+        refused(auth, bearer(CLAIMS | claims))
+
+
+def test_an_end_too_far_ahead_is_refused_when_that_is_switched_on() -> None:
+    auth = authenticator(max_lifetime_s=900.0, leeway_s=30.0)
+    assert auth.identify(bearer(CLAIMS | {"exp": NOW + 930})).principal == "jwt::alice"
+    refused(auth, bearer(CLAIMS | {"exp": NOW + 931}))
+    assert authenticator().identify(bearer(CLAIMS | {"exp": NOW + 10**8})).principal == "jwt::alice"
+
+
+AUDIENCES: list[tuple[Any, bool]] = [
+    ("toolgate", True),
+    ("other", True),
+    (["toolgate"], True),
+    (["elsewhere", "toolgate", 7], True),
+    (None, True),  # null is absent
+    ("elsewhere", False),
+    ("", False),
+    ([], False),
+    (["elsewhere"], False),
+    (["toolgate "], False),
+    ([["toolgate"]], False),
+    ({"toolgate": True}, False),
+    (7, False),
+]
+
+
+@pytest.mark.parametrize(("audience", "good"), AUDIENCES)
+def test_an_audience_is_checked_when_it_is_there(audience: Any, good: bool) -> None:
+    auth = authenticator(audience=frozenset({"toolgate", "other"}))
+    token = handmade(HS256, CLAIMS | {"aud": audience})
+    if good:
+        assert auth.identify(token).principal == "jwt::alice"
+    else:
+        assert refused(auth, token).detail == "audience"
+
+
+def test_an_absent_audience_is_accepted() -> None:
+    assert authenticator(audience=frozenset({"toolgate"})).identify(bearer()).principal == "jwt::alice"
+
+
+def test_an_audience_nobody_was_told_to_expect_is_refused() -> None:
+    refused(authenticator(), bearer(CLAIMS | {"aud": "elsewhere"}))
+
+
+@pytest.mark.parametrize("subject", ["", "x" * 257, 7, None, True, ["alice"], {"id": "alice"}])
+def test_a_subject_is_a_text_of_bounded_length(subject: Any) -> None:
+    refused(authenticator(), handmade(HS256, CLAIMS | {"sub": subject}))
+
+
+SCOPES: list[tuple[Any, frozenset[str]]] = [
+    ("mail calc", frozenset({"mail", "calc"})),
+    (["mail", 7, "calc"], frozenset({"mail", "calc"})),
+    ("", frozenset()),
+    (None, frozenset()),
+    (7, frozenset()),
+    ({"mail": True}, frozenset()),
+]
+
+
+@pytest.mark.parametrize(("claim", "scopes"), SCOPES)
+def test_scopes_are_read_from_a_text_or_a_list(claim: Any, scopes: frozenset[str]) -> None:
+    assert authenticator(scope_claim="scp").identify(bearer(CLAIMS | {"scp": claim})).scopes == scopes
+
+
+FIRST = JwtIssuer(secret=SECRET, issuer="https://first.example")
+SECOND = JwtIssuer(secret=OTHER_SECRET, issuer="https://second.example", audience=frozenset({"second"}))
+ANY = JwtIssuer(secret="the third secret, 32 characters long", issuer=None)
+
+
+def test_each_issuer_answers_for_its_own_tokens_alone() -> None:
+    auth = authenticator(FIRST, SECOND)
+    first, second = CLAIMS | {"iss": FIRST.issuer}, CLAIMS | {"iss": SECOND.issuer}
+    assert auth.identify(bearer(first)).principal == "jwt:https://first.example:alice"
+    assert auth.identify(bearer(second, OTHER_SECRET)).principal == "jwt:https://second.example:alice"
+    refused(auth, bearer(second))
+    refused(auth, bearer(first, OTHER_SECRET))
+    refused(auth, bearer(second | {"aud": "first"}, OTHER_SECRET))
+
+
+@pytest.mark.parametrize(
+    "name", [None, "", "https://third.example", "https://first.example/", 7, ["https://first.example"]]
+)
+def test_an_issuer_nobody_knows_is_refused(name: Any) -> None:
+    claims = CLAIMS if name is None else CLAIMS | {"iss": name}
+    assert refused(authenticator(FIRST, SECOND), handmade(HS256, claims)).detail == "issuer"
+
+
+def test_an_entry_without_an_issuer_takes_the_tokens_of_any_other() -> None:
+    auth = authenticator(FIRST, ANY)
+    for claims in (CLAIMS, CLAIMS | {"iss": "https://third.example"}):
+        assert auth.identify(bearer(claims, ANY.secret)).principal == "jwt::alice"
+    refused(auth, bearer(CLAIMS | {"iss": FIRST.issuer}, ANY.secret))
+
+
+def test_a_verified_token_is_remembered_for_a_minute_and_never_past_its_end() -> None:
+    clock = Clock()
+    auth = authenticator(clock=clock, leeway_s=0.0)
+    token = bearer(CLAIMS | {"exp": NOW + 100})
+    caller = auth.identify(token)
+    clock.now += 59
+    assert auth.identify(token) is caller
+    clock.now += 1
+    again = auth.identify(token)
+    assert again is not caller
+    assert again == caller
+    clock.now = NOW + 99
+    assert auth.identify(token) is again
+    clock.now = NOW + 100
+    refused(auth, token)
+
+
+def test_a_token_is_remembered_by_all_of_it() -> None:
+    auth = authenticator()
+    value = bearer().headers[b"authorization"]
+    auth.identify(with_header(value))
+    refused(auth, with_header(value + b"A"))
+    refused(auth, with_header(value[:-1]))
+
+
+def test_bad_tokens_are_never_remembered() -> None:
+    auth = authenticator()
+    token = bearer()
+    caller = auth.identify(token)
+    value = token.headers[b"authorization"]
+    body = value[: value.rindex(b".") + 1]
+    for number in range(CACHE_ENTRIES):
+        refused(auth, with_header(body + b"%043d" % number))
+    assert auth.identify(token) is caller  # nothing has pushed it out
+
+
+def test_as_many_good_tokens_are_remembered_as_there_is_room_for() -> None:
+    auth = authenticator()
+    first = handmade(HS256, CLAIMS | {"sub": "first"})
+    second = handmade(HS256, CLAIMS | {"sub": "second"})
+    callers = auth.identify(first), auth.identify(second)
+    for number in range(CACHE_ENTRIES - 2):
+        auth.identify(handmade(HS256, CLAIMS | {"sub": str(number)}))
+    assert auth.identify(first) is callers[0]  # used last, so the second is now the oldest
+    auth.identify(handmade(HS256, CLAIMS | {"sub": "one more"}))
+    assert auth.identify(first) is callers[0]
+    assert auth.identify(second) is not callers[1]
+
+
+def test_a_secret_is_not_shown() -> None:
+    assert SECRET not in repr(replace(FIRST, leeway_s=1.0))

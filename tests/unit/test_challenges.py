@@ -1,0 +1,129 @@
+"""Challenge tokens: sealed, unguessable, short-lived, and silent about what is inside."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from gateway.challenges import TOKEN_S, Challenges
+
+KEY = "a key of at least thirty-two characters"
+OLD_KEY = "an older key, of thirty-two characters too"
+PUBLIC = "https://tools.example"
+CHECK_URL = "https://crm.internal/check/77?a=ø"
+NOW = 2_000_000_000.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def challenges(*keys: str, clock: Clock | None = None) -> Challenges:
+    return Challenges(keys, public_url=PUBLIC, clock=clock or Clock())
+
+
+def token_of(sealer: Challenges, check_url: str = CHECK_URL) -> str:
+    challenge = {"id": "ch", "url": "https://x.example", "check_url": check_url}
+    public = sealer.public({"authorization": [challenge]}, "crm")["authorization"][0]["check_url"]
+    assert public.startswith(f"{PUBLIC}/challenges/")
+    return str(public).removeprefix(f"{PUBLIC}/challenges/")
+
+
+def test_a_token_opens_to_the_backend_and_its_url() -> None:
+    sealer = challenges(KEY)
+    assert sealer.open(token_of(sealer)) == ("crm", CHECK_URL)
+
+
+def test_a_token_is_one_path_segment_that_shows_nothing() -> None:
+    token = token_of(challenges(KEY))
+    assert token.replace("-", "").replace("_", "").isalnum()
+    sealed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    assert b"crm" not in sealed
+    assert b"internal" not in sealed
+
+
+def test_no_two_tokens_are_alike() -> None:
+    sealer = challenges(KEY)
+    assert token_of(sealer) != token_of(sealer)
+
+
+def test_everything_but_the_check_url_is_passed_on_as_it_is() -> None:
+    missing: dict[str, Any] = {
+        "authorization": [{"id": "a", "url": "https://x.example"}],
+        "secrets": [{"id": "s"}],
+        "user_id": True,
+    }
+    assert challenges(KEY).public(missing, "crm") == missing
+    assert challenges(KEY).public({"user_id": True}, "crm") == {"user_id": True}
+
+
+def test_the_tool_servers_own_object_is_left_alone() -> None:
+    challenge = {"id": "a", "url": "https://x.example", "check_url": CHECK_URL}
+    challenges(KEY).public({"authorization": [challenge]}, "crm")
+    assert challenge["check_url"] == CHECK_URL
+
+
+@pytest.mark.parametrize(("length", "kept"), [(2048, True), (2049, False)])
+def test_a_url_that_would_fill_a_request_line_is_left_out(length: int, kept: bool) -> None:
+    url = "https://crm.internal/".ljust(length, "x")
+    sealer = challenges(KEY)
+    public = sealer.public({"authorization": [{"id": "a", "url": "https://x", "check_url": url}]}, "crm")
+    challenge = public["authorization"][0]
+    assert ("check_url" in challenge) is kept
+    assert (challenge["id"], challenge["url"]) == ("a", "https://x")
+    if kept:
+        assert sealer.open(challenge["check_url"].rpartition("/")[2]) == ("crm", url)
+
+
+def test_a_token_forged_at_any_byte_is_none() -> None:
+    sealer = challenges(KEY)
+    token = token_of(sealer)
+    sealed = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    for at in range(len(sealed)):
+        sealed[at] ^= 1
+        assert sealer.open(base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()) is None
+        sealed[at] ^= 1
+    assert sealer.open(base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()) is not None
+
+
+def test_a_token_cut_at_any_length_is_none() -> None:
+    sealer = challenges(KEY)
+    token = token_of(sealer)
+    assert [sealer.open(token[:length]) for length in range(len(token))] == [None] * len(token)
+    assert sealer.open(token + "AAAA") is None
+
+
+@pytest.mark.parametrize("token", ["", "x", "====", "a" * 10_000, "../../etc", "é" * 40, "%41", "\u0000", "a b", "A=A"])
+def test_what_is_no_token_is_none(token: str) -> None:
+    assert challenges(KEY).open(token) is None
+
+
+def test_a_token_ends_after_an_hour() -> None:
+    clock = Clock()
+    sealer = challenges(KEY, clock=clock)
+    token = token_of(sealer)
+    clock.now = NOW + TOKEN_S - 1
+    assert sealer.open(token) is not None
+    clock.now = NOW + TOKEN_S
+    assert sealer.open(token) is None
+
+
+def test_the_first_key_seals_and_all_open() -> None:
+    before, between, after = challenges(OLD_KEY), challenges(KEY, OLD_KEY), challenges(KEY)
+    assert between.open(token_of(before)) is not None
+    assert after.open(token_of(between)) is not None
+    assert before.open(token_of(between)) is None
+    assert after.open(token_of(before)) is None
+
+
+def test_without_keys_a_process_opens_its_own_tokens_alone() -> None:
+    one, another = challenges(), challenges()
+    token = token_of(one)
+    assert one.open(token) is not None
+    assert another.open(token) is None

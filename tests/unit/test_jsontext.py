@@ -1,0 +1,107 @@
+"""The rules for JSON that both sides of the gateway rely on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway import jsontext
+from gateway.jsontext import MAX_DEPTH, JsonError
+
+
+def nested(depth: int, opening: bytes = b"[", closing: bytes = b"]") -> bytes:
+    return opening * depth + closing * depth
+
+
+EXACT: list[tuple[bytes, Any]] = [
+    (b"9" * 4300, 10**4300 - 1),
+    (b"-" + b"9" * 4299, 1 - 10**4299),
+    (b"9007199254740993", 2**53 + 1),
+    (b"18446744073709551616", 2**64),
+    (b"-9223372036854775809", -(2**63) - 1),
+    (b"0.1", 0.1),
+    (b"5e-324", 5e-324),
+    (b"1e308", 1e308),
+    (b'"\\ud83d\\ude00"', "\U0001f600"),
+    (b'"\\u0000"', "\u0000"),
+    ('"\U0001f469\u200d\U0001f680"'.encode(), "\U0001f469\u200d\U0001f680"),
+    (b" [1 ,\n2\t]\r ", [1, 2]),
+    (nested(MAX_DEPTH), json.loads(nested(MAX_DEPTH))),
+    (b"[" + b",".join([b"[]"] * 1000) + b"]", [[]] * 1000),  # wide is not deep
+    (b'"' + b"[{" * 1000 + b'"', "[{" * 1000),  # nor is text
+]
+
+
+@pytest.mark.parametrize(("text", "value"), EXACT, ids=lambda item: repr(item)[:30] if isinstance(item, bytes) else "")
+def test_a_value_survives_exactly(text: bytes, value: Any) -> None:
+    assert jsontext.decode(text) == value
+    assert jsontext.decode(jsontext.encode(value)) == value
+
+
+REFUSED = [
+    b"",
+    b" ",
+    b"9" * 4301,
+    b"-" + b"9" * 4300,  # the sign counts
+    b"1e999",
+    b"-1e999",
+    b"9" * 400 + b".5",
+    b"NaN",
+    b"Infinity",
+    b"-Infinity",
+    b"[nan]",
+    b"01",
+    b"+1",
+    b"1.",
+    b".5",
+    b"0x10",
+    b'"\\ud800"',
+    b'"\\ud800x"',
+    b'"\\ude00\\ud83d"',
+    b'{"\\ud800":1}',
+    b'"\xff"',
+    b'"\xc0\x80"',
+    b'"\xed\xa0\x80"',  # a surrogate in UTF-8's clothes
+    b'{"\xff":1}',
+    b"\xef\xbb\xbf{}",  # a byte order mark
+    '"x"'.encode("utf-16"),
+    b'"\x00"',
+    b'"\n"',
+    b"'x'",
+    b"[1,]",
+    b'{"a":1,}',
+    b"{a:1}",
+    b"[1] x",
+    b"1 2",
+    b"{}{}",
+    b"[1",
+    b"// x\n1",
+    b"tru",
+    nested(MAX_DEPTH + 1),
+    nested(MAX_DEPTH + 1, b'{"a":', b"}").replace(b"}", b"1}", 1),
+    nested(100_000),
+    b"[" * 100_000,
+]
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: repr(text)[:30])
+def test_what_is_not_json_as_we_take_it_is_refused(text: bytes) -> None:
+    with pytest.raises(JsonError) as caught:
+        jsontext.decode(text)
+    assert 0 < len(str(caught.value)) < 100
+
+
+def test_of_duplicate_keys_the_last_wins() -> None:
+    assert jsontext.encode(jsontext.decode(b'{"a":1,"b":2,"a":3}')) == b'{"a":3,"b":2}'
+
+
+def test_a_refusal_does_not_quote_the_text() -> None:
+    with pytest.raises(JsonError) as caught:
+        jsontext.decode(b'{"token": canary}')
+    assert "canary" not in str(caught.value)
+
+
+def test_a_whole_double_stays_a_double() -> None:
+    assert jsontext.encode(jsontext.decode(b"[1.0,1]")) == b"[1.0,1]"
