@@ -1,0 +1,118 @@
+"""The public ASGI application: heads and bodies in, replies out.
+
+Calls and lists are answered by a dictionary look-up in front of Starlette, which serves everything else: its request
+and response objects cost 20 us, a third of a whole call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.dialects import recognise
+from gateway.errors import ErrorCode, GatewayError
+from gateway.wire import Head, WireReply
+
+MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
+OPERATIONS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
+# A head with two of these means two things to two readers.
+SINGLE = (b"authorization", b"content-type", b"content-length", b"content-encoding", b"host", b"oxp-version")
+STRICT = frozenset({401, 403, 413, 415, 429})
+
+ReadBody = Callable[[], Awaitable[bytes]]
+Answer = Callable[[Head, ReadBody], Awaitable[WireReply]]
+
+
+class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
+    """The caller closed the connection before the body was whole."""
+
+
+class Edge:
+    """Routes a request to `call`, `list` or the application for everything else.
+
+    `strict` turns 401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
+    """
+
+    def __init__(self, *, call: Answer, list_: Answer, rest: ASGIApp, max_body_bytes: int, strict: bool) -> None:
+        self._rest = rest
+        self._strict = strict
+        answers = {
+            "/tools": (list_, MAX_GET_BODY),
+            "/tools/call": (call, max_body_bytes),
+            "/call": (call, max_body_bytes),
+        }
+        self._routes = {
+            (f"/{prefix}{path}" if prefix else path): (prefix, path, *answers[path])
+            for path in OPERATIONS
+            for prefix in (None, *recognise.DIALECTS)
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
+        if route is None:
+            return await self._rest(scope, receive, send)
+        prefix, path, answer, max_bytes = route
+        headers = dict(scope["headers"])
+        head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
+        try:
+            _check_head(head, scope, max_bytes)
+            reply = await answer(head, lambda: _read_body(receive, max_bytes))
+        except GatewayError as error:
+            reply = _refusal(head, error)
+        except CallerLeft:
+            return None
+        return await self._send(reply, send)
+
+    async def _send(self, reply: WireReply, send: Send) -> None:
+        status = 400 if self._strict and reply.status in STRICT else reply.status
+        length = (b"content-length", b"%d" % len(reply.body))
+        headers = reply.headers if status == 304 else (*reply.headers, length)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body})
+
+
+def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
+    """Raises METHOD_NOT_ALLOWED, INVALID_REQUEST for a repeated header, PAYLOAD_TOO_LARGE for an announced size."""
+    methods = OPERATIONS[head.path]
+    if head.method not in methods:
+        allow = ((b"allow", ", ".join(methods).encode()),)
+        raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
+    if len(head.headers) != len(scope["headers"]):
+        names = [name for name, _ in scope["headers"]]
+        for name in SINGLE:
+            if names.count(name) > 1:
+                raise GatewayError(ErrorCode.INVALID_REQUEST, f"The header {name.decode()} is repeated.")
+    announced = head.headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced[:20]) > max_bytes:
+        raise _too_large(max_bytes)
+
+
+async def _read_body(receive: Receive, max_bytes: int) -> bytes:
+    """The whole body. Raises PAYLOAD_TOO_LARGE as soon as it is, CallerLeft when it never gets whole."""
+    message: Message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        if len(body) > max_bytes:
+            raise _too_large(max_bytes)
+        return body
+    parts, size = [], 0
+    while True:
+        if message["type"] == "http.disconnect":
+            raise CallerLeft
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+        message = await receive()
+
+
+def _too_large(max_bytes: int) -> GatewayError:
+    return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, f"The body must not be larger than {max_bytes} bytes.")
+
+
+def _refusal(head: Head, error: GatewayError) -> WireReply:
+    dialect = recognise.by_head(head)
+    return recognise.error_before_dialect(error) if dialect is None else dialect.encode_error(error, dialect.canonical)
