@@ -1,0 +1,197 @@
+"""The pools as an httpx transport, for everything that wants httpx's interface or a streamed reply.
+
+`httpx.AsyncClient(transport=HttpTransport())`. Of httpx's per-request extensions, `timeout` is honoured, and
+`max_body` (bytes) is ours: a reply that passes it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+
+from gateway.transport.connection import Connection
+from gateway.transport.errors import Kind, TransportError
+from gateway.transport.limits import Limits
+from gateway.transport.origin import DEFAULT_PORTS, Origin
+from gateway.transport.pool import Pool
+from gateway.transport.requesthead import CHUNKED, OURS, content_length, encode_head
+from gateway.transport.stream import Stream
+
+MAX_ORIGINS = 64  # issuers, token endpoints and tool servers of one configuration; each idle pool costs a few KiB
+QUEUE_S = 30.0  # how long to wait for a free connection when the request sets no limit
+
+MEANING: dict[Kind, type[httpx.TransportError]] = {
+    Kind.INVALID: httpx.LocalProtocolError,
+    Kind.BUSY: httpx.PoolTimeout,
+    Kind.CONNECT: httpx.ConnectError,
+    Kind.TLS: httpx.ConnectError,
+    Kind.PROTOCOL: httpx.RemoteProtocolError,
+    Kind.TOO_LARGE: httpx.RemoteProtocolError,
+}
+
+
+class HttpTransport(httpx.AsyncBaseTransport):
+    """One pool per origin; when there are too many, the one unused for longest makes room."""
+
+    def __init__(self, limits: Limits | None = None, *, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._limits = limits if limits is not None else Limits()
+        self._ssl_context = ssl_context
+        self._pools: OrderedDict[Origin, Pool] = OrderedDict()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        timeouts = request.extensions.get("timeout", {})
+        with _as_httpx(httpx.ConnectTimeout):
+            head, body = _encode(request)
+            pool = self._pool(_origin(request.url))
+        connection = await _acquire(pool, timeouts)
+        stream = Stream(
+            connection,
+            is_head=request.method == "HEAD",
+            ahead_bytes=self._limits.stream_bytes,
+            max_body=request.extensions.get("max_body"),
+        )
+        stream.sending = body is None
+        connection.start(stream, head + (body or b""))
+        try:
+            with _as_httpx(httpx.WriteTimeout):
+                await _send_rest(request, stream, timeouts.get("write"))
+            with _as_httpx(httpx.ReadTimeout):
+                status, headers = await stream.head(timeouts.get("read"))
+        except BaseException:
+            stream.close()
+            raise
+        return httpx.Response(
+            status,
+            headers=headers,
+            stream=_ReplyBody(stream, timeouts.get("read")),
+            extensions={"http_version": b"HTTP/1.1"},
+        )
+
+    async def aclose(self) -> None:
+        """Closes all pools; replies that are still being read break off."""
+        pools = list(self._pools.values())
+        self._pools.clear()
+        await asyncio.gather(*(pool.aclose() for pool in pools))
+
+    def _pool(self, origin: Origin) -> Pool:
+        pool = self._pools.get(origin)
+        if pool is None:
+            self._make_room()
+            if origin.is_tls and self._ssl_context is None:
+                self._ssl_context = ssl.create_default_context()  # once: it reads hundreds of certificates
+            pool = self._pools[origin] = Pool(origin, self._limits, self._ssl_context)
+        self._pools.move_to_end(origin)
+        return pool
+
+    def _make_room(self) -> None:
+        if len(self._pools) < MAX_ORIGINS:
+            return
+        for origin, pool in self._pools.items():
+            if pool.is_unused:
+                pool.abort()
+                del self._pools[origin]
+                return
+        raise TransportError(Kind.BUSY, "Too many servers are in use at once.", sent=False)
+
+
+class _ReplyBody(httpx.AsyncByteStream):
+    """The body as httpx reads it."""
+
+    def __init__(self, stream: Stream, timeout_s: float | None) -> None:
+        self._stream = stream
+        self._timeout_s = timeout_s
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _as_httpx(httpx.ReadTimeout):
+            while data := await self._stream.read(self._timeout_s):
+                yield data
+
+    async def aclose(self) -> None:
+        self._stream.close()
+
+
+def _origin(url: httpx.URL) -> Origin:
+    if url.scheme not in DEFAULT_PORTS or not url.host:
+        raise httpx.UnsupportedProtocol("Only absolute http:// and https:// URLs can be requested.")
+    return Origin(url.scheme, url.raw_host.decode("ascii"), url.port or DEFAULT_PORTS[url.scheme])
+
+
+def _encode(request: httpx.Request) -> tuple[bytes, bytes | None]:
+    """Returns the head, and the body unless it comes in parts. Framing is ours, whatever the headers say."""
+    method = request.method.encode("ascii", "replace")
+    body: bytes | None
+    try:
+        body = request.content
+        framing = content_length(method, len(body))
+    except httpx.RequestNotRead:
+        body = None
+        length = _declared_length(request)
+        framing = CHUNKED if length is None else b"content-length: %d\r\n" % length
+    headers = [(name, value) for name, value in request.headers.raw if name.lower() not in OURS]
+    host = request.headers.get("host", "").encode("latin-1", "replace")
+    return encode_head(method, request.url.raw_path, host, headers, framing), body
+
+
+def _declared_length(request: httpx.Request) -> int | None:
+    """The Content-Length of a body that comes in parts, or None when it is unknown."""
+    declared = request.headers.get("content-length")
+    if declared is None or "transfer-encoding" in request.headers:
+        return None
+    if not (declared.isascii() and declared.isdigit()):
+        raise TransportError(Kind.INVALID, "The Content-Length of the request is not a number.", sent=False)
+    return int(declared)
+
+
+async def _acquire(pool: Pool, timeouts: dict[str, Any]) -> Connection:
+    """Waits for another request's connection within `pool`, for a new one within `connect`."""
+    if pool.is_full:
+        on_timeout: type[httpx.TimeoutException] = httpx.PoolTimeout
+        limit_s = timeouts.get("pool")
+        limit_s = QUEUE_S if limit_s is None else limit_s
+    else:
+        on_timeout = httpx.ConnectTimeout
+        limit_s = timeouts.get("connect")
+        limit_s = pool.limits.connect_timeout_s if limit_s is None else limit_s
+    with _as_httpx(on_timeout):
+        return await pool.acquire(limit_s)
+
+
+async def _send_rest(request: httpx.Request, stream: Stream, timeout_s: float | None) -> None:
+    """Sends what was not written with the head; stops early when the exchange is over."""
+    if not stream.sending:
+        await stream.write(b"", timeout_s)
+        return
+    assert isinstance(request.stream, httpx.AsyncByteStream)  # httpx.AsyncClient refuses others
+    left = _declared_length(request)
+    async for part in request.stream:
+        if left is not None:
+            left -= len(part)
+            if left < 0:
+                break
+        if part:
+            await stream.write(part if left is not None else b"%x\r\n%b\r\n" % (len(part), part), timeout_s)
+        if stream.is_over:
+            return
+    if left:
+        raise TransportError(Kind.INVALID, "The request body is not as long as its Content-Length.", sent=True)
+    stream.sending = False
+    await stream.write(b"0\r\n\r\n" if left is None else b"", timeout_s)
+
+
+@contextlib.contextmanager
+def _as_httpx(on_timeout: type[httpx.TimeoutException]) -> Iterator[None]:
+    """Translates errors; the TransportError, which knows whether anything was sent, stays as their cause."""
+    try:
+        yield
+    except TransportError as exc:
+        if exc.kind is Kind.TIMEOUT:
+            raise on_timeout(str(exc)) from exc
+        if exc.kind is Kind.CLOSED:
+            raise (httpx.RemoteProtocolError if exc.sent else httpx.ConnectError)(str(exc)) from exc
+        raise MEANING[exc.kind](str(exc)) from exc

@@ -1,0 +1,270 @@
+"""One HTTP/1.1 connection: writes one request at a time, reads its reply, and says whether it can be used again.
+
+RFC 9112. llhttp parses and is strict (conflicting lengths, bare line feeds, folded lines are errors). What it leaves to
+us is here: interim replies, replies that end with the connection, limits, and never letting a byte that belongs to no
+request reach the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import Protocol, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from gateway.transport.errors import Kind, TransportError
+from gateway.transport.exchange import Exchange
+
+# Tells whether a reply without a length ends with the connection (RFC 9112, 6.3).
+FRAMING = frozenset((b"content-length", b"transfer-encoding"))
+
+
+class Owner(Protocol):
+    """The pool, as its connections see it. Each method may be called more than once."""
+
+    def release(self, connection: Connection) -> None:
+        """The connection has finished an exchange and can take another."""
+        ...
+
+    def discard(self, connection: Connection) -> None:
+        """The connection will not take another exchange."""
+        ...
+
+    def lost(self, connection: Connection) -> None:
+        """The socket is closed."""
+        ...
+
+
+class _UnaskedError(Exception):
+    """Stops the parser at bytes that follow a complete reply."""
+
+
+class Connection(asyncio.Protocol):
+    """A socket, its parser, and the exchange that is under way, if any.
+
+    `fresh` until the first exchange is over. `idle_since` is the loop's time and belongs to the pool.
+    """
+
+    __slots__ = (
+        "_barren",
+        "_can_write",
+        "_ended",
+        "_exchange",
+        "_head_bytes",
+        "_head_done",
+        "_headers",
+        "_keep",
+        "_owner",
+        "_parser",
+        "_poll",
+        "_status",
+        "_transport",
+        "fresh",
+        "idle_since",
+    )
+
+    def __init__(self, owner: Owner, head_bytes: int) -> None:
+        self.fresh = True
+        self.idle_since = 0.0
+        self._owner = owner
+        self._head_bytes = head_bytes
+        self._transport: asyncio.Transport | None = None
+        self._parser = HttpResponseParser(self)
+        self._poll = select.poll()
+        self._exchange: Exchange | None = None
+        self._can_write: asyncio.Future[None] | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._status = 0
+        self._barren = 0  # bytes read since the last one of a body
+        self._head_done = self._ended = self._keep = False
+
+    # What the pool and its callers ask for.
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    def is_quiet(self) -> bool:
+        """Whether a request may be written: the connection is open and the server has said nothing since its reply.
+
+        The event loop reads sockets once per turn; a reply nobody asked for, or the end of the stream, may lie in the
+        kernel already. One system call finds it, before a request is written that would take it for its answer.
+        """
+        return not self.is_closed and not self._poll.poll(0)
+
+    def start(self, exchange: Exchange, data: bytes) -> None:
+        """Writes a request, or its first part, in one piece. From here on it counts as sent."""
+        assert self._exchange is None  # or the replies of two requests would mix
+        self._exchange = exchange
+        self._head_done = self._ended = False
+        self._barren = 0
+        self._open_transport.write(data)
+
+    async def write_more(self, exchange: Exchange, data: bytes) -> None:
+        """Writes another part of the request once there is room; does nothing when the exchange is over."""
+        if self._can_write is not None:
+            await asyncio.shield(self._can_write)
+        if self._exchange is exchange and not self.is_closed:
+            self._open_transport.write(data)
+
+    def pause_reading(self) -> None:
+        """Leaves further bytes to the kernel, and so slows the server down."""
+        if not self.is_closed:
+            self._open_transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Undoes `pause_reading`."""
+        if not self.is_closed:
+            self._open_transport.resume_reading()
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Drops the connection if that exchange is still under way: whoever waited for it has gone."""
+        if self._exchange is exchange:
+            self._exchange = None
+            self.drop()
+
+    def expire(self, exchange: Exchange) -> None:
+        """Ends that exchange, if it is still under way, because its time is up."""
+        if self._exchange is exchange:
+            self._fail(TransportError(Kind.TIMEOUT, "The server did not answer in time.", sent=True))
+
+    def close(self, error: TransportError) -> None:
+        """Drops the connection; an exchange under way ends with `error`."""
+        self._fail(error)
+
+    def drop(self) -> None:
+        """Closes the socket at once and gives up the slot. A second call does nothing."""
+        if self._transport is not None:
+            # Not close(): it waits for the peer when there is TLS or unwritten data.
+            self._transport.abort()
+        self._owner.discard(self)
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None:
+            self.drop()
+            return
+        self._barren += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as exc:
+            self._stopped(exc)
+        if self._ended:
+            self._finish()
+        elif self._barren > self._head_bytes:
+            self._fail(self._head_too_large())
+
+    def eof_received(self) -> None:
+        """Ends a reply that has no other end. Not in `connection_lost`: a reset is no proof of completeness."""
+        if self._exchange is not None and self._head_done and FRAMING.isdisjoint(name for name, _ in self._headers):
+            self._keep = False
+            self._finish()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        when = "in the middle of its reply" if self._barren or self._head_done else "without a reply"
+        error = TransportError(Kind.CLOSED, f"The server closed the connection {when}.", sent=True)
+        error.__cause__ = exc
+        self._fail(error)
+        self.resume_writing()
+        self._owner.lost(self)
+
+    def pause_writing(self) -> None:
+        self._can_write = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._can_write is not None:
+            self._can_write.set_result(None)
+            self._can_write = None
+
+    # Called by the parser, inside feed_data. An exception stops it.
+
+    def on_message_begin(self) -> None:
+        if self._ended:
+            raise _UnaskedError
+        self._headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Also called for trailers, when `on_head` has taken its copy; nobody here has a use for those."""
+        name = name.lower()
+        if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+            # We asked for no other coding, and llhttp would take all until the end of the connection for the body.
+            raise TransportError(Kind.PROTOCOL, "The reply has a transfer coding that was not asked for.", sent=True)
+        self._headers.append((name, value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        exchange = self._exchange
+        if exchange is None or self._ended:
+            raise _UnaskedError
+        status = self._status = self._parser.get_status_code()
+        if status < 200:
+            if status < 100 or status == 101:
+                raise TransportError(Kind.PROTOCOL, "The server switched protocols without being asked.", sent=True)
+            return  # 100 Continue, 103 Early Hints and their like: the reply comes after them (RFC 9110, 15.2)
+        # The cheap test is true only when this packet, or those before it, could hold too large a head.
+        if self._barren > self._head_bytes and self._measured_head() > self._head_bytes:
+            raise self._head_too_large()
+        self._head_done = True
+        exchange.on_head(status, tuple(self._headers))
+        if exchange.is_head:
+            # llhttp cannot be told that no body follows, so its state is of no use for a next reply.
+            self._ended, self._keep = True, False
+
+    def on_body(self, chunk: bytes) -> None:
+        if self._exchange is None or self._ended:
+            raise _UnaskedError
+        self._barren = 0
+        self._exchange.on_body(chunk)
+
+    def on_message_complete(self) -> None:
+        if self._head_done and not self._ended:
+            self._ended = True
+            self._keep = self._parser.should_keep_alive()
+
+    # How an exchange ends.
+
+    def _finish(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return
+        # A reply that overtook its own request (413, say) leaves a connection with the rest of it.
+        unwritten = exchange.sending or self._open_transport.get_write_buffer_size()
+        exchange.on_end()
+        self.fresh = False
+        if self._keep and not unwritten:
+            self._owner.release(self)
+        else:
+            self.drop()
+
+    def _fail(self, error: TransportError) -> None:
+        exchange, self._exchange = self._exchange, None
+        self.drop()
+        if exchange is not None:
+            exchange.on_error(error)
+
+    def _stopped(self, exc: Exception) -> None:
+        """The parser gave up. Behind a complete reply that costs the connection only."""
+        if self._ended:
+            self._keep = False
+            return
+        error = exc.__context__  # what a callback raised, as httptools keeps it
+        if not isinstance(error, TransportError):
+            error = TransportError(Kind.PROTOCOL, f"The reply is not HTTP/1.1: {exc}.", sent=True)
+        self._fail(error)
+
+    def _measured_head(self) -> int:
+        return sum(len(name) + len(value) + 4 for name, value in self._headers)
+
+    def _head_too_large(self) -> TransportError:
+        return TransportError(Kind.TOO_LARGE, f"The head of the reply passes {self._head_bytes} bytes.", sent=True)
+
+    @property
+    def _open_transport(self) -> asyncio.Transport:
+        assert self._transport is not None  # the pool hands out connections that have been made
+        return self._transport

@@ -1,0 +1,138 @@
+"""Opens connections: name lookup, TCP to whichever address answers first, TLS.
+
+Happy Eyeballs (RFC 8305) in its simple form: addresses of both families in turn, the next one a quarter of a second
+after the last. By hand, because uvloop's `create_connection` does not offer it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from itertools import chain, zip_longest
+from typing import Any, TypeVar
+
+from gateway.transport.connection import Connection
+from gateway.transport.errors import Kind, TransportError
+from gateway.transport.origin import Origin
+
+Address = tuple[socket.AddressFamily, Any]
+
+STAGGER_S = 0.25  # RFC 8305, section 5: the recommended Connection Attempt Delay
+MAX_ADDRESSES = 8  # a name with hundreds of records must not cost hundreds of sockets
+
+T = TypeVar("T")
+
+
+class Dialler:
+    """Makes connections to one origin. Never leaves a socket behind, however it is interrupted."""
+
+    def __init__(self, origin: Origin, ssl_context: ssl.SSLContext | None, timeout_s: float) -> None:
+        self._origin = origin
+        self._ssl_context = ssl_context
+        self._timeout_s = timeout_s
+        self._lookup: asyncio.Future[list[Address]] | None = None
+
+    async def dial(self, make: Callable[[], Connection]) -> Connection:
+        """Opens one connection. Raises CONNECT, TLS or TIMEOUT; nothing has been sent then."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                sock = await first_connected(await self._addresses())
+                return await self._wrap(sock, make)
+        except TimeoutError as exc:
+            message = f"{self._origin} did not take a connection within {self._timeout_s:g} s."
+            raise TransportError(Kind.TIMEOUT, message, sent=False) from exc
+        except (OSError, UnicodeError) as exc:  # UnicodeError: a name that no DNS query can hold
+            raise TransportError(Kind.CONNECT, f"{self._origin} cannot be reached.", sent=False) from exc
+
+    async def _addresses(self) -> list[Address]:
+        """Looks the host up; whoever asks meanwhile shares the answer.
+
+        A lookup holds a thread of the loop's few until the resolver gives up, whatever we do. A dead name server for
+        one host must not take them all.
+        """
+        if self._lookup is None:
+            self._lookup = asyncio.ensure_future(self._look_up())
+            self._lookup.add_done_callback(self._looked_up)
+        return await asyncio.shield(self._lookup)
+
+    async def _look_up(self) -> list[Address]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+        return interleave([(family, address) for family, _, _, _, address in found])[:MAX_ADDRESSES]
+
+    def _looked_up(self, lookup: asyncio.Future[list[Address]]) -> None:
+        self._lookup = None
+        if not lookup.cancelled():
+            lookup.exception()  # seen, even if all who asked have gone
+
+    async def _wrap(self, sock: socket.socket, make: Callable[[], Connection]) -> Connection:
+        """Puts the loop's transport, and TLS, on a connected socket."""
+        connection = make()
+        server_hostname = self._origin.host if self._ssl_context is not None else None
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection, sock=sock, ssl=self._ssl_context, server_hostname=server_hostname
+            )
+        except BaseException as exc:
+            connection.drop()
+            sock.close()
+            if self._ssl_context is not None and isinstance(exc, OSError) and not isinstance(exc, TimeoutError):
+                raise TransportError(Kind.TLS, f"The TLS handshake with {self._origin} failed.", sent=False) from exc
+            raise
+        return connection
+
+
+async def first_connected(addresses: list[Address]) -> socket.socket:
+    """Returns a socket to the first address that answers. Raises the last OSError when none does."""
+    waiting = deque(addresses)
+    attempts: set[asyncio.Task[socket.socket]] = set()
+    failure: BaseException = OSError("the name has no address")
+    try:
+        while waiting or attempts:
+            if waiting:
+                attempts.add(asyncio.create_task(_connect(*waiting.popleft())))
+            done, _ = await asyncio.wait(
+                attempts, timeout=STAGGER_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for attempt in done:
+                attempts.remove(attempt)
+                error = attempt.exception()
+                if error is None:
+                    return attempt.result()
+                failure = error
+        raise failure
+    finally:
+        for attempt in attempts:  # they may have won in this same turn
+            attempt.cancel()
+            attempt.add_done_callback(close_loser)
+
+
+async def _connect(family: socket.AddressFamily, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def close_loser(attempt: asyncio.Task[socket.socket]) -> None:
+    """Closes the socket of an attempt that was made in vain."""
+    if not attempt.cancelled():
+        with contextlib.suppress(OSError):
+            attempt.result().close()
+
+
+def interleave(addresses: list[Address]) -> list[Address]:
+    """Takes address families in turn, each in the resolver's order (RFC 8305, section 4)."""
+    families: dict[socket.AddressFamily, list[Address]] = {}
+    for address in addresses:
+        families.setdefault(address[0], []).append(address)
+    return [address for address in chain.from_iterable(zip_longest(*families.values())) if address is not None]

@@ -1,0 +1,34 @@
+"""What can go wrong between two sockets, and the one bit that decides whether a call may be sent again."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Which part of an exchange failed."""
+
+    INVALID = "invalid"  # the request itself cannot be put on the wire
+    BUSY = "busy"  # all connections are taken and the queue for them is full
+    CONNECT = "connect"  # DNS, refused, unreachable
+    TLS = "tls"  # handshake or certificate
+    TIMEOUT = "timeout"  # in any phase; `sent` tells before or after the request left
+    CLOSED = "closed"  # the server hung up, or the pool was closed
+    PROTOCOL = "protocol"  # what came back is not HTTP/1.1
+    TOO_LARGE = "too_large"  # the reply passes a limit of ours
+
+
+class TransportError(Exception):
+    """An exchange that brought no complete reply.
+
+    `sent` is True when any byte of the request may have reached the server; False is a proof that none did, so that
+    the same request may be sent elsewhere. The message holds nothing of request or reply.
+    """
+
+    def __init__(self, kind: Kind, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.sent = sent
+
+    def __repr__(self) -> str:
+        return f"TransportError({self.kind}, {str(self)!r}, sent={self.sent})"

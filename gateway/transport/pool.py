@@ -1,0 +1,288 @@
+"""The keep-alive connections to one origin: who gets which, how many there are, and what becomes of them.
+
+Connections are opened by tasks of the pool's own. A caller only ever waits on a future, so that a caller who gives up,
+at whatever moment, interrupts no half-made connection and can neither lose a slot nor free one twice:
+`slots == connecting + live` holds whenever a coroutine can look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gateway.transport.connection import Connection
+from gateway.transport.dial import Dialler
+from gateway.transport.errors import Kind, TransportError
+from gateway.transport.exchange import Reply, WholeReply
+from gateway.transport.limits import Limits
+from gateway.transport.origin import Origin
+from gateway.transport.requesthead import content_length, encode_head
+
+HUNG_UP = "The server closed the connection before it was used."
+SOCKETS_CLOSE_WITHIN_S = 1.0  # an aborted transport reports back in the next turn of the loop; TLS in a few
+
+
+class Stats(NamedTuple):
+    """A pool at one moment: `slots` taken, connections being opened, open, open and unused, callers without one."""
+
+    slots: int
+    connecting: int
+    live: int
+    idle: int
+    waiting: int
+
+
+class Pool:
+    """Sends requests to one origin. Belongs to the event loop of its first request."""
+
+    def __init__(self, origin: Origin, limits: Limits | None = None, ssl_context: ssl.SSLContext | None = None) -> None:
+        """`ssl_context` defaults to the system's trusted authorities and is used for https only."""
+        self.origin = origin
+        self.limits = limits if limits is not None else Limits()
+        if origin.is_tls and ssl_context is None:
+            ssl_context = ssl.create_default_context()
+        self._dialler = Dialler(origin, ssl_context if origin.is_tls else None, self.limits.connect_timeout_s)
+        self._authority = origin.authority
+        self._slots = 0
+        self._connecting: set[asyncio.Task[Connection]] = set()
+        self._live: set[Connection] = set()
+        self._idle: list[Connection] = []  # the most recently used last: the rest may grow old and expire
+        self._waiters: OrderedDict[asyncio.Future[Connection], None] = OrderedDict()
+        self._closing: set[Connection] = set()  # given up, socket not closed yet
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._changed: asyncio.Future[None] | None = None  # wakes aclose
+
+    @property
+    def stats(self) -> Stats:
+        """The pool as it is now."""
+        return Stats(self._slots, len(self._connecting), len(self._live), len(self._idle), len(self._waiters))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a new caller has to wait until another one is done."""
+        return not self._idle and self._slots >= self.limits.connections
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody uses, opens or waits for a connection."""
+        return len(self._live) == len(self._idle) and not self._connecting and not self._waiters
+
+    async def request(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        *,
+        timeout_s: float,
+        max_body: int,
+    ) -> Reply:
+        """Sends one request, never twice, and returns the whole reply.
+
+        `target` is path and query. Host and Content-Length are added. `timeout_s` bounds everything from here to the
+        last byte of the reply, `max_body` is in bytes. Raises TransportError.
+        """
+        framing = content_length(method, len(body))
+        data = encode_head(method, target, self._authority, headers, framing) + body
+        loop = asyncio.get_running_loop()
+        connection = self._take_idle()
+        if connection is None:
+            deadline = loop.time() + timeout_s
+            connection = await self._wait_for_connection(timeout_s)
+            timeout_s = deadline - loop.time()
+        exchange = WholeReply(loop, method, max_body)
+        connection.start(exchange, data)
+        timer = loop.call_later(timeout_s, connection.expire, exchange)
+        try:
+            return await exchange.reply
+        except BaseException:
+            connection.abandon(exchange)
+            raise
+        finally:
+            timer.cancel()
+
+    async def acquire(self, timeout_s: float) -> Connection:
+        """Takes a connection on which an exchange must be started before anything is awaited.
+
+        It comes back by itself when that exchange is over. Raises TransportError with nothing sent.
+        """
+        return self._take_idle() or await self._wait_for_connection(timeout_s)
+
+    async def aclose(self, grace_s: float = 0.0) -> None:
+        """Refuses new requests, lets those under way finish for `grace_s`, then breaks them off."""
+        self._refuse()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_s
+        while self._live and loop.time() < deadline:
+            await self._change(deadline - loop.time())
+        self.abort()
+        deadline = loop.time() + SOCKETS_CLOSE_WITHIN_S
+        while (self._closing or self._connecting) and loop.time() < deadline:
+            await self._change(deadline - loop.time())
+
+    def abort(self) -> None:
+        """Closes everything at once; requests under way end as CLOSED."""
+        self._refuse()
+        for connection in list(self._live):
+            connection.close(_closed("The connection pool was closed.", sent=True))
+
+    # Connections that are there.
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_quiet():
+                return connection
+            connection.drop()
+        return None
+
+    def release(self, connection: Connection) -> None:
+        """Gives a connection to whoever has waited longest, or keeps it for the next."""
+        if self._is_closed or connection.is_closed:
+            connection.drop()
+            return
+        while self._waiters:
+            waiter, _ = self._waiters.popitem(last=False)
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._sweep_timer is None:
+            self._sweep_timer = loop.call_later(self.limits.idle_s, self._sweep)
+
+    def _sweep(self) -> None:
+        """Closes what has been idle too long; the list is in the order in which connections became idle."""
+        self._sweep_timer = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        while self._idle and self._idle[0].idle_since + self.limits.idle_s <= now:
+            self._idle[0].drop()
+        if self._idle:
+            self._sweep_timer = loop.call_at(self._idle[0].idle_since + self.limits.idle_s, self._sweep)
+
+    def discard(self, connection: Connection) -> None:
+        """Frees the slot of a connection that is gone; somebody may be waiting for it."""
+        if connection not in self._live:
+            return
+        self._live.remove(connection)
+        self._slots -= 1
+        self._closing.add(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._fill()
+        self._wake_aclose()
+
+    def lost(self, connection: Connection) -> None:
+        """The socket is closed."""
+        self._closing.discard(connection)
+        self._wake_aclose()
+
+    # Connections to come.
+
+    async def _wait_for_connection(self, timeout_s: float) -> Connection:
+        """Queues for a connection. A used one may die between being handed over and our turn: then queue again."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        first = False
+        while True:
+            connection = await self._queue(deadline - loop.time(), first=first)
+            if connection.fresh and not connection.is_closed:
+                return connection  # TLS session tickets may lie in the kernel; nothing else can be left over
+            if not connection.fresh and connection.is_quiet():
+                return connection
+            connection.drop()
+            if connection.fresh:
+                raise _closed(HUNG_UP, sent=False)
+            first = True
+
+    async def _queue(self, timeout_s: float, *, first: bool) -> Connection:
+        if self._is_closed:
+            raise _closed("The connection pool is closed.", sent=False)
+        if len(self._waiters) >= self.limits.waiters and not first:
+            raise TransportError(Kind.BUSY, "Too many requests wait for a connection.", sent=False)
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Connection] = loop.create_future()
+        self._waiters[waiter] = None
+        if first:
+            self._waiters.move_to_end(waiter, last=False)
+        self._fill()
+        timer = loop.call_later(max(timeout_s, 0.0), self._give_up, waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            # Cancelled after it was served, before it ran: the connection is still good.
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.release(waiter.result())
+            raise
+        finally:
+            timer.cancel()
+            self._waiters.pop(waiter, None)
+
+    def _give_up(self, waiter: asyncio.Future[Connection]) -> None:
+        if not waiter.done():
+            message = f"No connection to {self.origin} became free in time."
+            waiter.set_exception(TransportError(Kind.TIMEOUT, message, sent=False))
+
+    def _fill(self) -> None:
+        """Opens a connection for each waiter that has none under way, as far as there are slots."""
+        while len(self._connecting) < len(self._waiters) and self._slots < self.limits.connections:
+            self._slots += 1
+            task = asyncio.get_running_loop().create_task(self._dialler.dial(self._make))
+            self._connecting.add(task)
+            task.add_done_callback(self._dialled)
+
+    def _make(self) -> Connection:
+        return Connection(self, self.limits.head_bytes)
+
+    def _dialled(self, task: asyncio.Task[Connection]) -> None:
+        """Turns a connecting slot into a live connection or frees it; runs however the task ended."""
+        self._connecting.discard(task)
+        connection = None if task.cancelled() or task.exception() else task.result()
+        if connection is not None and not connection.is_closed:
+            self._live.add(connection)
+            self.release(connection)
+        else:
+            self._slots -= 1
+            if not task.cancelled():
+                self._fail_oldest(task.exception() or _closed(HUNG_UP, sent=False))
+            self._fill()
+        self._wake_aclose()
+
+    def _fail_oldest(self, error: BaseException) -> None:
+        while self._waiters:
+            waiter, _ = self._waiters.popitem(last=False)
+            if not waiter.done():
+                waiter.set_exception(error)
+                return
+
+    # The end.
+
+    def _refuse(self) -> None:
+        self._is_closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for task in self._connecting:
+            task.cancel()
+        while self._waiters:
+            self._fail_oldest(_closed("The connection pool was closed.", sent=False))
+        for connection in list(self._idle):
+            connection.drop()
+
+    async def _change(self, timeout_s: float) -> None:
+        if self._changed is None or self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._changed], timeout=timeout_s)
+
+    def _wake_aclose(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+
+def _closed(message: str, *, sent: bool) -> TransportError:
+    return TransportError(Kind.CLOSED, message, sent=sent)

@@ -1,0 +1,59 @@
+"""The head of a request as bytes, refused here if it could be read as anything but one request (RFC 9112, 3 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from gateway.transport.errors import Kind, TransportError
+
+# Deleting the allowed bytes must leave nothing: one C loop per value, several times faster than a regular expression.
+TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+FIELD_VALUE = bytes(set(range(0x20, 0x100)) - {0x7F}) + b"\t"
+TARGET = bytes(set(range(0x21, 0x7F)) - {0x23})  # a target ends before the `#` of a fragment
+
+# These frame the message or belong to the connection; who could set them could smuggle a second request.
+OURS = frozenset(
+    (b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"te", b"expect")
+)
+
+CHUNKED = b"transfer-encoding: chunked\r\n"
+NO_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))  # an empty body of these goes unmentioned
+
+
+def content_length(method: bytes, size: int) -> bytes:
+    """The framing of a body of `size` bytes; methods that usually carry none do not announce an empty one."""
+    return b"" if not size and method in NO_BODY else b"content-length: %d\r\n" % size
+
+
+def encode_head(
+    method: bytes, target: bytes, host: bytes, headers: Sequence[tuple[bytes, bytes]], framing: bytes
+) -> bytes:
+    """Joins a request head. Raises INVALID, with nothing sent, for what does not belong into one."""
+    if not method or method.translate(None, TOKEN):
+        raise _invalid("The method is not a token.")
+    if target[:1] != b"/" or target.translate(None, TARGET):
+        raise _invalid("The request target is not an absolute path of printable ASCII characters.")
+    if not host or host.translate(None, FIELD_VALUE):
+        raise _invalid("The host is not a header value.")
+    parts = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, target, host)]
+    for name, value in headers:
+        if value.translate(None, FIELD_VALUE):
+            raise _invalid("A header value holds a line break or another control character.")
+        parts += (_field_name(name), value, b"\r\n")
+    parts += (framing, b"\r\n")
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=256)  # a gateway sends the same few names for ever; this is a third of what a head costs
+def _field_name(name: bytes) -> bytes:
+    """Returns the name up to where its value starts."""
+    if not name or name.translate(None, TOKEN):
+        raise _invalid("A header name is not a token.")
+    if name.lower() in OURS:
+        raise _invalid("A header that the transport sets itself was given.")
+    return name + b": "
+
+
+def _invalid(message: str) -> TransportError:
+    return TransportError(Kind.INVALID, message, sent=False)
