@@ -58,14 +58,14 @@ class JwtAuthenticator:
 
     def identify(self, head: Head) -> Caller:
         """Reads `Authorization: Bearer`. Raises UNAUTHENTICATED."""
-        token = _bearer(head)
-        digest = hashlib.sha256(token).digest()
+        header = head.headers.get(b"authorization", b"")
+        digest = hashlib.sha256(header).digest()
         now = self._clock()
         known = self._cache.get(digest)
         if known is not None and now < known[1]:
             self._cache.move_to_end(digest)
             return known[0]
-        caller, expires = self._verify(token, now)
+        caller, expires = self._verify(_bearer(header), now)
         if len(self._cache) >= CACHE_ENTRIES:
             self._cache.popitem(last=False)
         self._cache[digest] = caller, min(expires, now + CACHE_S)
@@ -121,9 +121,8 @@ def _escaped(subject: str) -> str:
     return subject.replace("%", "%25").replace(":", "%3A")
 
 
-def _bearer(head: Head) -> bytes:
-    header = head.headers.get(b"authorization")
-    if header is None:
+def _bearer(header: bytes) -> bytes:
+    if not header:
         raise _unauthenticated("Authentication is needed: send a bearer token.", b"Bearer")
     scheme, _, token = header.partition(b" ")
     token = token.strip()

@@ -59,7 +59,7 @@ class Edge:
             _check_head(head, scope, max_bytes)
             reply = await answer(head, lambda: _read_body(receive, max_bytes))
         except GatewayError as error:
-            reply = _refusal(head, error)
+            reply = recognise.refusal(error, head)
         except CallerLeft:
             return None
         return await self._send(reply, send)
@@ -111,8 +111,3 @@ async def _read_body(receive: Receive, max_bytes: int) -> bytes:
 
 def _too_large(max_bytes: int) -> GatewayError:
     return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, f"The body must not be larger than {max_bytes} bytes.")
-
-
-def _refusal(head: Head, error: GatewayError) -> WireReply:
-    dialect = recognise.by_head(head)
-    return recognise.error_before_dialect(error) if dialect is None else dialect.encode_error(error, dialect.canonical)

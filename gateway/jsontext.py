@@ -23,19 +23,19 @@ class JsonError(ValueError):
     """A text that is not JSON as we take it; says why without quoting the text."""
 
 
-def decode(text: bytes) -> Json:
-    """Reads one JSON value. Raises JsonError."""
+def decode(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
+    """Reads one JSON value, nested at most so deep. Raises JsonError."""
     try:
         value = _decode(text)
     except UnicodeDecodeError as exc:
         raise JsonError("it is not valid UTF-8") from exc
     except RecursionError as exc:
-        raise JsonError(f"it is nested deeper than {MAX_DEPTH} levels") from exc
+        raise JsonError(f"it is nested deeper than {max_depth} levels") from exc
     except msgspec.DecodeError as exc:
         raise JsonError(str(exc).removeprefix("JSON is malformed: ")) from exc
     # Counting brackets is a bound that costs next to nothing; only a text with many is measured.
-    if text.count(b"{") + text.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
-        raise JsonError(f"it is nested deeper than {MAX_DEPTH} levels")
+    if text.count(b"{") + text.count(b"[") > max_depth and _deeper_than(value, max_depth):
+        raise JsonError(f"it is nested deeper than {max_depth} levels")
     return value
 
 

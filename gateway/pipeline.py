@@ -58,7 +58,8 @@ class Pipeline:
 
     async def call(self, head: Head, read_body: ReadBody) -> WireReply:
         """Answers `POST /tools/call` and `POST /call`."""
-        dialect, spelling = _dialect_of(head)
+        dialect: Dialect | None = None
+        spelling = ""
         try:
             _check_media(head)
             caller = self._authenticator.identify(head)
@@ -71,11 +72,12 @@ class Pipeline:
             result = await self._execute(call, caller, head)
             return dialect.encode_result(result, call_id, spelling)
         except Exception as exc:
-            return _refuse(exc, dialect, spelling)
+            return _refuse(exc, head, dialect, spelling)
 
     async def list(self, head: Head, read_body: ReadBody) -> WireReply:
         """Answers `GET /tools`. A body, which OTC allows for its `$schema`, is read but never required."""
-        dialect, spelling = _dialect_of(head)
+        dialect: Dialect | None = None
+        spelling = ""
         try:
             caller = self._authenticator.identify(head)
             document = _optional_document(await read_body())
@@ -84,7 +86,7 @@ class Pipeline:
             spelling = dialect.negotiate(head, document)
             return await self._listing.answer(self._catalogue.router, caller, dialect, spelling, head)
         except Exception as exc:
-            return _refuse(exc, dialect, spelling)
+            return _refuse(exc, head, dialect, spelling)
 
     async def _execute(self, call: ToolCall, caller: Caller, head: Head) -> ToolResult:
         tool = self._catalogue.router.resolve(call.ref, caller)
@@ -121,27 +123,21 @@ class Pipeline:
         )
 
 
-def _dialect_of(head: Head) -> tuple[Dialect | None, str]:
-    """The dialect and its own spelling as far as the head tells."""
-    dialect = recognise.by_head(head)
-    return dialect, "" if dialect is None else dialect.canonical
-
-
-def _refuse(exc: Exception, dialect: Dialect | None, spelling: str) -> WireReply:
+def _refuse(exc: Exception, head: Head, dialect: Dialect | None, spelling: str) -> WireReply:
     """Answers with a refusal. The last guard: what is no GatewayError is a bug of ours, before anything was sent."""
     error = exc if isinstance(exc, GatewayError) else GatewayError(ErrorCode.INTERNAL, "The gateway failed.")
     if error is not exc:
         log.error("a request failed inside the gateway", exc_info=exc)
     elif error.detail is not None:
         log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
-    return recognise.error_before_dialect(error) if dialect is None else dialect.encode_error(error, spelling)
+    return recognise.refusal(error, head) if dialect is None else dialect.encode_error(error, spelling)
 
 
 def _check_media(head: Head) -> None:
     media = head.headers.get(b"content-type", b"")
     if media != JSON_TYPE and not _is_json(media):
         raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's content type must be application/json.")
-    if head.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+    if b"content-encoding" in head.headers and head.headers[b"content-encoding"].lower() != b"identity":
         raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's body must not be compressed.")
 
 

@@ -55,9 +55,7 @@ def public_app(
     routes.append(Route("/challenges/{token}", show_challenge))
     if openapi_document is not None:
         routes.append(Route("/openapi.json", show_openapi))
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail})
-    app.router.redirect_slashes = False  # it would build a URL from whatever Host says
-    return app
+    return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
 
 
 def admin_app(health: Health) -> Starlette:
@@ -69,7 +67,13 @@ def admin_app(health: Health) -> Starlette:
     async def show_details(request: Request) -> Response:
         return _health_answer(health, health.details())
 
-    return Starlette(routes=[Route("/livez", show_alive), Route("/health", show_details)])
+    return _without_redirects(Starlette(routes=[Route("/livez", show_alive), Route("/health", show_details)]))
+
+
+def _without_redirects(app: Starlette) -> Starlette:
+    """A slash too many is a wrong path: a redirect would lead wherever the Host header says."""
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _refuse(request: Request, exc: Exception) -> Response:
@@ -94,7 +98,6 @@ def _reply(request: Request, error: GatewayError) -> Response:
     first = path.removeprefix("/").partition("/")[0]
     prefix = first if first in recognise.DIALECTS else None
     head = Head(method=request.method, path=path, headers=dict(request.headers.raw), prefix=prefix)
-    dialect = recognise.by_head(head)
-    reply = recognise.error_before_dialect(error) if dialect is None else dialect.encode_error(error, dialect.canonical)
+    reply = recognise.refusal(error, head)
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
     return Response(reply.body, reply.status, headers)

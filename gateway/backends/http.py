@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
+from collections import Counter
 from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
@@ -29,6 +31,7 @@ RETRY_AFTER_S = 1.0  # told when a tool server cannot be reached; it may be rest
 READ_AT_ONCE = 256  # definitions read between two looks at the event loop, about 5 ms
 UNAVAILABLE = "The tool is temporarily unavailable."
 STATUSES = ("pending", "completed", "failed")
+URI = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # RFC 3986, section 2: every character one may have
 
 
 class HttpBackend:
@@ -197,8 +200,13 @@ class HttpBackend:
                 continue
             tools.append(definition)
             adapted.update((definition.id, warning) for warning in warnings)
-        for tool, why in sorted(adapted - self._adapted):
-            log.warning("a tool's name was adapted", extra={"backend": self.name, "tool": tool, "reason": why})
+        ambiguous = {remote_id for remote_id, count in Counter(tool.remote_id for tool in tools).items() if count > 1}
+        if ambiguous:  # or a caller of one version would run another
+            reason = "its tool server lists several tools under this id, and no version tells them apart"
+            rejected += [Rejected(id=tool.id, reason=reason) for tool in tools if tool.remote_id in ambiguous]
+            tools = [tool for tool in tools if tool.remote_id not in ambiguous]
+        for tool_id, why in sorted(adapted - self._adapted):
+            log.warning("a tool's name was adapted", extra={"backend": self.name, "tool": tool_id, "reason": why})
         self._adapted = adapted
         return Listing(tools=tuple(tools), rejected=tuple(rejected))
 
@@ -253,6 +261,8 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def is_https_or_loopback(url: str) -> bool:
-    """Whether a user's browser may be sent there."""
+    """Whether a user's browser may be sent there. A line break would be read away here and not elsewhere."""
+    if not URI.fullmatch(url):
+        return False
     scheme, host, _ = _origin(url)
     return (scheme == "https" and bool(host)) or (scheme == "http" and host in ("localhost", "127.0.0.1", "::1"))

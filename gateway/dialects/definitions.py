@@ -21,7 +21,7 @@ ANNOTATIONS = {
     "x-otc-output-description": "output_description",
     "x-otc-examples": "examples",
 }
-EXACT_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+ASKABLE_VERSION = re.compile(r"[0-9]+(\.[0-9]+\.[0-9]+)?")
 OUTPUT_MODES = ("value", "error", "null")
 # Members that may stand beside `parameters` in a wrapper; anything else makes the object a schema itself.
 WRAPPER_MEMBERS = {"parameters", "required", "non_inferrable_parameters", "$schema", "description", *ANNOTATIONS}
@@ -54,7 +54,7 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
     except ValueError as exc:
         raise DefinitionError(str(exc)) from exc
     # Only a version that every tool server must understand is asked for; an odd one is left to its latest.
-    if version is not None and EXACT_VERSION.fullmatch(version) and "@" not in remote_id:
+    if version is not None and ASKABLE_VERSION.fullmatch(version) and "@" not in remote_id:
         remote_id = f"{remote_id}@{version}"
     schema, extras = _input(raw)
     definition = ToolDefinition(

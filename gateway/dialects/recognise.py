@@ -19,11 +19,6 @@ LC_AGENTS = (b"universal-tool-sdk-py/", b"langchain-tool-sdk-py/")
 OXP_AGENTS = (b"Oxp/",)
 
 
-def error_before_dialect(error: GatewayError) -> WireReply:
-    """A refusal before the dialect is known: `{message}` is valid in all of them."""
-    return fields.error_reply(error, {})
-
-
 def by_head(head: Head) -> Dialect | None:
     """The dialect as far as the head tells; None on a bare path without a hint."""
     if head.prefix is not None:
@@ -36,6 +31,12 @@ def by_head(head: Head) -> Dialect | None:
     if head.method != "POST" and agent.startswith(OXP_AGENTS):
         return OXP_ENV
     return None
+
+
+def refusal(error: GatewayError, head: Head) -> WireReply:
+    """A refusal before the body was read: in the dialect the head tells, else `{message}`, valid in all of them."""
+    dialect = by_head(head)
+    return fields.error_reply(error, {}) if dialect is None else dialect.encode_error(error, dialect.canonical)
 
 
 def of_call(head: Head, document: JsonObject) -> Dialect:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import JsonError, decode
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
@@ -17,6 +18,7 @@ from gateway.wire import WireReply
 ERROR_MEMBERS = frozenset(
     {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}
 )
+MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some dialect's wrapping
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
 
 
@@ -51,7 +53,7 @@ def _document(reply: WireReply) -> JsonObject:
     if content_type is not None and b"json" not in content_type.lower():
         raise BrokenReplyError("the content type is not JSON")
     try:
-        document = decode(reply.body)
+        document = decode(reply.body, MAX_DEPTH)
     except JsonError as exc:
         raise BrokenReplyError(f"not JSON: {exc}") from exc
     if not isinstance(document, dict):

@@ -73,6 +73,21 @@ async def test_a_large_catalogue_is_read_whole() -> None:
     assert len((await listed(answering(reply(200, {"items": entries})))).tools) == 1000
 
 
+async def test_tools_that_only_an_odd_version_tells_apart_are_left_out() -> None:
+    """Ours: asked for by the bare id, the tool server would run its latest for both."""
+    entries = [TOOL | {"id": "A.B", "version": version} for version in ("1.2", "1.3")] + [TOOL | {"id": "A.C"}]
+    found = await listed(answering(reply(200, {"items": entries})))
+    assert [tool.id for tool in found.tools] == ["A.C@1.0.0"]
+    assert [bad.id for bad in found.rejected] == ["A.B@1.2.0", "A.B@1.3.0"]
+
+
+async def test_a_short_version_is_asked_for_as_it_is() -> None:
+    """Spec: `@3` is 3.0.0 to every server (OXP 1.0, Tool Version Resolution)."""
+    entries = [TOOL | {"id": "A.B", "version": version} for version in ("3", "4")]
+    found = await listed(answering(reply(200, {"items": entries})))
+    assert [(tool.id, tool.remote_id) for tool in found.tools] == [("A.B@3.0.0", "A.B@3"), ("A.B@4.0.0", "A.B@4")]
+
+
 async def test_an_adapted_name_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     answer = reply(200, {"items": [TOOL | {"id": "A.B", "version": "beta"}]})
     async with facing(answering(answer, answer)) as (backend, _):

@@ -133,5 +133,7 @@ def test_a_head_alone_tells_the_dialect_only_when_it_is_sure(
 
 
 def test_before_the_dialect_is_known_a_refusal_is_a_message_valid_in_all() -> None:
-    reply = recognise.error_before_dialect(GatewayError(ErrorCode.UNAUTHENTICATED, "Who?"))
+    reply = recognise.refusal(
+        GatewayError(ErrorCode.UNAUTHENTICATED, "Who?"), Head(method="POST", path="/call", headers={})
+    )
     assert (reply.status, reply.body) == (401, b'{"message":"Who?"}')

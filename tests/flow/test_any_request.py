@@ -1,0 +1,154 @@
+"""No request whatever gets a 5xx, and every refusal is JSON with a `message`. Ours.
+
+The requests go to the application as a server would hand them over, past any HTTP library that would not send them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from starlette.types import ASGIApp, Message
+
+from tests.flow.caller import DIALECTS, SCHEMAS
+from tests.flow.gateways import config, running
+from tests.flow.toolserver import object_of, tool, tool_server
+
+pytestmark = pytest.mark.anyio
+
+ENOUGH = settings(max_examples=300, deadline=None)  # about 2 ms each
+PREFIXES = ("", *(f"/{dialect}" for dialect in DIALECTS))
+PATHS = ("/tools", "/tools/call", "/call", "/health", "/openapi.json", "/challenges/x", "/challenges", "/", "", "*")
+
+Header = tuple[bytes, bytes]
+NAMED_HEADERS = st.tuples(
+    st.sampled_from(
+        [
+            b"accept-encoding",
+            b"authorization",
+            b"content-encoding",
+            b"content-length",
+            b"content-type",
+            b"host",
+            b"if-none-match",
+            b"oxp-version",
+            b"user-agent",
+        ]
+    ),
+    st.sampled_from([b"", b"*", b"1.0", b"gzip;q=0.5, *;q=x", b"application/json; charset=", b"Oxp/", b"Bearer a.b.c"])
+    | st.binary(max_size=20),
+)
+HEADERS = st.lists(NAMED_HEADERS | st.tuples(st.binary(min_size=1, max_size=8), st.binary(max_size=8)), max_size=5)
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: dict[bytes, bytes]
+    body: bytes
+
+
+async def ask(app: ASGIApp, method: str, path: str, headers: list[Header], body: bytes) -> Reply:
+    """Sends a request and checks what every answer must be."""
+    sent: list[Message] = []
+    parts = [body[: len(body) // 2], body[len(body) // 2 :]]
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(
+        {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode("utf-8", "surrogateescape"),
+            "query_string": b"",
+            "root_path": "",
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 8080),
+        },
+        receive,
+        send,
+    )
+    start, *chunks = sent
+    reply = Reply(start["status"], dict(start["headers"]), b"".join(chunk.get("body", b"") for chunk in chunks))
+    assert reply.status < 500, reply
+    if method != "HEAD" and reply.status != 304 and b"content-encoding" not in reply.headers:
+        document = json.loads(reply.body)
+        assert reply.status == 200 or document["message"], reply
+    return reply
+
+
+@pytest.fixture(scope="module")
+async def app(anyio_backend: object) -> AsyncIterator[ASGIApp]:
+    """A gateway that lets everybody in, so that more than the door is tried."""
+    tools = [tool("Echo.Say"), tool("Count.Up", input_schema=object_of(n={"type": "integer"}))]
+    async with tool_server(*tools) as server, running(config({"scripted": server.url})) as gateway:
+        yield gateway.gateway.public
+
+
+@given(
+    method=st.sampled_from(["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "BREW", ""]),
+    prefix=st.sampled_from(PREFIXES),
+    path=st.sampled_from(PATHS) | st.text(max_size=20).map("/".__add__),
+    headers=HEADERS,
+    body=st.binary(max_size=200),
+)
+@ENOUGH
+async def test_no_request_breaks_the_gateway(
+    app: ASGIApp, method: str, prefix: str, path: str, headers: list[Header], body: bytes
+) -> None:
+    await ask(app, method, prefix + path, headers, body)
+
+
+@given(
+    path=st.sampled_from([prefix + path for prefix in PREFIXES for path in ("/tools/call", "/call", "/tools")]),
+    document=ANY_JSON
+    | st.dictionaries(
+        st.sampled_from(["$schema", "request", "tool_id", "input", "inputs", "call_id", "trace_id", "context"]),
+        ANY_JSON
+        | st.sampled_from(["Echo.Say", "Count.Up@1", *SCHEMAS.values()])
+        | st.dictionaries(
+            st.sampled_from(["tool_id", "input", "call_id", "context", "authorization", "secrets", "user_id", "n"]),
+            ANY_JSON | st.sampled_from(["Echo.Say", "Count.Up"]),
+        ),
+    ),
+    headers=HEADERS,
+)
+@example(path="/tools/call", document={"request": {"tool_id": "Echo.Say", "input": {}}}, headers=[])
+@ENOUGH
+async def test_no_json_breaks_the_gateway(app: ASGIApp, path: str, document: Any, headers: list[Header]) -> None:
+    body = json.dumps(document).encode()
+    method = "GET" if path.endswith("/tools") else "POST"
+    await ask(app, method, path, [(b"content-type", b"application/json"), *headers], body)
+
+
+@pytest.mark.parametrize("host", [b"", b"[", b"]", b"a b", b"\xff", b"x/otc/y", b"x:y", b"http://x", b"?", b"#/oxp/"])
+@pytest.mark.parametrize("path", ["/nowhere", "/otc/nowhere", "/health", "/tools", "*", "nowhere"])
+async def test_no_host_changes_what_a_path_is(app: ASGIApp, path: str, host: bytes) -> None:
+    alone = await ask(app, "POST", path, [], b"")
+    assert await ask(app, "POST", path, [(b"host", host)], b"") == alone
+
+
+@pytest.mark.parametrize("path", [prefix + path for prefix in PREFIXES for path in PATHS])
+async def test_a_body_of_brackets_breaks_no_path(app: ASGIApp, path: str) -> None:
+    for body in (b"[" * 500_000, b'{"a":' * 100_000, b'"' + b"\\" * 500_000, b"1" * 500_000, b"\x00" * 1000):
+        for method in ("GET", "POST"):
+            await ask(app, method, path, [(b"content-type", b"application/json")], body)

@@ -1,0 +1,195 @@
+"""Who may call: bearer tokens, and nothing else that looks like one (OXP 1.0, Security)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config, running
+from tests.flow.tokens import OTHER_SECRET, SECRET, token
+from tests.flow.toolserver import ToolServer, tool, tool_server
+
+pytestmark = pytest.mark.anyio
+
+AUTH = {"jwt": [{"secret": SECRET, "audience": ["toolgate", "tools"], "max_lifetime": "15m"}]}
+
+
+@pytest.fixture(scope="module")
+async def scripted(anyio_backend: object) -> AsyncIterator[ToolServer]:
+    async with tool_server(tool("Echo.Say")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+async def caller(scripted: ToolServer) -> AsyncIterator[Caller]:
+    """A caller without a credential of a gateway that asks for one."""
+    async with running(config({"scripted": scripted.url}, auth=AUTH)) as gateway:
+        yield gateway.caller
+
+
+def unsigned() -> str:
+    parts = ({"alg": "none", "typ": "JWT"}, {"sub": "ada", "exp": int(time.time()) + 600})
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+    return f"{encoded[0]}.{encoded[1]}."
+
+
+def signed_with_rsa() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return jwt.encode({"sub": "ada", "exp": int(time.time()) + 600}, key, "RS256")
+
+
+def at(offset_s: float) -> int:
+    return int(time.time() + offset_s)
+
+
+GOOD = {
+    "no audience": {},
+    "our audience": {"aud": "toolgate"},
+    "another of our audiences": {"aud": "tools"},
+    "ours among others": {"aud": ["elsewhere", "toolgate"]},
+    "a life of 15 minutes": {"exp": at(900)},
+    "issued now": {"iat": at(0), "nbf": at(0)},
+}
+BAD: dict[str, dict[str, Any]] = {
+    "a bad signature": {"secret": OTHER_SECRET},
+    "an expired one": {"exp": at(-120)},
+    "no exp": {"exp": None},
+    "an exp in words": {"exp": "tomorrow"},
+    "an exp of true": {"exp": True},
+    "an exp beyond all clocks": {"exp": 10**400},
+    "a life of more than 15 minutes": {"exp": at(3600)},
+    "one for others": {"aud": "elsewhere"},
+    "one for several others": {"aud": ["elsewhere", "nowhere"]},
+    "one for nobody": {"aud": []},
+    "an audience that is a number": {"aud": 7},
+    "one that is not good yet": {"nbf": at(3600)},
+    "one from the future": {"iat": at(3600)},
+    "no subject": {"sub": None},
+    "an empty subject": {"sub": ""},
+    "a number for subject": {"sub": 7},
+}
+RUBBISH = {
+    "nothing": "",
+    "a scheme alone": "Bearer",
+    "a scheme and a space": "Bearer ",
+    "another scheme": "Basic YWRhOmFkYQ==",
+    "a token without scheme": token(),
+    "no token at all": "Bearer rubbish",
+    "three dots": "Bearer ...",
+    "one that is not signed": f"Bearer {unsigned()}",
+    "one signed with RSA": f"Bearer {signed_with_rsa()}",
+    "an endless one": f"Bearer {'x' * 9000}",
+    "an API key": "ApiKey 0123456789",
+}
+
+
+@pytest.mark.parametrize("claims", GOOD.values(), ids=GOOD)
+@every_dialect
+async def test_a_good_token_is_let_in(caller: Caller, dialect: str, claims: dict[str, Any]) -> None:
+    """Spec: OXP 1.0, Security: `aud` is checked when it is there."""
+    known = caller.with_token(token(**claims))
+    assert (await known.call(dialect, "Echo.Say", {"n": 1})).value == {"n": 1}
+    assert (await known.list(dialect)).ids == ["Echo.Say@1.0.0"]
+
+
+@pytest.mark.parametrize("claims", BAD.values(), ids=BAD)
+@every_dialect
+async def test_a_bad_token_is_refused(
+    caller: Caller, scripted: ToolServer, dialect: str, claims: dict[str, Any]
+) -> None:
+    """Spec: OXP 1.0, Security: 401; RFC 7519, 4.1. Ours: the limit of 15 minutes, which is only a SHOULD."""
+    await refused(caller, scripted, dialect, f"Bearer {token(**claims)}")
+
+
+@pytest.mark.parametrize("header", RUBBISH.values(), ids=RUBBISH)
+@every_dialect
+async def test_what_is_no_token_is_refused(caller: Caller, scripted: ToolServer, dialect: str, header: str) -> None:
+    """Spec: OXP 1.0, Security: a missing or wrong credential is a 401; HS256 alone is accepted."""
+    await refused(caller, scripted, dialect, header)
+
+
+async def refused(caller: Caller, scripted: ToolServer, dialect: str, authorization: str) -> None:
+    """Both operations are refused, say how to authenticate, and quote nothing."""
+    before = len(scripted.calls)
+    headers = {"authorization": authorization} if authorization else {}
+    for answer in (
+        await caller.call(dialect, "Echo.Say", headers=headers),
+        await caller.list(dialect, headers=headers),
+    ):
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert authorization[-20:] not in answer.body.decode() or not authorization
+    assert len(scripted.calls) == before
+
+
+async def test_a_repeated_authorization_header_is_refused(caller: Caller) -> None:
+    """Ours: a good token does not excuse a second one."""
+    headers = [("authorization", f"Bearer {token()}"), ("authorization", "Bearer other")]
+    assert (await caller.call("otc", "Echo.Say", headers=headers)).status == 400
+
+
+@pytest.mark.parametrize("path", ["/tools/call", "/call"])
+async def test_an_unknown_caller_on_a_bare_path_gets_what_every_dialect_can_read(caller: Caller, path: str) -> None:
+    """Ours: the body that would tell the dialect is not read before the caller is known."""
+    body = {"request": {"tool_id": "Echo.Say"}}
+    assert (await caller.post("bare", path, body)).status == 401
+    answer = await caller.post("oxp", path, body, headers={"oxp-version": "1.0"})
+    assert (answer.status, answer.headers["oxp-version"]) == (401, "1.0")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{"authorization": value} for value in RUBBISH.values() if value] + [{"oxp-api-key": "x"}, {"otc-api-key": "x"}],
+    ids=repr,
+)
+@every_dialect
+async def test_without_authentication_credentials_are_ignored(
+    demo: Caller, dialect: str, header: dict[str, str]
+) -> None:
+    """Spec: OXP 1.0, Security: with no authentication, `Authorization` MUST be ignored."""
+    assert (await demo.call(dialect, "Text.Echo", {"value": 1}, headers=header)).value == 1
+
+
+async def test_the_callers_credential_never_reaches_a_tool_server(start: StartGateway, server: ToolServer) -> None:
+    """Ours."""
+    backend = {"protocol": "oxp", "url": server.url, "auth": {"bearer": "ours"}}
+    caller = (await start(config({"scripted": backend}, auth={"jwt": [{"secret": SECRET}]}))).caller
+    mine = token()
+    headers = {"cookie": "mine", "oxp-api-key": "mine", "x-forwarded-for": "10.1.1.1"}
+    assert (await caller.with_token(mine).call("oxp", "Echo.Say", headers=headers)).status == 200
+    [call] = server.calls
+    assert call.headers["authorization"] == "Bearer ours"
+    assert not {"cookie", "oxp-api-key", "x-forwarded-for"} & call.headers.keys()
+    assert mine not in str(call)
+
+
+async def test_only_headers_the_operator_allows_are_passed_on(start: StartGateway, server: ToolServer) -> None:
+    """Ours."""
+    backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant", "x-absent"]}
+    caller = (await start(config({"scripted": backend}))).caller
+    assert (await caller.call("oxp", "Echo.Say", headers={"x-tenant": "acme", "x-other": "mine"})).status == 200
+    [call] = server.calls
+    assert call.headers["x-tenant"] == "acme"
+    assert not {"x-absent", "x-other"} & call.headers.keys()
+
+
+async def test_a_token_made_for_the_tool_server_names_the_caller(start: StartGateway, server: ToolServer) -> None:
+    """Ours: short-lived, signed by the gateway, its subject the principal."""
+    signing = {"secret": OTHER_SECRET, "audience": "worker", "ttl": "30s"}
+    backend = {"protocol": "oxp", "url": server.url, "auth": {"jwt": signing}}
+    caller = (await start(config({"scripted": backend}, auth={"jwt": [{"secret": SECRET}]}))).caller
+    assert (await caller.with_token(token("grace")).call("oxp", "Echo.Say")).status == 200
+    claims = jwt.decode(
+        server.calls[0].headers["authorization"].removeprefix("Bearer "), OTHER_SECRET, ["HS256"], audience="worker"
+    )
+    assert claims["sub"] == "jwt::grace"
+    assert 0 < claims["exp"] - time.time() <= 30

@@ -1,0 +1,257 @@
+"""What is published: which of the tools that backends list, under which names, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.flow.caller import DIALECTS, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config, listed_until, until
+from tests.flow.tokens import SECRET, token
+from tests.flow.toolserver import Handler, ToolServer, always, hang_up, http_reply, silence, tool, tool_server
+
+pytestmark = pytest.mark.anyio
+
+READY_WITHIN_S = 10.0
+
+
+def refreshed_often(server: ToolServer) -> dict[str, Any]:
+    return {"protocol": "oxp", "url": server.url, "discovery": {"refresh": "1s"}}
+
+
+@every_dialect
+async def test_a_tool_takes_the_first_route_of_its_backend_that_matches(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    """Ours: a route that denies hides, and what no route names is not published."""
+    server.tools = [tool(it) for it in ("Map.Show@1.0.0", "Map.Show@2.0.0", "Map.Draw", "Map.Wipe", "Disk.Wipe")]
+    routes = [
+        {"tools": "Map.Wipe", "backend": "scripted", "deny": True},
+        {"tools": "Map.Show@1.*", "backend": "scripted", "deny": True},
+        {"tools": "Map.*", "backend": "scripted"},
+    ]
+    caller = (await start(config({"scripted": server.url}, routes))).caller
+    assert (await caller.list(dialect)).ids == ["Map.Draw@1.0.0", "Map.Show@2.0.0"]
+    for hidden in ("Map.Wipe", "Map.Show@1", "Disk.Wipe"):
+        assert (await caller.call(dialect, hidden)).status == 400
+    assert server.calls == []
+
+
+async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: StartGateway, server: ToolServer) -> None:
+    """Ours: versions that only one of them has stand side by side."""
+    server.tools = [tool("Map.Show@1.0.0"), tool("Map.Show@2.0.0")]
+    async with tool_server(tool("Map.Show@2.0.0"), tool("Map.Show@3.0.0")) as other:
+        routes = [{"tools": "*", "backend": "other"}, {"tools": "*", "backend": "scripted"}]
+        gateway = await start(config({"scripted": server.url, "other": other.url}, routes))
+        for dialect in DIALECTS:
+            assert (await gateway.caller.list(dialect)).ids == [f"Map.Show@{number}.0.0" for number in (1, 2, 3)]
+        for version in ("", "@2", "@1"):
+            assert (await gateway.caller.call("oxp", f"Map.Show{version}")).status == 200
+        assert [received.request["tool_id"] for received in other.calls] == ["Map.Show@3.0.0", "Map.Show@2.0.0"]
+        assert [received.request["tool_id"] for received in server.calls] == ["Map.Show@1.0.0"]
+        assert gateway.problems_of("scripted").keys() == {"Map.Show@2.0.0"}
+        assert gateway.problems_of("other") == {}
+
+
+@every_dialect
+async def test_the_latest_version_is_the_latest_a_caller_may_use(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    """Ours."""
+    server.tools = [tool("Map.Show@1.0.0"), tool("Map.Show@2.0.0")]
+    routes = [
+        {"tools": "Map.Show@2.*", "backend": "scripted", "scopes": ["beta"]},
+        {"tools": "*", "backend": "scripted"},
+    ]
+    caller = (await start(config({"scripted": server.url}, routes, auth={"jwt": [{"secret": SECRET}]}))).caller
+    for scope, version in (("", "1.0.0"), ("beta", "2.0.0")):
+        assert (await caller.with_token(token(scope=scope)).call(dialect, "Map.Show")).status == 200
+        assert server.calls[-1].request["tool_id"] == f"Map.Show@{version}"
+    unknown = await caller.with_token(token()).call(dialect, "Map.Show@3")
+    assert "2.0.0" not in unknown.body.decode()
+
+
+COLLISIONS = {
+    "one id": [tool("Map.Show"), tool("Map.Show", description="Again.")],
+    "one id once it is spelled as ids are": [tool("Map.Show_It"), tool("Map.Show-It")],
+    "one name": [tool("A.B_C"), tool("A_B.C")],
+}
+
+
+@pytest.mark.parametrize("tools", COLLISIONS.values(), ids=COLLISIONS)
+async def test_tools_that_cannot_be_told_apart_are_both_left_out(
+    start: StartGateway, server: ToolServer, tools: list[dict[str, Any]]
+) -> None:
+    """Ours: nobody can say which of them a call would mean; the others are published."""
+    server.tools = [*tools, tool("Echo.Say")]
+    gateway = await start(config({"scripted": server.url}))
+    for dialect in DIALECTS:
+        assert (await gateway.caller.list(dialect)).ids == ["Echo.Say@1.0.0"]
+    assert gateway.problems_of("scripted")
+    assert "Echo.Say@1.0.0" not in gateway.problems_of("scripted")
+
+
+async def test_a_name_too_long_is_cut_so_that_two_of_them_stay_two(start: StartGateway, server: ToolServer) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, ToolDefinition.name: at most 64 characters. Ours: how."""
+    long = f"Toolkit.{'x' * 80}"
+    server.tools = [tool(f"{long}1"), tool(f"{long}2"), tool(f"Toolkit.{'y' * 56}")]
+    caller = (await start(config({"scripted": server.url}))).caller
+    for dialect in DIALECTS:
+        names = [shown["name"] for shown in (await caller.list(dialect)).tools]
+        assert [len(name) for name in names] == [64, 64, 64]
+        assert len(set(names)) == 3
+        assert [name[:55] for name in names[:2]] == [f"Toolkit_{'x' * 47}"] * 2
+    assert (await caller.call("oxp", f"{long}2")).status == 200
+    assert (await caller.call("lc", names[1])).status == 200
+    assert [received.request["tool_id"] for received in server.calls] == [f"{long}2@1.0.0"] * 2
+
+
+@pytest.mark.parametrize(
+    ("listed", "shown", "called"),
+    [
+        pytest.param({"id": "greet"}, "scripted.greet@1.0.0", "greet", id="no toolkit and no version"),
+        pytest.param({"id": "greet@1.2.0"}, "scripted.greet@1.2.0", "greet@1.2.0", id="a version in the id"),
+        pytest.param({"name": "greet", "version": "2.0.1"}, "scripted.greet@2.0.1", "greet@2.0.1", id="a name alone"),
+        pytest.param({"id": "Say.Good-day!"}, "Say.Good_day_@1.0.0", "Say.Good-day!", id="other characters"),
+        pytest.param({"id": "Say.Hi", "version": "nightly"}, "Say.Hi@1.0.0", "Say.Hi", id="a word for version"),
+        pytest.param({"id": "Say.Hi", "version": "3"}, "Say.Hi@3.0.0", "Say.Hi", id="a short version"),
+    ],
+)
+async def test_a_tool_is_published_under_a_proper_id_and_called_by_its_own(
+    start: StartGateway, server: ToolServer, listed: dict[str, Any], shown: str, called: str
+) -> None:
+    """Ours: real servers know neither toolkits nor three numbers."""
+    server.tools = [listed]
+    caller = (await start(config({"scripted": server.url}))).caller
+    for dialect in DIALECTS:
+        assert (await caller.list(dialect)).ids == [shown]
+    assert (await caller.call("oxp", shown)).value == {}
+    assert server.calls[0].request["tool_id"] == called
+
+
+UNUSABLE: dict[str, Any] = {
+    "no object": 7,
+    "no id": {"description": "?"},
+    "an empty id": {"id": ""},
+    "an id of 300 characters": tool(f"Bad.{'x' * 300}"),
+    "a schema that is a list": tool("Bad.Tool", input_schema=[]),
+    "a schema of an array": tool("Bad.Tool", input_schema={"type": "array"}),
+    "a schema that is none": tool("Bad.Tool", input_schema={"type": "object", "properties": 7}),
+    "a pattern that is none": tool("Bad.Tool", input_schema={"properties": {"x": {"pattern": "("}}}),
+    "a remote reference": tool("Bad.Tool", input_schema={"$ref": "https://elsewhere.example/schema"}),
+    "a file for reference": tool("Bad.Tool", input_schema={"$ref": "file:///etc/passwd"}),
+    "a dangling reference": tool("Bad.Tool", input_schema={"$ref": "#/$defs/nowhere"}),
+    "a schema of 300 KiB": tool("Bad.Tool", input_schema={"description": "x" * 300 * 1024}),
+    "a text for output schema": tool("Bad.Tool", output_schema="string"),
+    "an array for requirements": tool("Bad.Tool", requirements=[]),
+    "a secret without id": tool("Bad.Tool", requirements={"secrets": [{}]}),
+}
+
+
+@pytest.mark.parametrize("listed", UNUSABLE.values(), ids=UNUSABLE)
+async def test_a_tool_that_cannot_be_used_is_left_out_and_the_others_live(
+    start: StartGateway, server: ToolServer, listed: Any
+) -> None:
+    """Ours: and the operator is told why."""
+    server.tools = [tool("Echo.Say"), listed, tool("Count.Up")]
+    gateway = await start(config({"scripted": server.url}))
+    assert (await gateway.caller.list("oxp")).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
+    assert (await gateway.caller.call("oxp", "Bad.Tool")).status == 400
+    assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
+    [reason] = gateway.problems_of("scripted").values()
+    assert reason
+
+
+async def test_a_schema_may_refer_to_itself(start: StartGateway, server: ToolServer) -> None:
+    """Spec: OTC 1.0, Tool Definition: no `$ref`. Ours: inlined where that ends, kept where a schema is recursive."""
+    tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
+    word = {"type": "string", "minLength": 1}
+    schema = {
+        "type": "object",
+        "properties": {"root": {"$ref": "#/$defs/tree"}, "word": {"$ref": "#/$defs/word"}},
+        "$defs": {"tree": tree, "word": word},
+    }
+    server.tools = [tool("Tree.Plant", input_schema=schema)]
+    caller = (await start(config({"scripted": server.url}))).caller
+    for dialect in DIALECTS:
+        [shown] = (await caller.list(dialect)).tools
+        listed = shown["input"] if dialect == "rfc" else shown["input_schema"]
+        properties = listed.get("parameters", listed)["properties"]
+        assert properties["word"] == word
+        assert properties["root"]
+        assert (await caller.call(dialect, "Tree.Plant", {"root": {"kids": [{"kids": []}]}})).status == 200
+        assert (await caller.call(dialect, "Tree.Plant", {"root": {"kids": [{"kids": 7}]}})).status == 422
+
+
+LISTLESS: dict[str, Handler] = {
+    "hangs up": hang_up,
+    "fails": always(http_reply(500, b"oops")),
+    "redirects": always(http_reply(302, b"", location="http://elsewhere.example/tools")),
+    "wants another credential": always(http_reply(401, {"message": "no"})),
+    "speaks no JSON": always(http_reply(200, b"<html>")),
+    "has no list": always(http_reply(200, {"tools": {}})),
+    "speaks no HTTP": always(b"220 mail ready\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("handler", LISTLESS.values(), ids=LISTLESS)
+async def test_a_backend_without_a_list_delays_and_spoils_nothing(
+    start: StartGateway, server: ToolServer, handler: Handler
+) -> None:
+    """Ours: it is asked again later."""
+    async with tool_server() as gone:
+        pass
+    async with tool_server() as sick:
+        sick.list_handler = handler
+        gateway = await start(config({"sick": sick.url, "gone": gone.url, "scripted": server.url}))
+        assert gateway.gateway.status == "ok"
+        assert (await gateway.caller.list("oxp")).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
+        backends = gateway.gateway.details()["backends"]
+        assert [backends[name]["up"] for name in ("sick", "gone", "scripted")] == [False, False, True]
+
+
+async def test_a_silent_backend_holds_nobody_up_and_readiness_only_for_a_while(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Ours: the tools of others are there at once; after 10 s, which this test takes, it is ready without that one."""
+    async with tool_server() as mute:
+        mute.list_handler = silence
+        started = time.monotonic()
+        gateway = await start(config({"mute": mute.url, "scripted": server.url}), wait=False)
+        await listed_until(gateway.caller, lambda answer: len(answer.ids) == 2)
+        assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
+        assert (time.monotonic() - started, gateway.gateway.status) < (READY_WITHIN_S / 2, "starting")
+        await gateway.gateway.catalogue.wait_ready()
+        await until(lambda: gateway.gateway.status == "ok")
+        assert time.monotonic() - started >= READY_WITHIN_S
+
+
+async def test_a_changed_definition_is_seen_after_a_refresh(start: StartGateway, server: ToolServer) -> None:
+    """Ours: tools that came, went or changed; callers that had the old list get the new one."""
+    caller = (await start(config({"scripted": refreshed_often(server)}))).caller
+    before = await caller.list("oxp")
+    server.tools = [tool("Echo.Say", description="Says it louder."), tool("Echo.Say@1.1.0")]
+    after = await listed_until(caller, lambda answer: "Echo.Say@1.1.0" in answer.ids)
+    assert after.ids == ["Echo.Say@1.0.0", "Echo.Say@1.1.0"]
+    assert after.tools[0]["description"] == "Says it louder."
+    assert (await caller.list("oxp", headers={"if-none-match": before.headers["etag"]})).status == 200
+    assert (await caller.call("oxp", "Count.Up", {"n": 1})).status == 400
+    assert (await caller.call("oxp", "Echo.Say")).status == 200
+    assert server.calls[0].request["tool_id"] == "Echo.Say@1.1.0"
+
+
+async def test_the_last_good_list_is_kept_while_a_server_cannot_be_asked(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Ours: its tools can still be called, and operators see what is wrong; then it is asked again."""
+    gateway = await start(config({"scripted": refreshed_often(server)}))
+    server.list_handler = always(http_reply(500, b"oops"))
+    await until(lambda: not gateway.gateway.details()["backends"]["scripted"]["up"])
+    assert gateway.gateway.status == "ok"
+    assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
+    server.list_handler, server.tools = None, [tool("Map.Show")]
+    assert (await listed_until(gateway.caller, lambda answer: "Map.Show@1.0.0" in answer.ids)).ids == ["Map.Show@1.0.0"]
+    assert gateway.gateway.details()["backends"]["scripted"]["up"] is True

@@ -1,0 +1,216 @@
+"""Authorization challenges: the tool server's own, with a way for callers to watch them through the gateway."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.challenges import Challenges
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import PUBLIC_URL, config
+from tests.flow.toolserver import Received, ToolServer, http_reply, tool
+
+pytestmark = pytest.mark.anyio
+
+KEY = "a key of at least thirty-two characters"
+NEEDS_MAIL = {"authorization": [{"id": "mail"}]}
+PREFIX = f"{PUBLIC_URL}/challenges/"
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[httpx.AsyncClient]:
+    """A user who opens links."""
+    async with httpx.AsyncClient(trust_env=False, timeout=10.0) as client:
+        yield client
+
+
+async def status_of(caller: Caller, check_url: str) -> str:
+    answer = await caller.send("oxp", "challenge", "GET", check_url)
+    assert answer.status == 200
+    return str(answer.document["status"])
+
+
+@pytest.mark.parametrize(("button", "outcome"), [("", "completed"), ("/decline", "failed")])
+@every_dialect
+async def test_a_challenge_is_pending_until_the_user_answers_it(
+    demo: Caller, browser: httpx.AsyncClient, dialect: str, button: str, outcome: str
+) -> None:
+    """Spec: OXP 1.0, Tool Authorization Challenges: 400 with `id` and `url`, then `check_url`, then the call again."""
+    search = {"context": {"user_id": f"user-{dialect}-{outcome}"}}
+    answer = await demo.call(dialect, "Mail.Search", {"query": "invoice"}, **search)
+    assert answer.status == 400
+    [challenge] = answer.missing["authorization"]
+    assert challenge["url"].startswith("http://127.0.0.1:")
+    assert challenge["check_url"].startswith(PREFIX)
+    assert await status_of(demo, challenge["check_url"]) == "pending"
+    await browser.post(challenge["url"] + button)
+    assert await status_of(demo, challenge["check_url"]) == outcome
+    answer = await demo.call(dialect, "Mail.Search", {"query": "invoice"}, **search)
+    if outcome == "completed":
+        assert [message["id"] for message in answer.value] == ["m-1", "m-3"]
+    else:
+        assert answer.missing["authorization"][0]["url"] != challenge["url"]
+
+
+@every_dialect
+async def test_a_good_token_needs_no_challenge_and_a_bad_one_gets_one(demo: Caller, dialect: str) -> None:
+    """Spec: OXP 1.0, Tool Authorization Challenges."""
+    context: dict[str, Any] = {"user_id": "bob", "authorization": [{"id": "demo-mail", "token": "demo-token"}]}
+    answer = await demo.call(dialect, "Mail.Search", {"query": "lunch"}, context=context)
+    assert [message["id"] for message in answer.value] == ["m-2"]
+    context["authorization"] = [{"id": "demo-mail", "token": "canary-1618"}]
+    answer = await demo.call(dialect, "Mail.Search", {"query": "lunch"}, context=context)
+    assert (answer.status, len(answer.missing["authorization"])) == (400, 1)
+    assert b"canary" not in answer.body
+
+
+def challenging(server: ToolServer, *challenges: Any, in_band: bool = False) -> None:
+    """Lets the tool server answer every call with challenges."""
+    server.tools = [tool("Mail.Read", requirements=NEEDS_MAIL)]
+    missing = {"message": "Connect first", "missing_requirements": {"authorization": list(challenges)}}
+
+    async def handle(received: Received) -> bytes:
+        if received.path.startswith("/check/"):
+            return http_reply(200, {"status": "completed"})
+        return server.failure(received, **missing) if in_band else http_reply(400, missing)
+
+    server.handler = handle
+
+
+@pytest.mark.parametrize("in_band", [False, True], ids=["in a 400", "in the error of a 200"])
+@every_dialect
+async def test_the_servers_challenge_is_passed_on_with_its_url_as_it_is(
+    start: StartGateway, server: ToolServer, dialect: str, in_band: bool
+) -> None:
+    """Spec: OXP 1.0, `missing_requirements` of 400; one of its pages puts it into a 200, read as the same."""
+    url = "https://login.example/a?b=%7E&c=d%20e#f"
+    challenging(server, {"id": "ch-1", "url": url, "check_url": f"{server.url}/check/1"}, in_band=in_band)
+    caller = (await start(config({"scripted": server.url}))).caller
+    answer = await caller.call(dialect, "Mail.Read")
+    assert (answer.status, answer.message) == (400, "Connect first")
+    [challenge] = answer.missing["authorization"]
+    assert (challenge["id"], challenge["url"]) == ("ch-1", url)
+    assert server.url not in challenge["check_url"]
+    assert await status_of(caller, challenge["check_url"]) == "completed"
+
+
+@pytest.mark.parametrize("check_url", ["/check/1?x=1", "check/1", "{base}/check/1"])
+async def test_a_check_url_may_be_relative_to_the_tool_server(
+    start: StartGateway, server: ToolServer, check_url: str
+) -> None:
+    """Ours."""
+    challenging(server, {"id": "1", "url": "https://x.example", "check_url": check_url.format(base=server.url)})
+    caller = (await start(config({"scripted": server.url}))).caller
+    [challenge] = (await caller.call("oxp", "Mail.Read")).missing["authorization"]
+    assert await status_of(caller, challenge["check_url"]) == "completed"
+    assert server.received[-1].path.startswith("/check/1")
+
+
+@pytest.mark.parametrize(
+    "check_url",
+    [
+        "https://elsewhere.example/check/1",
+        "//elsewhere.example/check/1",
+        "http://127.0.0.1:1/check/1",
+        "https://127.0.0.1/check",
+        "file:///etc/passwd",
+        "http://[/check",
+    ],
+)
+async def test_a_check_url_at_a_foreign_origin_is_dropped(
+    start: StartGateway, server: ToolServer, check_url: str
+) -> None:
+    """Ours: a tool server cannot make the gateway fetch what it likes."""
+    challenging(server, {"id": "1", "url": "https://login.example/", "check_url": check_url})
+    caller = (await start(config({"scripted": server.url}))).caller
+    answer = await caller.call("oxp", "Mail.Read")
+    assert answer.missing == {"authorization": [{"id": "1", "url": "https://login.example/"}]}
+
+
+@pytest.mark.parametrize("url", ["http://login.example/", "javascript:alert(1)", "login", "", "https:///path"])
+@every_dialect
+async def test_a_challenge_nobody_should_open_is_not_passed_on(
+    start: StartGateway, server: ToolServer, dialect: str, url: str
+) -> None:
+    """Ours: https, or loopback for development."""
+    challenging(server, {"id": "1", "url": url})
+    caller = (await start(config({"scripted": server.url}))).caller
+    answer = await caller.call(dialect, "Mail.Read")
+    assert (answer.status, answer.missing) == (400, None)
+    assert server.executions == 1
+
+
+async def test_a_challenge_of_the_langchain_family_becomes_a_real_one(start: StartGateway, server: ToolServer) -> None:
+    """Ours: langchain-tool-server asks in the value of a success."""
+
+    async def ask(received: Received) -> bytes:
+        return server.value(received, {"auth_required": True, "auth_url": "https://login.example/", "auth_id": "a-1"})
+
+    server.form, server.handler = "lc", ask
+    caller = (await start(config({"scripted": server.url}))).caller
+    answer = await caller.call("oxp", "Echo.Say")
+    assert answer.missing == {"authorization": [{"id": "a-1", "url": "https://login.example/"}]}
+    server.form = "oxp"
+    caller = (await start(config({"other": server.url}))).caller
+    assert (await caller.call("oxp", "Echo.Say")).value["auth_required"] is True
+
+
+def sealed(server: ToolServer, *, key: str = KEY, age_s: float = 0, backend: str = "scripted") -> str:
+    """A token as a gateway with that key made it some seconds ago."""
+    maker = Challenges([key], public_url=PUBLIC_URL, clock=lambda: time.time() - age_s)
+    challenge = {"id": "1", "url": "https://x.example", "check_url": f"{server.url}/check/1"}
+    return str(maker.public({"authorization": [challenge]}, backend)["authorization"][0]["check_url"])
+
+
+async def test_a_token_of_ours_works_and_a_forged_or_expired_one_has_failed(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Ours: unguessable, short-lived, and nothing but the status is told."""
+    challenging(server)
+    caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
+    good = sealed(server)
+    assert await status_of(caller, good) == "completed"
+    bad = [
+        sealed(server, age_s=3601),
+        sealed(server, key="another key of more than thirty-two characters"),
+        sealed(server, backend="elsewhere"),
+        PREFIX + ("B" if good[len(PREFIX)] == "A" else "A") + good[len(PREFIX) + 1 :],
+        good + "AAAA",
+        PREFIX + "x",
+        PREFIX + "A" * 1000,
+        PREFIX + "%00%ff%F0%9F%A7%AD",
+        PREFIX + "=",
+    ]
+    asked = len(server.received)
+    assert [await status_of(caller, url) for url in bad] == ["failed"] * len(bad)
+    assert len(server.received) == asked
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        pytest.param(http_reply(200, {"status": "failed"}), "failed", id="failed"),
+        pytest.param(http_reply(404, {"message": "gone"}), "failed", id="gone"),
+        pytest.param(http_reply(503, {"message": "busy"}), "pending", id="busy"),
+        pytest.param(http_reply(200, {"status": "maybe"}), "pending", id="a word nobody knows"),
+        pytest.param(http_reply(200, b"<html>"), "pending", id="not JSON"),
+        pytest.param(http_reply(302, b"", location="http://elsewhere.example/"), "pending", id="a redirect"),
+        pytest.param(b"rubbish\r\n\r\n", "pending", id="not HTTP"),
+    ],
+)
+async def test_whatever_the_tool_server_says_of_a_challenge_the_answer_is_one_of_three_words(
+    start: StartGateway, server: ToolServer, reply: bytes, status: str
+) -> None:
+    """Spec: OXP 1.0, challenge check: an enumeration. Ours: pending while it cannot be told."""
+
+    async def handle(_received: Received) -> bytes:
+        return reply
+
+    server.handler = handle
+    caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
+    assert await status_of(caller, sealed(server)) == status

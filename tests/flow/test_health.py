@@ -1,0 +1,59 @@
+"""Health: ready or not, for everybody, in words every caller can read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config
+from tests.flow.toolserver import ToolServer, silence
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "a secret of more than thirty-two bytes"
+
+
+async def health(caller: Caller, dialect: str, prefix: str) -> tuple[int, str]:
+    """Status and word; that there is a JSON body with an `OXP-Version` beside it is the oracle's to say."""
+    answer = await caller.send(dialect, "health", "GET", f"{prefix}/health")
+    return answer.status, answer.document["status"]
+
+
+@every_dialect
+async def test_a_ready_gateway_is_healthy_under_every_prefix(demo: Caller, dialect: str) -> None:
+    """Spec: RFC, OTC 1.0 and OXP 1.0, Health."""
+    assert await health(demo, dialect, f"/{dialect}") == (200, "ok")
+
+
+async def test_health_on_the_bare_path_has_the_version_header_and_a_json_body(demo: Caller) -> None:
+    """Spec: OXP 1.0, Versioning, for the header. Ours: the body, which one real caller parses unasked."""
+    assert await health(demo, "oxp", "") == (200, "ok")
+
+
+@pytest.mark.parametrize("credential", ["", "Bearer rubbish"])
+async def test_health_needs_no_credential_and_minds_no_bad_one(start: StartGateway, credential: str) -> None:
+    """Spec: OXP 1.0, Security: health is exempt."""
+    caller = (await start(config({}, auth={"jwt": [{"secret": SECRET}]}))).caller
+    answer = await caller.send("oxp", "health", "GET", "/health", headers={"authorization": credential})
+    assert answer.status == 200
+
+
+async def test_a_gateway_that_has_not_asked_every_backend_is_not_ready_but_answers(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, Health: 503. Ours: what is known already can be called meanwhile."""
+    server.list_handler = silence
+    gateway = await start(config({"mute": server.url}), wait=False)
+    assert await health(gateway.caller, "oxp", "") == (503, "starting")
+    assert (await gateway.caller.list("oxp")).tools == []
+
+
+async def test_a_gateway_that_is_to_stop_is_not_ready_and_still_answers_calls(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, Health: 503. Ours: draining refuses nobody."""
+    gateway = await start(config({"scripted": server.url}))
+    gateway.gateway.drain()
+    assert await health(gateway.caller, "oxp", "") == (503, "draining")
+    assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}

@@ -1,0 +1,172 @@
+"""Input: what never reaches a tool, and how a caller is told why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.flow.caller import Caller, call_body, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config
+from tests.flow.toolserver import ToolServer, object_of, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("arguments", "blamed"),
+    [
+        pytest.param({"n": "one"}, {"n"}, id="a wrong type"),
+        pytest.param({"n": 1.5}, {"n"}, id="a fraction for an integer"),
+        pytest.param({"n": None}, {"n"}, id="null"),
+        pytest.param({}, {"n"}, id="a missing one"),
+        pytest.param({"n": 1, "m": 2}, {"m"}, id="an unknown one"),
+        pytest.param({"m": 2}, {"n", "m"}, id="one missing and one unknown"),
+    ],
+)
+@every_dialect
+async def test_wrong_input_is_refused_by_parameter_before_the_tool_runs(
+    caller: Caller, server: ToolServer, dialect: str, arguments: Any, blamed: set[str]
+) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, Input Validation Error: 422; ValidationErrorResponse: a map keyed by parameter."""
+    answer = await caller.call(dialect, "Count.Up", arguments)
+    assert answer.status == 422
+    assert answer.message
+    assert answer.document["parameter_errors"].keys() == blamed
+    assert server.calls == []
+
+
+@every_dialect
+async def test_wrong_input_is_never_quoted(caller: Caller, dialect: str) -> None:
+    """Ours: answers and logs hold no argument."""
+    answer = await caller.call(dialect, "Count.Up", {"n": "canary-3141"})
+    assert answer.status == 422
+    assert b"canary" not in answer.body
+
+
+@every_dialect
+async def test_a_nested_mistake_is_told_under_its_outermost_parameter(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    """Ours: `parameter_errors` is keyed by parameter; the path stands in the text."""
+    items = {"type": "array", "items": object_of(name={"type": "string"})}
+    server.tools = [tool("Cart.Fill", input_schema=object_of(items=items))]
+    caller = (await start(config({"scripted": server.url}))).caller
+    answer = await caller.call(dialect, "Cart.Fill", {"items": [{"name": "tea"}, {"name": 7}]})
+    assert answer.status == 422
+    assert answer.document["parameter_errors"].keys() == {"items"}
+    assert "items[1].name" in answer.document["parameter_errors"]["items"]
+
+
+REQUESTS_THAT_ARE_NONE = {
+    "no tool_id": {"input": {}},
+    "a null tool_id": {"tool_id": None},
+    "a number for tool_id": {"tool_id": 7},
+    "an array for input": {"tool_id": "Echo.Say", "input": []},
+    "a text for input": {"tool_id": "Echo.Say", "input": "{}"},
+    "a number for call_id": {"tool_id": "Echo.Say", "call_id": 7},
+    "an empty call_id": {"tool_id": "Echo.Say", "call_id": ""},
+    "a call_id of 257 characters": {"tool_id": "Echo.Say", "call_id": "x" * 257},
+    "a call_id beyond ASCII": {"tool_id": "Echo.Say", "call_id": "ø"},
+    "a call_id with a line end": {"tool_id": "Echo.Say", "call_id": "x\n"},
+    "an object for trace_id": {"tool_id": "Echo.Say", "trace_id": {}},
+    "an array for context": {"tool_id": "Echo.Say", "context": []},
+    "an object for context.authorization": {"tool_id": "Echo.Say", "context": {"authorization": {}}},
+    "a token without an id": {"tool_id": "Echo.Say", "context": {"authorization": [{"token": "t"}]}},
+    "a secret without a value": {"tool_id": "Echo.Say", "context": {"secrets": [{"id": "KEY"}]}},
+    "a number for context.user_id": {"tool_id": "Echo.Say", "context": {"user_id": 7}},
+}
+
+
+@pytest.mark.parametrize("request_object", REQUESTS_THAT_ARE_NONE.values(), ids=REQUESTS_THAT_ARE_NONE)
+@every_dialect
+async def test_a_request_object_with_a_wrong_member_is_refused(
+    caller: Caller, server: ToolServer, dialect: str, request_object: Any
+) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, Server Errors: 400, since 422 is for a tool's input only."""
+    answer = await caller.post(dialect, f"/{dialect}/tools/call", call_body(dialect, request_object))
+    assert answer.status == 400
+    assert server.calls == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b"[]",
+        b"null",
+        b'"text"',
+        b"7",
+        b"{}",
+        b'{"request": []}',
+        b'{"request": null}',
+        b'{"tool_id": "Echo.Say", "input": {"n": NaN}}',
+        b'{"tool_id": "Echo.Say", "input": {"n": Infinity}}',
+        b'{"tool_id": "Echo.Say", "input": {"n": 1e999}}',
+        b'{"tool_id": "Echo.Say", "input": {"n": "\xff"}}',
+        b'{"tool_id": "Echo.Say", "input": {"n": "\\ud800"}}',
+        b'{"tool_id": "Echo.Say"} {}',
+        b"\xef\xbb\xbf" + b'{"tool_id": "Echo.Say"}',
+        b"[" * 100_000,
+    ],
+    ids=lambda content: repr(content[:50]),
+)
+@every_dialect
+async def test_a_body_that_is_no_call_is_refused(
+    caller: Caller, server: ToolServer, dialect: str, content: bytes
+) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, Server Errors: 400. Ours: NaN, bad UTF-8 and their like are no JSON."""
+    if dialect != "oxp" and content.startswith(b'{"tool_id"'):
+        content = b'{"request": %b}' % content
+    answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)
+    assert answer.status == 400
+    assert server.calls == []
+
+
+@every_dialect
+async def test_absent_input_is_an_empty_object(caller: Caller, dialect: str) -> None:
+    """Ours: OTC 1.0 and OXP 1.0 leave `input` out of what is required."""
+    body = call_body(dialect, {"tool_id": "Echo.Say"})
+    assert (await caller.post(dialect, f"/{dialect}/tools/call", body)).value == {}
+    body = call_body(dialect, {"tool_id": "Count.Up"})
+    assert (await caller.post(dialect, f"/{dialect}/tools/call", body)).status == 422
+
+
+@every_dialect
+async def test_inputs_is_the_arguments_in_the_rfc_unknown_in_its_successors(caller: Caller, dialect: str) -> None:
+    """Spec: RFC, section 4.2. Ours: refused in OTC and OXP, ignored by the LangChain family as its servers do."""
+    body = call_body(dialect, {"tool_id": "Echo.Say", "inputs": {"n": 1}})
+    answer = await caller.post(dialect, f"/{dialect}/tools/call", body)
+    if dialect == "rfc":
+        assert answer.value == {"n": 1}
+    elif dialect == "lc":
+        assert answer.value == {}
+    else:
+        assert answer.status == 400
+
+
+async def test_input_and_inputs_together_are_refused(caller: Caller) -> None:
+    """Ours: nobody can tell which was meant."""
+    assert (await caller.call("rfc", "Echo.Say", {"n": 1}, inputs={"n": 1})).status == 400
+
+
+@every_dialect
+async def test_an_unknown_member_of_the_request_is_refused(caller: Caller, dialect: str) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, CallToolRequest is closed. Ours: the LangChain family sends more."""
+    answer = await caller.call(dialect, "Echo.Say", {}, user_id="ada")
+    assert answer.status == (200 if dialect == "lc" else 400)
+
+
+@every_dialect
+async def test_of_a_name_given_twice_the_last_value_is_checked_and_sent(
+    caller: Caller, server: ToolServer, dialect: str
+) -> None:
+    """Ours: what was validated is what the tool gets, however another parser would have read it."""
+    request = b'{"tool_id":"Count.Up","input":{"n":"bad","n":1}}'
+    content = request if dialect == "oxp" else b'{"request":%b}' % request
+    answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)
+    assert answer.value == {"n": 1}
+    assert b"bad" not in server.calls[0].body

@@ -1,0 +1,169 @@
+"""Listing: what is in a catalogue and in which form. The oracle holds each definition against its dialect's schema."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.flow.caller import DIALECTS, ENVELOPED, SCHEMAS, Caller, every_dialect, every_enveloped_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config
+from tests.flow.toolserver import FORMS, ToolServer, object_of, tool
+
+pytestmark = pytest.mark.anyio
+
+ALL_IDS = [
+    "Calculator.Add@1.0.0",
+    "Calculator.Add@1.1.0",
+    "Calculator.Divide@1.0.0",
+    "Clock.Sleep@1.0.0",
+    "Doorbell.Ring@0.1.0",
+    "Mail.Search@1.0.0",
+    "Notes.Create@1.0.0",
+    "Notes.List@1.0.0",
+    "Sms.Send@1.0.0",
+    "Text.Echo@1.0.0",
+]
+
+
+@every_dialect
+async def test_every_version_of_every_tool_is_listed_once_in_ascending_order(demo: Caller, dialect: str) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, List Tools: valid definitions, unique ids. Ours: all versions, ascending."""
+    assert (await demo.list(dialect)).ids == ALL_IDS
+
+
+@every_dialect
+async def test_an_empty_catalogue_is_an_empty_list(start: StartGateway, dialect: str) -> None:
+    """Spec: OXP 1.0, List Tools."""
+    caller = (await start(config({}))).caller
+    assert (await caller.list(dialect)).tools == []
+
+
+@every_dialect
+async def test_versions_are_ordered_as_numbers_not_as_text(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    """Ours: callers that keep the last of each name get the latest."""
+    server.tools = [tool(f"Map.Show@{version}") for version in ("10.0.0", "9.0.0", "9.10.0", "9.9.0")]
+    caller = (await start(config({"scripted": server.url}))).caller
+    assert (await caller.list(dialect)).ids == [
+        f"Map.Show@{version}" for version in ("9.0.0", "9.9.0", "9.10.0", "10.0.0")
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@every_dialect
+async def test_a_definition_says_the_same_whatever_form_its_server_lists_it_in(
+    start: StartGateway, server: ToolServer, dialect: str, form: str
+) -> None:
+    """Spec: the definition of each dialect; RFC, section 4.1: toolkit, `input.parameters`, `output.value`."""
+    schema, returned = object_of(place={"type": "string"}), {"type": "array"}
+    needs = {"authorization": [{"id": "maps", "oauth2": {"scopes": ["read"]}}], "secrets": [{"id": "KEY"}]}
+    server.tools = [tool("Map.Show@2.1.0", input_schema=schema, output_schema=returned, requirements=needs)]
+    server.form = form
+    [shown] = (await (await start(config({"scripted": server.url}))).caller.list(dialect)).tools
+    assert (shown["id"], shown["name"]) == ("Map.Show@2.1.0", "Map_Show")
+    assert shown["description"] == "The tool Map.Show."
+    assert shown["requirements"] == needs
+    if dialect == "rfc":
+        assert shown["toolkit"] == {"name": "Map", "version": "2.1.0"}
+        assert shown["input"] == {"parameters": schema}
+        assert shown["output"]["value"] == returned
+    else:
+        given = {key: value for key, value in shown["input_schema"].items() if not key.startswith("x-otc-")}
+        assert given == ({"parameters": schema} if dialect == "otc" else schema)
+        assert (shown["version"], shown["output_schema"]) == ("2.1.0", returned)
+
+
+@every_dialect
+async def test_a_tool_that_returns_nothing_is_listed_so(demo: Caller, dialect: str) -> None:
+    """Spec: RFC, section 4.1: mode `null`; OTC 1.0 and OXP 1.0, ToolDefinition: a null `output_schema`."""
+    [ring] = [found for found in (await demo.list(dialect)).tools if found["id"] == "Doorbell.Ring@0.1.0"]
+    if dialect == "rfc":
+        assert ring["output"] == {"available_modes": ["null", "error"]}
+    else:
+        assert ring["output_schema"] is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "schema"), [("otc", "otc://1.0"), ("oxp-env", "urn:oxp:1.0"), ("rfc", SCHEMAS["rfc"])]
+)
+@pytest.mark.parametrize("path", ["/tools", None])
+async def test_a_get_body_may_name_the_version(demo: Caller, dialect: str, schema: str, path: str | None) -> None:
+    """Spec: OTC 1.0, Versioning: `$schema` in the body, even of a GET."""
+    answer = await demo.list(dialect, path, body={"$schema": schema})
+    assert answer.document["$schema"] == schema
+    assert answer.ids == ALL_IDS
+
+
+@every_enveloped_dialect
+async def test_a_get_body_that_names_an_unsupported_version_is_refused(demo: Caller, dialect: str) -> None:
+    """Ours: as for a call."""
+    assert (await demo.list(dialect, body={"$schema": "otc://9.9"})).status == 400
+
+
+@pytest.mark.parametrize("content", [b"{}", b"null", b"[]", b"not json", b"\xff", b'{"$schema'])
+@every_dialect
+async def test_a_get_body_that_says_nothing_is_harmless(demo: Caller, dialect: str, content: bytes) -> None:
+    """Ours: one real caller sends `{}` with every GET."""
+    answer = await demo.send(dialect, "list", "GET", f"/{dialect}/tools", content=content)
+    assert answer.ids == ALL_IDS
+
+
+async def test_a_get_body_without_end_is_refused(demo: Caller) -> None:
+    """Ours: 64 KiB are enough for one short member."""
+    answer = await demo.send("otc", "list", "GET", "/otc/tools", content=b" " * (64 * 1024 + 1))
+    assert answer.status == 413
+
+
+@every_dialect
+async def test_a_caller_that_has_the_list_is_told_so_without_a_body(demo: Caller, dialect: str) -> None:
+    """Spec: RFC 9110, 13.1.2."""
+    tag = (await demo.list(dialect)).headers["etag"]
+    for condition in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        answer = await demo.list(dialect, headers={"if-none-match": condition})
+        assert (answer.status, answer.headers["etag"]) == (304, tag)
+    assert (await demo.list(dialect, headers={"if-none-match": '"other"'})).ids == ALL_IDS
+
+
+@every_dialect
+async def test_a_list_is_compressed_for_those_who_accept_it(demo: Caller, dialect: str) -> None:
+    """Spec: RFC 9110, 12.5.3 and 8.8.3: another representation, another tag."""
+    plain = await demo.list(dialect)
+    packed = await demo.list(dialect, headers={"accept-encoding": "br;q=1.0, gzip;q=0.5"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.body == plain.body
+    assert packed.headers["etag"] != plain.headers["etag"]
+    assert "content-encoding" not in (await demo.list(dialect, headers={"accept-encoding": "gzip;q=0"})).headers
+
+
+@every_dialect
+async def test_vary_names_every_header_the_list_depends_on(demo: Caller, dialect: str) -> None:
+    """Spec: RFC 9110, 12.5.5."""
+    for path, expected in ((None, set()), ("/tools", {"user-agent"})):
+        hints = {"oxp": {"oxp-version": "1.0"}, "lc": {"user-agent": "universal-tool-sdk-py/0.1"}}
+        hint = hints.get(dialect, {}) if path else {}
+        body = {"$schema": SCHEMAS[dialect]} if path and dialect in ENVELOPED and not hint else None
+        vary = (await demo.list(dialect, path, headers=hint, body=body)).headers["vary"]
+        named = {name.strip().lower() for name in vary.split(",")}
+        assert named >= {"authorization", "accept-encoding", "oxp-version"} | expected
+
+
+async def test_a_head_request_has_the_head_of_the_list(demo: Caller) -> None:
+    """Spec: RFC 9110, 9.3.2."""
+    tag = (await demo.list("oxp")).headers["etag"]
+    answer = await demo.send("oxp", "list", "HEAD", "/oxp/tools", headers={"if-none-match": tag})
+    assert answer.status == 304
+
+
+async def test_ten_thousand_tools_are_listed_in_every_dialect(start: StartGateway, server: ToolServer) -> None:
+    """Ours: within a second or so of each other; the first list of a dialect is the dear one."""
+    schema = object_of(place={"type": "string", "maxLength": 100}, zoom={"type": "integer", "minimum": 1})
+    server.tools = [tool(f"Map.Show{number:05}", input_schema=schema) for number in range(10_000)]
+    caller = (await start(config({"scripted": server.url}))).caller
+    expected = [definition["id"] for definition in server.tools]
+    for dialect in DIALECTS:
+        assert (await caller.list(dialect)).ids == expected
+    assert (await caller.call("oxp", "Map.Show09999", {"place": "Oslo", "zoom": 3})).value == {
+        "place": "Oslo",
+        "zoom": 3,
+    }

@@ -1,0 +1,158 @@
+"""No call is sent again unless nothing of it was sent, or the route says that it may. All of it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config
+from tests.flow.toolserver import FORMS, HangUp, Received, ToolServer, hang_up, http_reply, tool, tool_server
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
+IDEMPOTENT = [{"tools": "*", "backend": "scripted", "idempotent": True}]
+
+
+def paths(server: ToolServer) -> list[str]:
+    return [received.path for received in server.calls]
+
+
+@pytest.mark.parametrize("form", ["rfc", "otc", "oxp", "oxp-env"])
+async def test_a_server_without_the_first_path_is_asked_at_the_other_and_remembered(
+    start: StartGateway, server: ToolServer, form: str
+) -> None:
+    """Half of the examples print `/call`: a 404 about the path proves that nothing ran."""
+    first, other = ("/call", "/tools/call") if form == "rfc" else ("/tools/call", "/call")
+    server.form, server.call_paths = form, {other}
+    caller = (await start(config({"scripted": server.url}))).caller
+    for number in (1, 2):
+        assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
+        assert server.executions == number
+    assert paths(server) == [first, other, other]
+    server.call_paths = {first}
+    assert (await caller.call("oxp", "Echo.Say", {"n": 3})).value == {"n": 3}
+    assert server.executions == 3
+
+
+@every_dialect
+async def test_a_server_with_neither_path_is_asked_at_each_once(
+    caller: Caller, server: ToolServer, dialect: str
+) -> None:
+    server.call_paths = set()
+    error = (await caller.call(dialect, "Echo.Say")).error
+    assert error["can_retry"] is False
+    assert paths(server) == ["/tools/call", "/call"]
+    assert server.executions == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_404_that_speaks_of_the_tool_is_not_sent_elsewhere(
+    start: StartGateway, server: ToolServer, form: str
+) -> None:
+    async def unknown(_received: Received) -> bytes:
+        return http_reply(404, {"message": "No such tool"})
+
+    server.form, server.handler = form, unknown
+    caller = (await start(config({"scripted": server.url}))).caller
+    assert (await caller.call("oxp", "Echo.Say")).status == 400
+    assert len(server.calls) == 1
+
+
+async def test_the_langchain_family_has_one_path(start: StartGateway, server: ToolServer) -> None:
+    server.form, server.call_paths = "lc", {"/call"}
+    caller = (await start(config({"scripted": server.url}))).caller
+    assert (await caller.call("oxp", "Echo.Say")).error["can_retry"] is False
+    assert paths(server) == ["/tools/call"]
+
+
+@every_dialect
+async def test_a_broken_connection_repeats_the_call_once_on_an_idempotent_route_only(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    for routes, attempts in ((None, 1), (IDEMPOTENT, 2)):
+        caller = (await start(config({"scripted": server.url}, routes))).caller
+        server.handler, before = hang_up, server.executions
+        error = (await caller.call(dialect, "Echo.Say")).error
+        assert error["can_retry"] is (attempts == 2)
+        assert server.executions - before == attempts
+
+
+@every_dialect
+async def test_the_repeated_call_is_the_same_call(start: StartGateway, server: ToolServer, dialect: str) -> None:
+    async def second_time_lucky(received: Received) -> bytes:
+        if len(server.calls) == 1:
+            raise HangUp
+        return server.value(received, "here")
+
+    server.handler = second_time_lucky
+    caller = (await start(config({"scripted": server.url}, IDEMPOTENT))).caller
+    assert (await caller.call(dialect, "Echo.Say", {"n": 1})).value == "here"
+    first, second = server.calls
+    assert (first.path, first.body) == (second.path, second.body)
+
+
+@every_dialect
+async def test_a_connection_that_dies_while_it_is_reused_is_not_tried_again(
+    caller: Caller, server: ToolServer, dialect: str
+) -> None:
+    """Where HTTP libraries send again by themselves: the request went out before the end was seen."""
+    assert (await caller.call(dialect, "Echo.Say")).value == {}
+    server.handler = hang_up
+    assert (await caller.call(dialect, "Echo.Say")).error["can_retry"] is False
+    assert (server.connections, len(server.calls)) == (1, 2)
+
+
+async def test_a_server_that_closes_after_every_answer_is_connected_to_anew(caller: Caller, server: ToolServer) -> None:
+    async def answer_and_close(received: Received) -> bytes:
+        raise HangUp(http_reply(200, {"success": True, "value": received.request["input"]}, connection="close"))
+
+    server.handler = answer_and_close
+    for number in range(3):
+        assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
+    assert (server.connections, server.executions) == (3, 3)
+
+
+@pytest.mark.parametrize("routes", [None, IDEMPOTENT], ids=["", "idempotent"])
+@every_dialect
+async def test_a_server_that_cannot_be_reached_is_a_refusal_that_may_be_repeated(
+    start: StartGateway, dialect: str, routes: list[dict[str, object]] | None
+) -> None:
+    """Nothing was sent, so this is a 400 and no tool error; `Retry-After` says that it will pass."""
+    async with tool_server(tool("Echo.Say")) as server:
+        gateway = await start(config({"scripted": server.url}, routes))
+    answer = await gateway.caller.call(dialect, "Echo.Say")
+    assert (answer.status, answer.message) == (400, "The tool is temporarily unavailable.")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert server.url.rpartition(":")[2] not in answer.body.decode()
+    assert server.calls == []
+
+
+@every_dialect
+async def test_a_call_that_finds_no_room_is_a_refusal_that_may_be_repeated(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    """One runs, one waits for its connection, the third is refused at once; the first two are answered once each."""
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def wait(received: Received) -> bytes:
+        held.set()
+        await release.wait()
+        return server.value(received, received.request["input"]["n"])
+
+    server.handler = wait
+    backend = {"protocol": "oxp", "url": server.url, "max_concurrency": 1, "max_queue": 1}
+    caller = (await start(config({"scripted": backend}))).caller
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        first = group.create_task(caller.call(dialect, "Echo.Say", {"n": 1}))
+        await held.wait()
+        second = group.create_task(caller.call(dialect, "Echo.Say", {"n": 2}))
+        await asyncio.sleep(0)  # the second sets out before the third
+        refused = await caller.call(dialect, "Echo.Say", {"n": 3})
+        release.set()
+    assert (refused.status, "retry-after" in refused.headers) == (400, True)
+    assert [(await first).value, (await second).value] == [1, 2]
+    assert server.executions == 2
