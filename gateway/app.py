@@ -95,7 +95,10 @@ class Gateway:
 
     def details(self) -> JsonObject:
         """The detailed health: each backend with its tools, its age and what is wrong with it."""
-        backends = {name: self.catalogue.status(name).as_json() for name in self.backends}
+        backends = {
+            name: {"dialect": backend.dialect, **self.catalogue.status(name).as_json()}
+            for name, backend in self.backends.items()
+        }
         return {"status": self.status, "version": __version__, "backends": backends}
 
     async def _challenge_status(self, token: str) -> str:

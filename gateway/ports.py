@@ -93,9 +93,12 @@ class ServerDialect(Protocol):
 
 
 class Backend(Protocol):
-    """Our adapter to one tool server."""
+    """Our adapter to one tool server. `dialect` is the wire form in use, for operators."""
 
     name: str
+
+    @property
+    def dialect(self) -> str: ...
 
     async def call(self, invocation: Invocation) -> ToolResult:
         """Runs a tool. Raises GatewayError only if it provably did not run."""

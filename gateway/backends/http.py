@@ -65,6 +65,11 @@ class HttpBackend:
         self._adapted: set[tuple[str, str]] = set()  # what was already told about names
         self._call_path: str | None = None  # set once a tool server was found not to have the first
 
+    @property
+    def dialect(self) -> str:
+        """The wire form in use: fixed, or learned from the last list."""
+        return self._dialect.name
+
     async def call(self, invocation: Invocation) -> ToolResult:
         """Runs a tool; every failure after the first byte went out is a result (RFC 9110: a POST is not repeated).
 
@@ -174,7 +179,7 @@ class HttpBackend:
             )
             if reply.status != 200:
                 raise _unlisted(f"its answer has status {reply.status}")
-            document = jsontext.decode(reply.body)
+            document = await asyncio.to_thread(jsontext.decode, reply.body)  # may take seconds
             entries = definitions.listed(document)
         except TransportError as exc:
             raise _unlisted(f"{exc.kind}: {exc}") from exc

@@ -57,16 +57,17 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
     if version is not None and ASKABLE_VERSION.fullmatch(version) and "@" not in remote_id:
         remote_id = f"{remote_id}@{version}"
     schema, extras = _input(raw)
+    output_schema = _output(raw)
     definition = ToolDefinition(
         tool=named.tool,
         version=named.version,
         name=naming.published_name(named.tool),
         description=_text(raw, "description") or "",
         input_schema=schema,
-        output_schema=_output(raw),
+        output_schema=output_schema,
         remote_id=remote_id,
         requires=_requirements(raw.get("requirements")),
-        **_only_in_rfc(raw, extras),
+        **_only_in_rfc(raw, extras, output_schema),
     )
     return definition, named.warnings
 
@@ -120,25 +121,31 @@ def _output(raw: JsonObject) -> JsonObject | None:
     return inner if isinstance(inner, dict) and schema.keys() == {"parameters"} else schema
 
 
-def _only_in_rfc(raw: JsonObject, extras: JsonObject) -> dict[str, Any]:
+def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject | None) -> dict[str, Any]:
     toolkit, output = raw.get("toolkit"), raw.get("output")
     if isinstance(toolkit, dict):
         extras["toolkit_description"] = toolkit.get("description")
     if isinstance(output, dict) and "output_schema" not in raw:
         extras["output_modes"] = output.get("available_modes")
         extras["output_description"] = output.get("description")
-    if "examples" in raw:
-        extras["examples"] = raw["examples"]
-    modes = _strings(extras["output_modes"])
+    modes = tuple(mode for mode in _strings(extras["output_modes"]) if mode in OUTPUT_MODES)
     return {
-        "toolkit_description": extras["toolkit_description"]
-        if isinstance(extras["toolkit_description"], str)
-        else None,
+        "toolkit_description": _string(extras["toolkit_description"]),
         "non_inferrable_parameters": _strings(extras["non_inferrable_parameters"]),
-        "output_modes": tuple(mode for mode in modes if mode in OUTPUT_MODES) or None,
-        "output_description": extras["output_description"] if isinstance(extras["output_description"], str) else None,
-        "examples": extras["examples"],
+        # What the RFC must say and goes without saying elsewhere is not worth carrying on.
+        "output_modes": modes if modes and modes != usual_modes(output_schema) else None,
+        "output_description": _string(extras["output_description"]),
+        "examples": raw.get("examples", extras["examples"]),
     }
+
+
+def usual_modes(output_schema: JsonObject | None) -> tuple[str, ...]:
+    """The output modes of a tool that does not name any (RFC 4.1, Output Schema)."""
+    return ("null", "error") if output_schema is None else ("value", "error")
+
+
+def _string(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _strings(value: Json) -> tuple[str, ...]:

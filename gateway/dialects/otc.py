@@ -76,7 +76,7 @@ class Rfc(Enveloped):
 
     def _output(self, tool: ToolDefinition) -> JsonObject:
         """Section 4.1, Output Schema: with mode `value` the `value` member must be there."""
-        modes = tool.output_modes or (("null", "error") if tool.output_schema is None else ("value", "error"))
+        modes = tool.output_modes or definitions.usual_modes(tool.output_schema)
         output: JsonObject = {"available_modes": modes}
         if tool.output_description is not None:
             output["description"] = tool.output_description

@@ -114,14 +114,19 @@ def _milliseconds(value: Json) -> int | None:
 
 
 def _busy(reply: WireReply, invocation: Invocation) -> ToolResult:
-    after = reply.header(b"retry-after") or b""
-    seconds = int(after) if after.isdigit() and len(after) < 10 else None
+    seconds = _retry_after_s(reply)
     failure = ToolFailure(
         message="The tool server is busy.",
         can_retry=invocation.idempotent,
-        retry_after_ms=None if seconds is None else _milliseconds(seconds * 1000),
+        retry_after_ms=None if seconds is None else seconds * 1000,
     )
     return ToolResult(failure=failure)
+
+
+def _retry_after_s(reply: WireReply) -> int | None:
+    """`Retry-After` in seconds; its other form, a date, would take a clock to read (RFC 9110, 10.2.3)."""
+    after = reply.header(b"retry-after") or b""
+    return min(int(after), MAX_RETRY_AFTER_MS // 1000) if after.isdigit() and len(after) < 10 else None
 
 
 def known_error(reply: WireReply) -> JsonObject | None:
@@ -152,7 +157,7 @@ def _refusal(reply: WireReply) -> GatewayError:
     if reply.status == 422 and "message" in document:
         parameters = document.get("parameter_errors")
         return GatewayError(ErrorCode.INVALID_ARGUMENTS, message, detail=detail, parameters=_texts(parameters))
-    return GatewayError(ErrorCode.INVALID_REQUEST, message, detail=detail)
+    return GatewayError(ErrorCode.INVALID_REQUEST, message, detail=detail, retry_after_s=_retry_after_s(reply))
 
 
 def _texts(value: Json) -> Mapping[str, str] | None:

@@ -204,7 +204,7 @@ class Pool:
     async def _queue(self, timeout_s: float, *, first: bool) -> Connection:
         if self._is_closed:
             raise _closed("The connection pool is closed.", sent=False)
-        if len(self._waiters) >= self.limits.waiters and not first:
+        if not first and self._queued() >= self.limits.waiters:
             raise TransportError(Kind.BUSY, "Too many requests wait for a connection.", sent=False)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Connection] = loop.create_future()
@@ -223,6 +223,10 @@ class Pool:
         finally:
             timer.cancel()
             self._waiters.pop(waiter, None)
+
+    def _queued(self) -> int:
+        """How many callers wait for one of the others to be done, not for a connection being or yet to be opened."""
+        return len(self._waiters) - len(self._connecting) - (self.limits.connections - self._slots)
 
     def _give_up(self, waiter: asyncio.Future[Connection]) -> None:
         if not waiter.done():

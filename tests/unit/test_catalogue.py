@@ -36,6 +36,8 @@ DOWN = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "The tool server cannot be re
 class ToolServer:
     """A backend that lists what a test gives it, or fails as a test says."""
 
+    dialect = "otc"
+
     def __init__(self, name: str, *tools: ToolDefinition) -> None:
         self.name = name
         self.tools: Sequence[ToolDefinition] = tools

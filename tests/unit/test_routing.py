@@ -22,6 +22,7 @@ class Nowhere:
     """A backend that is never asked."""
 
     name = "nowhere"
+    dialect = "otc"
 
     async def call(self, invocation: Invocation) -> ToolResult:
         raise AssertionError

@@ -1,0 +1,97 @@
+"""What is printed: tables that fit, values untouched, nothing that steers a terminal, curl lines a shell takes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from gateway.cli.examples import Example, introduction
+from gateway.cli.inspection import remarks_on
+from gateway.cli.output import complain, count, first_line, print_answer, print_value, say, table
+from gateway.model import JsonObject
+
+HEAD = ("NAME", "TEXT")
+ROWS = [("a", "x" * 50), ("long-name", "y")]
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert table(HEAD, ROWS) == ["NAME       TEXT", f"a          {'x' * 50}", "long-name  y"]
+
+
+def test_the_last_column_is_cut_to_the_width() -> None:
+    assert table(HEAD, ROWS, 40)[1] == f"a          {'x' * 26}..."
+    assert len(table(HEAD, ROWS, 40)[1]) == 40
+
+
+def test_a_narrow_terminal_still_shows_something() -> None:
+    assert table(HEAD, ROWS, 5)[1] == f"a          {'x' * 17}..."
+
+
+def test_counts_and_first_lines_read_well() -> None:
+    assert (count(0, "tool"), count(1, "tool"), count(2, "tool")) == ("0 tools", "1 tool", "2 tools")
+    assert first_line("\n  Adds. \n More.") == "Adds."
+
+
+def test_nothing_printed_for_people_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("\x1b]0;title\x07 grüß", "two\nlines")
+    say("\x9b2J", "\u202egnol")
+    out, err = capsys.readouterr()
+    assert err == "\\x1b]0;title\\x07 grüß\ntwo\\nlines\n"
+    assert out == "\\x9b2J\n\\u202egnol\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "printed"), [(42, "42"), (None, "null"), ("a\tb\n", "a\tb\n"), (["ü"], '[\n  "ü"\n]'), (1e22, "1e+22")]
+)
+def test_a_value_is_printed_for_pipes(capsys: pytest.CaptureFixture[str], value: object, printed: str) -> None:
+    print_value(value)
+    assert capsys.readouterr().out == printed + "\n"
+
+
+def test_an_answer_keeps_every_number_as_it_was_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    print_answer(b'{"value":1.10,"n":123456789012345678901234567890}')
+    assert capsys.readouterr().out == '{\n  "value": 1.10,\n  "n": 123456789012345678901234567890\n}\n'
+
+
+def test_a_curl_line_survives_the_shell() -> None:
+    body = {"text": 'it\'s "$HOME" `date` \\n'}
+    words = shlex.split(Example("x", "/call", body, "200", ("OXP-Version: 1.0",)).curl("http://127.0.0.1:8080"))
+    assert words[0] == "curl"
+    assert json.loads(words[words.index("-d") + 1]) == body
+    assert "http://127.0.0.1:8080/call" in words
+    assert "OXP-Version: 1.0" in words
+
+
+def test_a_line_without_a_body_is_a_get() -> None:
+    line = Example("x", "/tools", None, "200").curl("http://h")
+    assert "-d" not in shlex.split(line)
+    assert "Content-Type" not in line
+
+
+def test_the_token_stands_in_one_line_only() -> None:
+    urls = ("http://127.0.0.1:8080", "http://127.0.0.1:9464")
+    screen = introduction(*urls, token="the.token", user="ada", command="toolgate")
+    assert screen.count("the.token") == 1
+    assert all(
+        line.count('"Authorization: Bearer $TOOLGATE_TOKEN"') for line in screen.splitlines() if "curl -" in line
+    )
+
+
+def test_remarks_begin_with_what_is_down() -> None:
+    fine: JsonObject = {"up": True, "cause": None, "rejected": [], "unrouted": []}
+    found = {
+        "backends": {
+            "one": fine | {"rejected": [{"id": "A.B@1.0.0", "reason": "Too large."}]},
+            "two": fine | {"up": False, "cause": "refused"},
+            "three": fine | {"unrouted": [f"T.T{number}@1.0.0" for number in range(21)]},
+        },
+        "tools": [{"id": "C.D@1.0.0", "remarks": ["has no description"]}],
+    }
+    down, left_out, unrouted, remark = remarks_on(found)
+    assert down == "two is down: refused"
+    assert left_out == "one: A.B@1.0.0 is not published: Too large."
+    assert unrouted.startswith("three: no route publishes 21 tools: T.T0@1.0.0, ")
+    assert unrouted.endswith("T.T19@1.0.0, ...")
+    assert remark == "C.D@1.0.0 has no description"
