@@ -1,0 +1,56 @@
+"""The command `toolgate`."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from gateway import __version__
+from gateway.cli import call, check, demo, serve, token, tools
+from gateway.cli.command import PROGRAM, find, overview
+from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain
+from gateway.errors import ConfigError
+
+COMMANDS = (serve.COMMAND, check.COMMAND, tools.COMMAND, call.COMMAND, token.COMMAND, demo.COMMAND)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a value may hold what the terminal's encoding does not
+    try:
+        code = _run(sys.argv[1:] if words is None else words)
+        print(end="", flush=True)  # here, where a reader that is gone can still be told apart
+    except CommandError as exc:
+        complain(*exc.lines)
+        return exc.code
+    except ConfigError as exc:
+        complain(*exc.problems)
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough; nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code
+
+
+def _run(words: Sequence[str]) -> int:
+    if not words:
+        raise CommandError(USAGE, *overview(COMMANDS).splitlines())
+    name, *rest = words
+    match name:
+        case "-h" | "--help" | "help":
+            print(overview(COMMANDS))
+        case "--version":
+            print(f"{PROGRAM} {__version__}")
+        case _:
+            return find(COMMANDS, name)(rest)
+    return OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

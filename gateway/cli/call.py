@@ -1,0 +1,174 @@
+"""`toolgate call`: calls a tool of a running gateway; standard output gets the value and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import os
+import sys
+import time
+
+import httpx
+
+from gateway import jsontext
+from gateway.cli import answers
+from gateway.cli.command import Command
+from gateway.cli.consent import WAIT_S, wait_for_consent
+from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value
+from gateway.cli.remote import Remote, add_options, explain, no_gateway, refusal
+from gateway.model import Json, JsonObject
+
+MAX_INPUT_BYTES = 64 * 1024 * 1024  # the largest body any gateway can be configured to take
+MAX_CONSENTS = 5  # one after the other for one call; a tool that asks on and on will not be satisfied
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser)
+    parser.add_argument("tool", metavar="TOOL", help="Toolkit.Tool or Toolkit.Tool@x.y.z")
+    parser.add_argument(
+        "arguments", nargs="*", metavar="key=value", help="""JSON where it can be, else text; '"12"' is the text 12"""
+    )
+    parser.add_argument("--input", metavar="JSON", help="all arguments as one JSON object; - reads standard input")
+    parser.add_argument("--call-id", metavar="ID", help="your own name for this call")
+    parser.add_argument("--user-id", metavar="ID", help="for whom the tool works")
+    parser.add_argument(
+        "--secret", action="append", default=[], metavar="ID[=VALUE]", help="without a value: from the variable ID"
+    )
+    parser.add_argument("--authorization", action="append", default=[], metavar="ID=TOKEN", help="may be repeated")
+    parser.add_argument(
+        "--wait",
+        action=argparse.BooleanOptionalAction,
+        help="when the tool needs your consent, wait for it and call again (default: on a terminal)",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    return asyncio.run(_call(arguments))
+
+
+COMMAND = Command(
+    name="call",
+    summary="call a tool of a running gateway",
+    description="Prints the value. Exit code: 0 success, 1 the tool failed, 2 refused, 3 gateway out of reach.",
+    add_arguments=_add_arguments,
+    run=_run,
+)
+
+
+def request_of(arguments: argparse.Namespace) -> JsonObject:
+    """The CallToolRequest that was typed. Raises CommandError."""
+    context: JsonObject = {}
+    if arguments.authorization:
+        tokens = (_pair(text, "--authorization ID=TOKEN") for text in arguments.authorization)
+        context["authorization"] = [{"id": key, "token": token} for key, token in tokens]
+    if arguments.secret:
+        context["secrets"] = [{"id": key, "value": value} for key, value in map(_secret, arguments.secret)]
+    if arguments.user_id is not None:
+        context["user_id"] = arguments.user_id
+    body: JsonObject = {"tool_id": arguments.tool, "input": _input(arguments)}
+    if arguments.call_id is not None:
+        body["call_id"] = arguments.call_id
+    return body | ({"context": context} if context else {})
+
+
+async def _call(arguments: argparse.Namespace) -> int:
+    body = request_of(arguments)
+    waits = sys.stderr.isatty() if arguments.wait is None else arguments.wait
+    async with Remote(arguments.url, arguments.token) as remote:
+        reply = await remote.ask("POST", "/tools/call", body)
+        if waits:
+            reply = await _with_consent(remote, reply, body)
+        if reply.status_code == 200:
+            return _show(remote, reply, as_json=arguments.json)
+        refused = refusal(remote, reply)
+        if arguments.json:
+            print_answer(reply.content)
+        hints = await _similar(remote, arguments.tool) if reply.status_code == 400 else []
+    raise CommandError(USAGE, *explain(remote, reply, refused), *hints)
+
+
+async def _with_consent(remote: Remote, reply: httpx.Response, body: JsonObject) -> httpx.Response:
+    """Repeats a call for as long as consent is what it needs; a refused call has not run."""
+    give_up_at = time.monotonic() + WAIT_S
+    for _ in range(MAX_CONSENTS):
+        if not await wait_for_consent(remote, reply, give_up_at):
+            break
+        reply = await remote.ask("POST", "/tools/call", body)
+    return reply
+
+
+def _show(remote: Remote, reply: httpx.Response, *, as_json: bool) -> int:
+    outcome = answers.read(reply.content, answers.Outcome)
+    if outcome is None:
+        no_gateway(remote.url, reply)
+    if as_json:
+        print_answer(reply.content)
+    elif outcome.success:
+        print_value(outcome.value)
+    if not outcome.success:
+        complain(*_failure(outcome.error))
+    return OK if outcome.success else FAILED
+
+
+def _failure(error: answers.Failure) -> list[str]:
+    lines = [error.message]
+    if error.additional_prompt_content is not None:
+        lines.append(f"  {error.additional_prompt_content}")
+    if error.can_retry:
+        after = "" if error.retry_after_ms is None else f" in {error.retry_after_ms / 1000:g} s"
+        lines.append(f"It may be called again{after}.")
+    return lines
+
+
+async def _similar(remote: Remote, wanted: str) -> list[str]:
+    """What to say when no tool has that name; nothing when one has, or when that cannot be found out."""
+    try:
+        reply = await remote.ask("GET", "/tools")
+    except CommandError:
+        return []
+    listed = answers.read(reply.content, answers.Catalogue) if reply.status_code == 200 else None
+    if listed is None:
+        return []
+    name, names = wanted.partition("@")[0], {tool.id.partition("@")[0] for tool in listed.items}
+    if name in names:
+        return []
+    close = difflib.get_close_matches(name, names, n=3)
+    return [f"Did you mean {' or '.join(sorted(close))}?" if close else "`toolgate tools` lists those there are."]
+
+
+def _input(arguments: argparse.Namespace) -> JsonObject:
+    given: Json = {}
+    if arguments.input is not None:
+        text = sys.stdin.buffer.read(MAX_INPUT_BYTES) if arguments.input == "-" else os.fsencode(arguments.input)
+        try:
+            given = jsontext.decode(text)
+        except jsontext.JsonError as exc:
+            raise CommandError(USAGE, f"--input is not JSON: {exc}.") from exc
+        if not isinstance(given, dict):
+            raise CommandError(USAGE, "--input must be a JSON object.")
+    pairs = (_pair(text, "key=value") for text in arguments.arguments)
+    return {**given, **{key: _value(text) for key, text in pairs}}
+
+
+def _pair(text: str, form: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        # The text may be a secret: it is not repeated.
+        raise CommandError(USAGE, f"An argument is not of the form {form}.")
+    return key, value
+
+
+def _secret(text: str) -> tuple[str, str]:
+    if "=" in text:
+        return _pair(text, "--secret ID=VALUE")
+    if text not in os.environ:
+        raise CommandError(USAGE, "A --secret has no value, and no environment variable has its name.")
+    return text, os.environ[text]
+
+
+def _value(text: str) -> Json:
+    try:
+        return jsontext.decode(os.fsencode(text))
+    except jsontext.JsonError:
+        return text

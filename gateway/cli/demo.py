@@ -1,0 +1,127 @@
+"""`toolgate demo`: real tool servers, the gateway in front of them, and curl lines to paste."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import secrets
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+
+from gateway import logs
+from gateway.app import Gateway
+from gateway.cli.command import PROGRAM, Command
+from gateway.cli.examples import introduction
+from gateway.cli.output import FAILED, OK, CommandError
+from gateway.cli.serve import address, run_until_stopped, serve_gateway
+from gateway.cli.token import mint
+from gateway.config import read
+from gateway.demo.fleet import FleetError, start_fleet
+from gateway.server import Addresses
+from gateway.settings import Config
+
+USUAL_PORT, USUAL_ADMIN_PORT = 8080, 9464
+TOKEN_TTL_S = 12 * 3600  # a day at the keyboard
+USER = "ada"
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    default = f"default: {USUAL_PORT}, or a free one if it is taken; 0: any free one"
+    parser.add_argument("--port", type=_port, metavar="PORT", help=default)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError("must be a number from 0 to 65535")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        run_until_stopped(_demo(arguments.port))
+    except FleetError as exc:
+        raise CommandError(FAILED, str(exc)) from exc
+    print("Stopped; nothing is left running.")
+    return OK
+
+
+COMMAND = Command(
+    name="demo",
+    summary="run demonstration tool servers behind a gateway, with curl lines to paste",
+    description="Runs demonstration tool servers behind a gateway until Ctrl-C, and prints curl lines to paste.",
+    add_arguments=_add_arguments,
+    run=_run,
+)
+
+
+@asynccontextmanager
+async def _fleet() -> AsyncIterator[Mapping[str, str]]:
+    """The fleet. A signal that comes while it starts is heeded once it runs: uvloop cannot cancel half a start."""
+    async with AsyncExitStack() as stack:
+        starting = asyncio.ensure_future(stack.enter_async_context(start_fleet()))
+        try:
+            yield await asyncio.shield(starting)
+        finally:
+            with suppress(FleetError):
+                await starting
+
+
+async def _demo(port: int | None) -> None:
+    async with _fleet() as urls:
+        text = (files("gateway.demo") / "demo.yaml").read_text("utf-8")
+        config = read(text, source="demo.yaml", env=_variables(urls, port))
+        logs.configure(config.logging.level, config.logging.format)
+        gateway = Gateway(config)
+        await gateway.start()
+        try:
+            await gateway.catalogue.wait_ready()
+            await serve_gateway(gateway, config, lambda addresses: _introduce(config, addresses))
+        finally:
+            await gateway.aclose()
+
+
+def _variables(urls: Mapping[str, str], port: int | None) -> dict[str, str]:
+    """What `demo.yaml` leaves open."""
+    if port is None:
+        port, admin_port = _if_free(USUAL_PORT), _if_free(USUAL_ADMIN_PORT)
+    else:
+        admin_port = 0 if port in (0, USUAL_ADMIN_PORT) else _if_free(USUAL_ADMIN_PORT)
+    return {
+        "DEMO_OTC_URL": urls["otc"],
+        "DEMO_OXP_URL": urls["oxp"],
+        "DEMO_JWT_SECRET": secrets.token_hex(32),
+        "DEMO_PORT": str(port),
+        "DEMO_ADMIN_PORT": str(admin_port),
+    }
+
+
+def _if_free(port: int) -> int:
+    """The port if nobody listens there, else 0 for any."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+    return port
+
+
+def _introduce(config: Config, addresses: Addresses) -> None:
+    assert config.auth is not None  # demo.yaml has it
+    token = mint(config.auth, USER, [], TOKEN_TTL_S)
+    urls = (f"http://{address(*addresses.public)}", f"http://{address(*addresses.admin)}")
+    print(introduction(*urls, token=token, user=USER, command=_own_command()), flush=True)
+
+
+def _own_command() -> str:
+    """What to type for this program in another terminal."""
+    script = Path(sys.executable).with_name(PROGRAM)
+    if shutil.which(PROGRAM) is not None:
+        return PROGRAM
+    return shlex.quote(str(script)) if script.exists() else f"{shlex.quote(sys.executable)} -m gateway"

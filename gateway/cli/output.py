@@ -1,0 +1,85 @@
+"""How the command line talks: sentences and tables for people, JSON for programs, exit codes for both."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from gateway.logs import printable
+from gateway.model import Json
+
+OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3  # exit codes of every command
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+GAP = "  "  # between two columns
+NARROWEST = 20  # characters the last column gets at least, however little the terminal leaves it
+
+
+class CommandError(Exception):
+    """A command that cannot go on: what to say on standard error, and the exit code."""
+
+    def __init__(self, code: int, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.code = code
+        self.lines = lines
+
+
+def complain(*lines: str) -> None:
+    """Writes to standard error. Much of it comes from other machines, so nothing in it may steer the terminal."""
+    for line in lines:
+        print(printable(line), file=sys.stderr)
+
+
+def say(*lines: str) -> None:
+    """Writes text for people to standard output, as harmless as `complain` makes it."""
+    for line in lines:
+        print(printable(line))
+
+
+def print_json(document: Json) -> None:
+    """Writes a document for programs; ASCII, so that it is valid whatever encoding the terminal has."""
+    print(json.dumps(document, indent=2))
+
+
+def print_answer(body: bytes) -> None:
+    """Writes JSON that was received, indented but otherwise untouched: every number as it was sent."""
+    print(msgspec.json.format(body, indent=2).decode())
+
+
+def print_value(value: Json) -> None:
+    """Writes a tool's value: text as it is, everything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    if sys.stdout.isatty():
+        say(*text.splitlines())
+    else:
+        print(text)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """Lines of columns as wide as their widest cell; the last is cut to fit `width`, if given."""
+    lines = [list(head), *(list(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
+    room = None if width is None else max(width - sum(widths) - len(GAP) * len(widths), NARROWEST)
+    return [GAP.join([*map(str.ljust, line[:-1], widths), _cut(line[-1], room)]).rstrip() for line in lines]
+
+
+def terminal_width() -> int | None:
+    """How many characters fit a line; None when standard output is no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def first_line(text: str) -> str:
+    """The first line of a description, without the space around it."""
+    return text.strip().partition("\n")[0].rstrip()
+
+
+def count(number: int, what: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _cut(text: str, room: int | None) -> str:
+    return text if room is None or len(text) <= room else text[: room - 3] + "..."

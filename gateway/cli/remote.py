@@ -1,0 +1,140 @@
+"""A running gateway, asked over HTTP in the flat form of OXP 1.0; what it refuses becomes sentences."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from typing import NoReturn
+
+import httpx
+
+from gateway import jsontext
+from gateway.cli import answers
+from gateway.cli.output import UNREACHABLE, USAGE, CommandError
+from gateway.model import Json
+from gateway.transport import HttpTransport, TransportError
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+CONNECT_S = 5.0  # the gateway is near, or there is none
+ANSWER_S = 3660.0  # a route allows its tools at most an hour; Ctrl-C is nearer
+MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a catalogue of 20,000 tools has half of it
+
+HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` makes one for development."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what says which gateway, and who asks."""
+    url, token = os.environ.get("TOOLGATE_URL") or DEFAULT_URL, os.environ.get("TOOLGATE_TOKEN")
+    parser.add_argument("--url", default=url, help="of the gateway; better in TOOLGATE_URL (now: %(default)s)")
+    parser.add_argument("--token", default=token, help="a bearer token; better in TOOLGATE_TOKEN, where nobody sees it")
+    parser.add_argument("--json", action="store_true", help="print the gateway's whole answer")
+
+
+class Remote:
+    """One gateway, and the token it is asked with. An async context manager."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise CommandError(USAGE, f"{url!r} is not the URL of a gateway: it must begin with http:// or https://.")
+        self._headers = {"OXP-Version": "1.0"}
+        self.has_token = bool(token and token.strip())
+        if token and self.has_token:
+            self._headers["Authorization"] = f"Bearer {_checked(token.strip())}"
+        # Nothing from the environment: a proxy does not know 127.0.0.1, and ~/.netrc would replace the token.
+        self._http = httpx.AsyncClient(
+            transport=HttpTransport(), timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S), trust_env=False
+        )
+
+    async def __aenter__(self) -> Remote:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    async def ask(self, method: str, path: str, body: Json = None) -> httpx.Response:
+        """Sends one request with our credential. Raises CommandError (UNREACHABLE)."""
+        headers, content = self._headers, None
+        if body is not None:
+            headers, content = headers | {"Content-Type": "application/json"}, _encode(body)
+        return await self._send(httpx.Request(method, _url(self.url + path), headers=headers, content=content))
+
+    async def look(self, url: str) -> httpx.Response:
+        """Gets a URL that an answer named, which need not be the gateway's: without our credential."""
+        return await self._send(httpx.Request("GET", _url(url)))
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        request.extensions = {"timeout": self._http.timeout.as_dict(), "max_body": MAX_ANSWER_BYTES}
+        try:
+            return await self._http.send(request)
+        except httpx.TransportError as exc:
+            raise CommandError(UNREACHABLE, *_out_of_reach(self.url, exc)) from exc
+
+
+def _checked(token: str) -> str:
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise CommandError(USAGE, f"This is not a bearer token: it has spaces or other odd characters. {HOW_TO_LOG_IN}")
+    return token
+
+
+def _encode(body: Json) -> bytes:
+    try:
+        return jsontext.encode(body)
+    except UnicodeEncodeError as exc:  # bytes of the command line that are no text
+        raise CommandError(USAGE, "An argument is not valid UTF-8 text.") from exc
+
+
+def _url(text: str) -> httpx.URL:
+    try:
+        return httpx.URL(text)
+    except httpx.InvalidURL as exc:
+        raise CommandError(USAGE, f"{text!r} is not a URL: {exc}.") from exc
+
+
+def _out_of_reach(url: str, exc: httpx.TransportError) -> list[str]:
+    """Tells a gateway that is not there from one that broke off, when the tool may have run."""
+    cause = exc.__cause__
+    if isinstance(cause, TransportError) and cause.sent:
+        return [f"The gateway at {url} broke off: {exc}", "If this was a call, its tool may have run."]
+    where = "" if url in str(exc) else f" at {url}"
+    return [
+        f"No gateway answers{where}: {exc}",
+        "Start one with `toolgate serve`, or say in TOOLGATE_URL where it is.",
+    ]
+
+
+def no_gateway(url: str, reply: httpx.Response) -> NoReturn:
+    """Raises CommandError for an answer that is none of a gateway's."""
+    raise CommandError(
+        UNREACHABLE, f"What answers at {url} is not a gateway, or not a healthy one (status {reply.status_code})."
+    )
+
+
+def refusal(remote: Remote, reply: httpx.Response) -> answers.Refusal:
+    """Reads an answer that is no 200. Raises CommandError."""
+    read = answers.read(reply.content, answers.Refusal)
+    if read is None or not 400 <= reply.status_code < 500:
+        no_gateway(remote.url, reply)
+    return read
+
+
+def explain(remote: Remote, reply: httpx.Response, refused: answers.Refusal) -> Iterator[str]:
+    """Says why a request was refused and what to do about it, in lines."""
+    if "www-authenticate" in reply.headers:  # whatever the status: `errors.strict` makes it a 400
+        yield "The gateway does not accept the token; it may have expired." if remote.has_token else refused.message
+        yield HOW_TO_LOG_IN
+        return
+    yield refused.message
+    if refused.developer_message is not None:
+        yield refused.developer_message
+    yield from (f"  {name}: {what}" for name, what in refused.parameter_errors.items())
+    missing = refused.missing_requirements
+    yield from (f"  Open {challenge.url}" for challenge in missing.authorization)
+    if missing.authorization:
+        yield "  and repeat the command when you are done there."
+    yield from (f"  Give --secret {secret.id}=VALUE." for secret in missing.secrets)
+    if missing.user_id:
+        yield "  Give --user-id ID."
+    if "retry-after" in reply.headers:
+        yield f"Try again in {reply.headers['retry-after']} s."

@@ -1,0 +1,69 @@
+"""`toolgate token`: a bearer token for development, signed with the secret of a configuration."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import jwt
+
+from gateway.auth import ALGORITHM
+from gateway.cli import configuration
+from gateway.cli.command import Command
+from gateway.cli.output import OK, USAGE, CommandError
+from gateway.settings import AuthSettings
+
+DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    configuration.add_option(parser)
+    parser.add_argument("--sub", default="developer", metavar="NAME", help="whom it names (default: %(default)s)")
+    parser.add_argument("--issuer", metavar="ISS", help="which entry of auth.jwt signs it (default: the first)")
+    parser.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="may be repeated")
+    parser.add_argument("--ttl", type=_ttl, default=DEFAULT_TTL_S, metavar="SECONDS", help="default: %(default)s")
+
+
+def _ttl(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
+        raise argparse.ArgumentTypeError("must be a number of seconds, such as 3600")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    auth = configuration.load(arguments.config).auth
+    if auth is None:
+        raise CommandError(USAGE, f"{arguments.config} has `auth: none`: its gateway takes callers without a token.")
+    print(mint(auth, arguments.sub, arguments.scope, arguments.ttl, arguments.issuer))
+    return OK
+
+
+COMMAND = Command(
+    name="token",
+    summary="make a bearer token for development",
+    description="Prints a token that the gateway of a configuration accepts.",
+    add_arguments=_add_arguments,
+    run=_run,
+)
+
+
+def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer: str | None = None) -> str:
+    """Signs a token that the gateway of this configuration accepts. Raises CommandError."""
+    entries = {entry.issuer: entry for entry in auth.jwt}
+    entry = auth.jwt[0] if issuer is None else entries.get(issuer)
+    if entry is None:
+        known = ", ".join(repr(name) for name in entries if name) or "none has one"
+        raise CommandError(USAGE, f"No entry of auth.jwt has the issuer {issuer!r} ({known}).")
+    if entry.max_lifetime_s is not None and ttl_s > entry.max_lifetime_s:
+        raise CommandError(
+            USAGE, f"This gateway refuses tokens for more than {entry.max_lifetime_s:g} s (max_lifetime)."
+        )
+    now = int(time.time())
+    claims: dict[str, str | int] = {"sub": subject, "iat": now, "nbf": now, "exp": now + ttl_s}
+    if entry.issuer:
+        claims["iss"] = entry.issuer
+    if entry.audience:
+        claims["aud"] = entry.audience[0]
+    if scopes:
+        claims[entry.scope_claim] = " ".join(scopes)
+    return jwt.encode(claims, entry.secret.reveal(), algorithm=ALGORITHM)

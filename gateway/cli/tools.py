@@ -1,0 +1,56 @@
+"""`toolgate tools`: what a running gateway offers to whoever asks."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from gateway.cli import answers
+from gateway.cli.command import Command
+from gateway.cli.output import OK, USAGE, CommandError, complain, first_line, print_answer, say, table, terminal_width
+from gateway.cli.remote import Remote, add_options, explain, no_gateway, refusal
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    return asyncio.run(_tools(arguments))
+
+
+COMMAND = Command(
+    name="tools",
+    summary="list the tools of a running gateway",
+    description="Lists the tools you may use. Of each: its input, [optional] in brackets, and what else it needs.",
+    add_arguments=add_options,
+    run=_run,
+)
+
+
+async def _tools(arguments: argparse.Namespace) -> int:
+    async with Remote(arguments.url, arguments.token) as remote:
+        reply = await remote.ask("GET", "/tools")
+        if reply.status_code != 200:
+            raise CommandError(USAGE, *explain(remote, reply, refusal(remote, reply)))
+        listed = answers.read(reply.content, answers.Catalogue)
+        if listed is None:
+            no_gateway(remote.url, reply)
+    if arguments.json:
+        print_answer(reply.content)
+    elif listed.items:
+        rows = [(tool.id, _input(tool), _needs(tool), first_line(tool.description)) for tool in listed.items]
+        say(*table(("TOOL", "INPUT", "NEEDS", "DESCRIPTION"), rows, terminal_width()))
+    else:
+        complain("There is no tool you may use.")
+    return OK
+
+
+def _input(tool: answers.Tool) -> str:
+    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    if not isinstance(properties, dict) or not properties:
+        return "-"
+    needed = required if isinstance(required, list) else []
+    return " ".join(name if name in needed else f"[{name}]" for name in properties)
+
+
+def _needs(tool: answers.Tool) -> str:
+    needs = tool.requirements
+    ids = [item.id for item in (*needs.authorization, *needs.secrets)]
+    return ", ".join([*ids, *(["user_id"] if needs.user_id else [])]) or "-"

@@ -1,0 +1,156 @@
+"""The demonstration works as printed, and leaves nothing behind, however it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.live.cli.conftest import LAST_LINE, Demo, read_screen
+from tests.live.cli.terminal import DEADLINE_S, TOOLGATE, Running, environment, eventually, gone, running, toolgate
+
+DIALECTS = ("/rfc/", "/otc/", "/oxp/", "/oxp-env/", "/lc/")
+
+
+def shell(line: str, **env: str) -> str:
+    """What a line prints in a POSIX shell."""
+    assert shutil.which("curl"), "These tests run the lines of the demonstration: install curl."
+    run = subprocess.run(
+        ["sh", "-c", line], env=environment(**env), capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def examples(screen: str) -> list[tuple[str, str]]:
+    """Each expectation with the curl line it stands before."""
+    return re.findall(r"^# .* -> (.*)\n(curl .*)$", screen, re.MULTILINE)
+
+
+def squeezed(text: str) -> str:
+    return text.replace(" ", "")
+
+
+def test_every_curl_line_answers_what_is_announced(demo: Demo) -> None:
+    found = examples(demo.screen)
+    assert len(found) == demo.screen.count("\ncurl ") >= len(DIALECTS)
+    for expected, line in found:
+        status, _, excerpt = expected.partition(", ")
+        body, told_status = shell(line, **demo.env).rstrip("\n").rsplit("\n", 1)
+        assert told_status == status, line
+        assert squeezed(excerpt).removesuffix("}") in squeezed(body), line
+
+
+def test_there_is_a_line_for_every_dialect(demo: Demo) -> None:
+    assert all(any(f"{demo.url}{prefix}" in line for _, line in examples(demo.screen)) for prefix in DIALECTS)
+
+
+def test_a_comment_pasted_with_its_line_opens_no_quote(demo: Demo) -> None:
+    for line in demo.screen.splitlines():
+        shlex.split(line)
+
+
+def test_after_the_consent_the_same_line_brings_the_mail(demo: Demo) -> None:
+    line = next(line for _, line in examples(demo.screen) if "Mail.Search" in line)
+    line = line.replace('"ada"', '"grace"')
+    challenge = shell(line, **demo.env)
+    (url,) = re.findall(r'"url":"([^"]+)"', challenge)
+    (check_url,) = re.findall(r'"check_url":"([^"]+)"', challenge)
+    assert check_url.startswith(f"{demo.url}/challenges/")  # the port was free to choose: the real one is in it
+    urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=DEADLINE_S).close()
+    assert "Invoice 1042" in shell(line, **demo.env)
+    with urllib.request.urlopen(check_url, timeout=DEADLINE_S) as reply:
+        assert b"completed" in reply.read()
+
+
+def test_the_lines_without_curl_work_too(demo: Demo) -> None:
+    _, _, lines = demo.screen.partition("The same without curl:\n")
+    tools, call, mail = lines.splitlines()
+    assert "Calculator.Add@1.1.0" in shell(tools, **demo.env)
+    assert shell(call, **demo.env) == "42\n"
+    assert mail.endswith(LAST_LINE + " ada")
+
+
+def ends_by_ctrl_c(command: Running) -> None:
+    command.interrupt()
+
+
+def ends_by_sigterm(command: Running) -> None:
+    command.process.terminate()
+
+
+@pytest.mark.parametrize("end", [ends_by_ctrl_c, ends_by_sigterm])
+def test_it_ends_with_0_and_leaves_no_process_and_no_port(end: Callable[[Running], None]) -> None:
+    with running([*TOOLGATE, "demo", "--port", "0"]) as command:
+        command.wait_for(LAST_LINE)
+        children, shown = command.children(), read_screen(command.out.decode())
+        assert len(children) == 2
+        end(command)
+        assert command.ended() == 0
+    assert gone(children)
+    assert command.out.endswith(b"Stopped; nothing is left running.\n")
+    assert command.err == b""
+    admin = re.findall(r"http://127\.0\.0\.1:(\d+)/health", shown.screen)
+    for port in (urlsplit(shown.url).port, int(admin[0])):
+        socket.create_server(("127.0.0.1", port or 0)).close()
+
+
+@pytest.mark.parametrize("end", [ends_by_ctrl_c, ends_by_sigterm])
+def test_it_can_be_stopped_while_it_still_starts(end: Callable[[Running], None]) -> None:
+    with running([*TOOLGATE, "demo", "--port", "0"]) as command:
+        eventually(lambda: bool(command.children()), "a tool server starts")
+        children = command.children()
+        end(command)
+        assert command.ended() == 0
+    assert gone(children)
+    assert command.err == b""
+
+
+def test_its_tool_servers_end_even_when_it_is_killed() -> None:
+    with running([*TOOLGATE, "demo", "--port", "0"]) as command:
+        command.wait_for(LAST_LINE)
+        children = command.children()
+        os.kill(command.process.pid, signal.SIGKILL)
+        assert command.ended() == -signal.SIGKILL
+        eventually(lambda: gone(children), "the tool servers end")
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(demo: Demo) -> None:
+    port = str(urlsplit(demo.url).port)
+    second = toolgate("demo", "--port", port)
+    assert second.returncode == 1
+    assert second.stdout == ""
+    assert second.stderr.startswith(f"Cannot listen on 127.0.0.1:{port}: the port is in use.")
+
+
+def test_when_the_usual_ports_are_taken_it_finds_free_ones() -> None:
+    """Whether this test takes them or somebody else has them."""
+    taken = []
+    for port in (8080, 9464):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.append(listener)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        except OSError:
+            continue
+    try:
+        with running([*TOOLGATE, "demo"]) as command:
+            command.wait_for(LAST_LINE)
+            screen = command.out.decode()
+            command.interrupt()
+            assert command.ended() == 0
+    finally:
+        for listener in taken:
+            listener.close()
+    assert not re.search(r"127\.0\.0\.1:(8080|9464)\b", screen)

@@ -1,0 +1,128 @@
+"""`toolgate serve`: where it listens, how it ends, and what it says when it cannot start."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.cli.terminal import (
+    DEADLINE_S,
+    TOOLGATE,
+    Running,
+    entered,
+    eventually,
+    healthy,
+    running,
+    tool_server,
+    toolgate,
+)
+
+CONFIG = """
+server: {port: 0, admin: {port: 0}}
+auth: none
+backends: {office: {protocol: otc, url: "%s"}}
+routes: [{tools: "*", backend: office}]
+"""
+
+
+@pytest.fixture(scope="module")
+def office() -> Iterator[str]:
+    with tool_server() as url:
+        yield url
+
+
+@pytest.fixture
+def config(office: str, tmp_path: Path) -> Path:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(CONFIG % office)
+    return path
+
+
+def executions(office: str, tool: str) -> int:
+    with urllib.request.urlopen(f"{office}/executions", timeout=DEADLINE_S) as reply:
+        return int(json.load(reply)[tool])
+
+
+def public_url(command: Running) -> str:
+    """Where the gateway says it listens."""
+    line = json.loads(command.wait_for('"message":"listening"'))
+    assert line["logger"] == "gateway.server"
+    return f"http://{line['public']}"
+
+
+def lines_are_json(command: Running) -> bool:
+    return all(isinstance(json.loads(line), dict) for line in command.err.splitlines())
+
+
+def test_it_logs_the_ports_it_was_given(config: Path) -> None:
+    with running([*TOOLGATE, "serve", "-c", str(config)]) as command:
+        url = public_url(command)
+        assert not url.endswith(":0")
+        eventually(
+            lambda: toolgate("call", "Text.Echo", "value=1", "--url", url).stdout == "1\n", "the tools are known"
+        )
+        command.interrupt()
+        assert command.ended() == 0
+    assert lines_are_json(command)
+    assert json.loads(command.err.splitlines()[-1])["message"] == "stopped"
+
+
+def test_without_a_name_it_takes_gateway_yaml_where_it_is_started(config: Path) -> None:
+    with running([*TOOLGATE, "serve"], cwd=config.parent) as command:
+        public_url(command)
+        command.process.terminate()
+        assert command.ended() == 0
+
+
+def test_sigterm_lets_a_slow_call_finish(config: Path, office: str) -> None:
+    before = executions(office, "Clock.Sleep")
+    with running([*TOOLGATE, "serve", "-c", str(config)]) as command:
+        url = public_url(command)
+        eventually(lambda: healthy(url), "the tools are known")
+        with running([*TOOLGATE, "call", "Clock.Sleep", "seconds=0.5", "--url", url]) as caller:
+            eventually(lambda: executions(office, "Clock.Sleep") > before, "the call runs")
+            command.process.terminate()
+            assert caller.ended() == 0
+            assert json.loads(caller.out) == {"slept_s": 0.5}
+        assert command.ended() == 0
+    assert b'"draining"' in command.err
+
+
+def test_ctrl_c_in_a_call_says_nothing_and_exits_130(config: Path, office: str) -> None:
+    before = executions(office, "Clock.Sleep")
+    with running([*TOOLGATE, "serve", "-c", str(config)]) as command:
+        url = public_url(command)
+        eventually(lambda: healthy(url), "the tools are known")
+        with running([*TOOLGATE, "call", "Clock.Sleep", "seconds=30", "--url", url]) as caller:
+            eventually(lambda: executions(office, "Clock.Sleep") > before, "the call runs")
+            caller.interrupt()
+            assert caller.ended() == 130
+            assert (caller.out, caller.err) == (b"", b"")
+
+
+def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:
+    port = office.rpartition(":")[2]
+    config.write_text(config.read_text().replace("{port: 0, admin", f"{{port: {port}, admin"))
+    done = toolgate("serve", "-c", str(config))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"Cannot listen on 127.0.0.1:{port}: the port is in use. Stop what is there, or choose another host and port."
+    )
+
+
+def test_a_broken_configuration_lists_its_problems(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("auth: none\nbackend: {}\nroutes: [{tools: 5}]\n")
+    done = entered("serve", "-c", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path}:2:1: backend: is not a known key; did you mean 'backends'?" in done.stderr
+
+
+def test_a_missing_configuration_says_how_to_name_one(tmp_path: Path) -> None:
+    done = toolgate("serve", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gateway.yaml: there is no such file; say which configuration to use\n"

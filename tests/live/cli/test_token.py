@@ -1,0 +1,46 @@
+"""`toolgate token` and `--version`: small commands, their output ready for `$(...)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jwt
+import pytest
+
+from gateway import __version__
+from tests.live.cli.terminal import entered, toolgate
+
+SECRET = "a secret of at least thirty-two bytes"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "gateway.yaml"
+    path.write_text("auth: {jwt: [{secret: '${file:jwt-secret}', issuer: us, audience: [toolgate]}]}\n")
+    (tmp_path / "jwt-secret").write_text(SECRET)
+    return str(path)
+
+
+def test_a_token_is_all_it_prints(config: str) -> None:
+    done = toolgate("token", "-c", config, "--sub", "ada", "--scope", "a", "--scope", "b")
+    claims = jwt.decode(done.stdout.strip(), SECRET, algorithms=["HS256"], audience="toolgate", issuer="us")
+    assert (done.returncode, done.stderr, claims["sub"], claims["scope"]) == (0, "", "ada", "a b")
+
+
+def test_an_unknown_issuer_names_those_there_are(config: str) -> None:
+    done = entered("token", "-c", config, "--issuer", "them")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "No entry of auth.jwt has the issuer 'them' ('us').\n"
+
+
+def test_without_authentication_there_is_no_token_to_make(tmp_path: Path) -> None:
+    path = tmp_path / "open.yaml"
+    path.write_text("auth: none\n")
+    done = entered("token", "-c", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "takes callers without a token" in done.stderr
+
+
+def test_the_version_is_the_package_s() -> None:
+    done = toolgate("--version")
+    assert (done.returncode, done.stdout) == (0, f"toolgate {__version__}\n")
