@@ -1,0 +1,190 @@
+"""Gateways and demonstration tool servers as processes that a test may stop, freeze and kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import httpx
+
+CHECKOUT = Path(__file__).parents[3]
+START_S = 30.0  # an interpreter and all imports take 0.6 s alone, several on a busy machine
+STOP_S = 10.0  # from SIGTERM to gone, with nothing under way
+DEADLINE_S = 10.0  # for anything else a test waits for
+POLL_S = 0.01
+
+Settings = dict[str, Any]
+
+
+async def until(reached: Callable[[], bool | Awaitable[bool]], what: str, within_s: float = DEADLINE_S) -> None:
+    """Waits for something that says nothing when it happens."""
+    try:
+        async with asyncio.timeout(within_s):
+            while True:
+                answer = reached()
+                if answer if isinstance(answer, bool) else await answer:
+                    return
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        raise AssertionError(f"after {within_s:g} s still not: {what}") from None
+
+
+def settings(backends: Mapping[str, Settings], **more: Any) -> Settings:
+    """A configuration with free ports, everything logged, and all tools of all backends published to everybody."""
+    return {
+        "server": {"port": 0, "admin": {"port": 0}},
+        "auth": "none",
+        "backends": dict(backends),
+        "routes": [{"tools": "*", "backend": name} for name in backends],
+        "logging": {"level": "debug"},
+    } | more
+
+
+@dataclass
+class GatewayProcess:
+    """A gateway that listens."""
+
+    process: Process
+    log: Path
+    url: str
+    admin_url: str
+
+    def log_text(self) -> str:
+        """All it has logged so far."""
+        return self.log.read_text()
+
+    def logged(self, message: str) -> list[dict[str, Any]]:
+        """The lines with that message."""
+        return [line for line in _lines(self.log) if line["message"] == message]
+
+    def peak_memory_bytes(self) -> int:
+        """The most memory it has ever held (proc_pid_status(5), VmHWM)."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(kib) * 1024
+
+
+def _lines(log: Path) -> list[dict[str, Any]]:
+    """The whole lines of a log; what is none of them, such as a traceback of the interpreter, fails the test."""
+    text = log.read_text()
+    try:
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    except ValueError:
+        raise AssertionError(f"the gateway wrote what is no log line:\n{text}") from None
+
+
+@asynccontextmanager
+async def gateway(config: Settings, *, ready: bool = True) -> AsyncIterator[GatewayProcess]:
+    """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens."""
+    with _files(config) as (file, log, output):
+        process = await _spawn("gateway", "serve", "-c", str(file), stderr=output)
+        try:
+            running = await _listening(process, log)
+            if ready:
+                await until_ready(running)
+            yield running
+        finally:
+            await _end(process)
+
+
+@contextmanager
+def _files(config: Settings) -> Iterator[tuple[Path, Path, IO[bytes]]]:
+    """A configuration file, and where the log goes."""
+    with TemporaryDirectory(prefix="toolgate-") as directory:
+        file, log = Path(directory, "gateway.yaml"), Path(directory, "gateway.log")
+        file.write_text(json.dumps(config))  # JSON is YAML
+        with log.open("wb") as output:
+            yield file, log, output
+
+
+async def _spawn(module: str, *arguments: str, stderr: IO[bytes] | None = None, stdout: int | None = None) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments, cwd=CHECKOUT, stdout=stdout, stderr=stderr
+    )
+
+
+async def _listening(process: Process, log: Path) -> GatewayProcess:
+    def told() -> list[dict[str, Any]]:
+        assert process.returncode is None, f"the gateway ended with {process.returncode}:\n{log.read_text()}"
+        return [line for line in _lines(log) if line["message"] == "listening"]
+
+    await until(lambda: bool(told()), "the gateway listens", START_S)
+    addresses = told()[0]
+    return GatewayProcess(process, log, f"http://{addresses['public']}", f"http://{addresses['admin']}")
+
+
+async def until_ready(running: GatewayProcess, within_s: float = START_S) -> None:
+    """Waits until a gateway says that it is ready."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+
+        async def ready() -> bool:
+            return (await http.get(f"{running.url}/health")).status_code == httpx.codes.OK
+
+        await until(ready, "the gateway is ready", within_s)
+
+
+async def _end(process: Process) -> None:
+    """Stops a process, frozen ones too; whatever it owes anybody, no test here waits for it any more."""
+    for number in (signal.SIGCONT, signal.SIGTERM):
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+    try:
+        async with asyncio.timeout(STOP_S):
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.communicate()
+
+
+@dataclass
+class DemoServer:
+    """A demonstration tool server that listens."""
+
+    process: Process
+    url: str
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    async def executions(self) -> dict[str, int]:
+        """How often each tool ran in this process."""
+        async with httpx.AsyncClient(trust_env=False) as http:
+            counts: dict[str, int] = (await http.get(f"{self.url}/executions")).json()
+        return counts
+
+    async def kill(self) -> None:
+        """Ends it as an out-of-memory killer would."""
+        self.process.kill()
+        async with asyncio.timeout(STOP_S):
+            await self.process.wait()
+
+    def freeze(self) -> None:
+        """Stops it without closing anything: its kernel still takes connections and bytes."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+
+@asynccontextmanager
+async def demo_server(kind: str, port: int = 0) -> AsyncIterator[DemoServer]:
+    """Runs the `otc` or the `oxp` demonstration server."""
+    process = await _spawn(f"gateway.demo.{kind}_server", "--port", str(port), stdout=PIPE)
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(START_S):
+            line = (await process.stdout.readline()).decode().strip()
+        assert line.startswith("listening on "), f"the demonstration server {kind} did not start"
+        yield DemoServer(process, line.removeprefix("listening on "))
+    finally:
+        await _end(process)

@@ -1,0 +1,53 @@
+"""Tool servers that are not there when the gateway starts."""
+
+from __future__ import annotations
+
+import socket
+import time
+from functools import partial
+
+import httpx
+import pytest
+
+from tests.live.faults.calling import call, caller, value
+from tests.live.faults.processes import demo_server, gateway, settings, until, until_ready
+from tests.live.faults.toolserver import Exchange, echo, tool_server
+
+READY_LIMIT_S = 10.0  # what is promised; a backend that answers nothing uses all of it
+MARGIN_S = 3.0  # for a busy machine
+
+
+async def lists_tools(http: httpx.AsyncClient) -> bool:
+    return bool((await http.get("/otc/tools")).json()["tools"])
+
+
+async def say_nothing(exchange: Exchange) -> None:
+    await exchange.until_closed()
+
+
+@pytest.mark.anyio
+async def test_a_tool_server_that_never_answers_delays_readiness_to_its_limit_and_no_other_tool_server() -> None:
+    async with tool_server({}, listing=say_nothing) as silent, tool_server({"Lab.Echo": echo}) as lab:
+        backends = {"silent": {"protocol": "otc", "url": silent.url}, "lab": {"protocol": "otc", "url": lab.url}}
+        async with gateway(settings(backends), ready=False) as running, caller(running.url) as http:
+            started = time.monotonic()
+            await until(partial(lists_tools, http), "the other is listed", MARGIN_S)
+            assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
+            assert (await http.get("/health")).status_code == httpx.codes.SERVICE_UNAVAILABLE
+
+            await until_ready(running, READY_LIMIT_S + MARGIN_S)
+            assert time.monotonic() - started > READY_LIMIT_S / 2
+            assert (await http.get(f"{running.admin_url}/health")).json()["backends"]["silent"]["up"] is False
+
+
+@pytest.mark.anyio
+async def test_a_tool_server_that_refuses_connections_delays_nothing_and_is_found_once_it_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    backends = {"late": {"protocol": "otc", "url": f"http://127.0.0.1:{port}"}}
+    async with gateway(settings(backends), ready=False) as running, caller(running.url) as http:
+        await until_ready(running, MARGIN_S)
+        assert not await lists_tools(http)
+        async with demo_server("otc", port):
+            await until(partial(lists_tools, http), "it is listed")
+            assert value(await call(http, "Calculator.Add", {"a": 1, "b": 2})) == 3

@@ -1,0 +1,74 @@
+"""SIGTERM while calls come in: each is answered whole, or certainly never reached a tool server."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.live.faults.calling import call, call_once, caller, value
+from tests.live.faults.processes import STOP_S, gateway, settings, until
+from tests.live.faults.toolserver import Exchange, echo, tool_server
+
+Call = Callable[[str, Any], Awaitable[httpx.Response]]
+
+CALLERS = 20
+ENOUGH = 200  # calls answered before the signal: every caller is well under way
+
+
+@dataclass
+class Load:
+    """Callers that go on until there is nobody to call."""
+
+    call: Call
+    numbers: Iterator[int] = field(default_factory=count)
+    answered: list[int] = field(default_factory=list)
+    unanswered: list[int] = field(default_factory=list)
+
+    async def keep_calling(self) -> None:
+        for number in self.numbers:
+            try:
+                assert value(await self.call("Lab.Echo", {"n": number})) == {"n": number}
+            except (httpx.TransportError, OSError):
+                self.unanswered.append(number)
+                return
+            self.answered.append(number)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("connections", ["kept alive", "one for each call"])
+async def test_no_answer_is_lost_when_the_gateway_is_stopped_under_load(connections: str) -> None:
+    released = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await released.wait()
+        await echo(exchange)
+
+    async with tool_server({"Lab.Echo": echo, "Lab.Slow": slow}) as lab:
+        async with gateway(settings({"lab": {"protocol": "otc", "url": lab.url}})) as running:
+            async with caller(running.url) as http:
+                load = Load(partial(call, http) if connections == "kept alive" else partial(call_once, running.url))
+                slowly = asyncio.create_task(call(http, "Lab.Slow", {"n": -1}))
+                callers = [asyncio.create_task(load.keep_calling()) for _ in range(CALLERS)]
+                await until(lambda: len(load.answered) > ENOUGH and bool(lab.calls("Lab.Slow")), "load")
+                running.process.send_signal(signal.SIGTERM)
+                async with asyncio.timeout(STOP_S):
+                    await asyncio.gather(*callers)
+                assert running.process.returncode is None, "it left while a call was running"
+                released.set()
+                assert value(await slowly) == {"n": -1}
+            async with asyncio.timeout(STOP_S):
+                assert await running.process.wait() == 0
+            assert not [line for line in running.log_text().splitlines() if '"level":"error"' in line]
+
+        ran = [request.call["input"]["n"] for request in lab.calls("Lab.Echo")]
+        assert set(ran).isdisjoint(load.unanswered), "a call that ran got no answer"
+        assert sorted(ran) == sorted(load.answered), "each answer comes from one run"
+        assert len(load.unanswered) == CALLERS

@@ -1,0 +1,172 @@
+"""Tool servers that lead elsewhere, or answer with more than anybody can hold."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from tests.live.faults.calling import call, caller, failure, value
+from tests.live.faults.processes import GatewayProcess, gateway, settings, until
+from tests.live.faults.site import site
+from tests.live.faults.toolserver import Exchange, Handler, definition, echo, tool_server
+
+MIB = 1024 * 1024
+LIST_BYTES = 100 * MIB
+LIST_TOOLS = 100_000
+MAX_TOOLS = 20_000  # of one tool server, unless configured
+PATIENCE_S = 1.0  # a call to another tool server, on a busy machine; undisturbed it takes 2 ms
+JUDGED_S = 30.0  # 20,000 tools; alone on a core 4 s
+REDIRECTS = (300, 301, 302, 303, 307, 308)
+BROKEN = "The tool server gave a broken answer."
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def head(size: int, *lines: str) -> bytes:
+    fields = ["HTTP/1.1 200 OK", "Content-Type: application/json", f"Content-Length: {size}", *lines]
+    return "\r\n".join([*fields, "", ""]).encode()
+
+
+@pytest.mark.anyio
+async def test_no_redirect_is_followed() -> None:
+    async with tool_server({"Lab.Echo": echo}) as elsewhere:
+
+        async def redirect(exchange: Exchange) -> None:
+            location = [("Location", elsewhere.url + exchange.request.target)]
+            status = exchange.request.call["input"]["status"] if exchange.request.method == "POST" else 307
+            await exchange.reply({"message": "over there"}, status=status, headers=location)
+
+        async def challenge(exchange: Exchange) -> None:
+            found = {"id": "c", "url": "https://door.example/", "check_url": "/check"}
+            await exchange.reply({"message": "", "missing_requirements": {"authorization": [found]}}, status=400)
+
+        async def list_or_redirect(exchange: Exchange) -> None:
+            listed = {"tools": [definition("Lab.Away"), definition("Lab.Challenge")]}
+            await (exchange.reply(listed) if exchange.request.target == "/tools" else redirect(exchange))
+
+        tools: dict[str, Handler] = {"Lab.Away": redirect, "Lab.Challenge": challenge}
+        async with (
+            tool_server(tools, listing=list_or_redirect) as lab,
+            tool_server({}, listing=redirect) as away,
+            behind_one(lab=lab.url, away=away.url) as running,
+            caller(running.url) as http,
+        ):
+            for status in REDIRECTS:
+                assert failure(await call(http, "Lab.Away", {"status": status}))["message"] == BROKEN
+            challenged = (await call(http, "Lab.Challenge")).json()["missing_requirements"]["authorization"][0]
+            assert (await http.get(challenged["check_url"])).json() == {"status": "pending"}
+            assert len((await http.get("/otc/tools")).json()["tools"]) == 2
+            assert away.requests
+        assert elsewhere.requests == []
+
+
+@asynccontextmanager
+async def behind_one(*, ready: bool = True, **urls: str) -> AsyncIterator[GatewayProcess]:
+    """Runs a gateway in front of several tool servers."""
+    async with gateway(
+        settings({name: {"protocol": "otc", "url": url} for name, url in urls.items()}), ready=ready
+    ) as running:
+        yield running
+
+
+@pytest.mark.anyio
+async def test_an_answer_of_any_size_costs_no_more_than_its_limit() -> None:
+    async def flood(exchange: Exchange) -> None:
+        await exchange.write(CHUNKED)
+        while True:  # until the gateway hangs up
+            await exchange.write(chunk(b" " * MIB))
+
+    async def bomb(exchange: Exchange) -> None:
+        result = {"call_id": exchange.request.call["call_id"], "success": True, "value": "0" * LIST_BYTES}
+        packed = gzip.compress(json.dumps({"result": result}).encode(), 1)
+        await exchange.write(head(len(packed), "Content-Encoding: gzip") + packed)
+
+    async with site({"Lab.Flood": flood, "Lab.Bomb": bomb, "Lab.Echo": echo}) as place:
+        before = place.running.peak_memory_bytes()
+        for tool in ("Lab.Flood", "Lab.Bomb"):
+            assert failure(await call(place.http, tool))["message"] == BROKEN
+        assert place.running.peak_memory_bytes() - before < 40 * MIB  # 8 MiB are read, in pieces and joined
+        await until(lambda: place.lab.connections <= 1, "the flood is cut off")
+        assert value(await call(place.http, "Lab.Echo", {"n": 1})) == {"n": 1}
+
+
+async def longest_call_s(http: httpx.AsyncClient, over: asyncio.Event) -> float:
+    """Calls another tool server until something is over; returns how long a call took at most."""
+    longest_s = 0.0
+    while not over.is_set():
+        started = time.monotonic()
+        assert value(await call(http, "Live.Echo", {"n": 1})) == {"n": 1}
+        longest_s = max(longest_s, time.monotonic() - started)
+    return longest_s
+
+
+@pytest.mark.anyio
+async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -> None:
+    over = asyncio.Event()
+    piece = chunk(json.dumps(definition("Lab.Copy", description="x" * MIB)).encode() + b",")
+
+    async def endless(exchange: Exchange) -> None:
+        try:
+            await exchange.write(CHUNKED + chunk(b'{"tools":['))
+            for _ in range(LIST_BYTES // MIB):
+                await exchange.write(piece)
+        finally:
+            over.set()
+
+    async with (
+        tool_server({}, listing=endless) as lab,
+        tool_server({"Live.Echo": echo}) as live,
+        behind_one(live=live.url, lab=lab.url) as running,
+        caller(running.url) as http,
+    ):
+        assert await longest_call_s(http, over) < PATIENCE_S
+        await until(lambda: bool(running.logged("a backend cannot be asked for its tools")), "the list is given up")
+        assert running.peak_memory_bytes() < 300 * MIB  # 60 MiB of its own, 64 MiB of list in pieces and joined
+
+
+@pytest.mark.anyio
+async def test_a_hundred_thousand_tools_are_cut_to_the_limit_and_disturb_nobody() -> None:
+    listed = json.dumps({"tools": [definition(f"Lab.Tool{number}") for number in range(LIST_TOOLS)]}).encode()
+    asked, over = asyncio.Event(), asyncio.Event()
+
+    async def listing(exchange: Exchange) -> None:
+        await asked.wait()
+        await exchange.write(head(len(listed)) + listed)
+
+    async with (
+        tool_server({"Lab.Tool0": echo}, listing=listing) as lab,
+        tool_server({"Live.Echo": echo}) as live,
+        behind_one(live=live.url, lab=lab.url, ready=False) as running,
+        caller(running.url) as http,
+    ):
+
+        async def published() -> int:
+            health = (await http.get(f"{running.admin_url}/health")).json()
+            count: int = health["backends"]["lab"]["tools"]
+            return count
+
+        async def live_is_there() -> bool:
+            return (await call(http, "Live.Echo")).status_code == 200
+
+        async def all_are_there() -> bool:
+            return await published() > 0
+
+        await until(live_is_there, "the other tool server is listed")
+        longest = asyncio.create_task(longest_call_s(http, over))
+        asked.set()
+        await until(all_are_there, "the many are listed", JUDGED_S)
+        over.set()
+        assert await longest < PATIENCE_S
+        assert await published() == MAX_TOOLS
+        assert value(await call(http, "Lab.Tool0", {"n": 1})) == {"n": 1}
+        assert running.peak_memory_bytes() < 400 * MIB  # 100,000 definitions at a time, of which a fifth stay

@@ -1,0 +1,135 @@
+"""Bodies made to cost more to read than to send: each is refused with a 4xx, quickly, and nothing is called."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from tests import oracle
+from tests.live.faults.calling import call, caller, value
+from tests.live.faults.processes import gateway, settings
+from tests.live.faults.toolserver import ToolServer, definition, echo, tool_server
+
+SIZE = 1024 * 1024 - 256  # just within the limit, so that all of it is read
+QUICK_S = 1.0  # on a busy machine; the slowest takes 60 ms on an idle one
+STRICT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+
+
+def around(value: bytes) -> bytes:
+    """A call whose input is that text."""
+    return b'{"request":{"tool_id":"Lab.Strict","input":%b}}' % value
+
+
+def many(piece: str) -> bytes:
+    """As many numbered pieces as fit into a body."""
+    count = SIZE // len(piece % 100_000 + ",") - 10
+    return ",".join(piece % (100_000 + number) for number in range(count)).encode()
+
+
+BOMBS = {
+    "nested arrays": b"[" * SIZE,
+    "nested objects": b'{"a":' * (SIZE // 5),
+    "nested arrays that end": around(b'{"n":' + b"[" * (SIZE // 3) + b"]" * (SIZE // 3) + b"}"),
+    "nesting below what crashes parsers": around(b'{"n":' + b"[" * 900 + b"]" * 900 + b"}"),
+    "a huge integer": around(b'{"n":' + b"9" * (SIZE - 100) + b"}"),
+    "a huge exponent": around(b'{"n":1e' + b"9" * (SIZE - 100) + b"}"),
+    "many digits after the point": around(b'{"n":0.' + b"1" * (SIZE - 100) + b"}"),
+    "many unknown parameters": around(b"{" + many('"%d":0') + b"}"),
+    "many members of the request": b'{"request":{"tool_id":"Lab.Strict",' + many('"%d":0') + b"}}",
+    "many copies of one member": b'{"request":{"tool_id":"Lab.Strict","input":{'
+    + b'"n":"",' * (SIZE // 8)
+    + b'"n":""}}}',
+    "many secrets of no use": b'{"request":{"tool_id":"Lab.Strict","context":{"secrets":['
+    + many('{"id":"%d","value":""}')
+    + b"]}}}",
+    "a huge string": around(b'{"n":"' + b"x" * (SIZE - 100) + b'"}'),
+    "a string of escapes": around(b'{"n":"' + b"\\u0000" * (SIZE // 7) + b'"}'),
+    "a huge tool id": b'{"request":{"tool_id":"Lab.' + b"a" * (SIZE - 100) + b'"}}',
+    "a tool id of many versions": b'{"request":{"tool_id":"Lab.Strict@' + b"1." * (SIZE // 3) + b'"}}',
+    "a version of many digits": b'{"request":{"tool_id":"Lab.Strict@' + b"9" * (SIZE - 100) + b'"}}',
+    "a huge call id": b'{"request":{"tool_id":"Lab.Strict","call_id":"' + b"c" * (SIZE - 100) + b'"}}',
+    "a huge version": b'{"$schema":"' + b"o" * (SIZE - 100) + b'","request":{"tool_id":"Lab.Strict"}}',
+    "a lone surrogate": around(b'{"n":"\\ud800"}'),
+    "bad UTF-8": around(b'{"n":"\xff"}'),
+    "not a number": around(b'{"n":NaN}'),
+    "an infinite number": around(b'{"n":-Infinity}'),
+    "nothing but spaces": b" " * SIZE,
+    "UTF-16": around(b"{}").decode().encode("utf-16"),
+}
+
+
+# These are JSON and calls; it is the tool's own schema that they break.
+READABLE = {
+    "many digits after the point",
+    "many unknown parameters",
+    "many copies of one member",
+    "many secrets of no use",
+    "a huge string",
+    "a string of escapes",
+}
+
+
+@pytest.fixture(scope="module")
+async def lab() -> AsyncIterator[ToolServer]:
+    definitions = [definition("Lab.Strict", input_schema={"parameters": STRICT}), definition("Lab.Echo")]
+    async with tool_server({"Lab.Strict": echo, "Lab.Echo": echo}, definitions) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+async def http(lab: ToolServer) -> AsyncIterator[httpx.AsyncClient]:
+    config = settings({"lab": {"protocol": "otc", "url": lab.url}})
+    async with gateway(config) as running, caller(running.url) as http:
+        yield http
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("what", BOMBS)
+async def test_a_bomb_is_refused_quickly_and_briefly(http: httpx.AsyncClient, lab: ToolServer, what: str) -> None:
+    body = BOMBS[what]
+    assert len(body) <= SIZE + 256
+    started = time.monotonic()
+    response = await http.post("/otc/tools/call", content=body, headers={"Content-Type": "application/json"})
+    assert time.monotonic() - started < QUICK_S
+    assert response.status_code == (422 if what in READABLE else 400)
+    oracle.check("otc", "call", response.status_code, response.headers, response.content)
+    assert len(response.content) < 64 * 1024, "a refusal of a megabyte should not be as long"
+    assert lab.calls("Lab.Strict") == []
+
+
+@pytest.mark.anyio
+async def test_a_compressed_bomb_is_never_unpacked(http: httpx.AsyncClient, lab: ToolServer) -> None:
+    packed = gzip.compress(b" " * (100 * SIZE), 1)
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    started = time.monotonic()
+    response = await http.post("/otc/tools/call", content=packed, headers=headers)
+    assert time.monotonic() - started < QUICK_S
+    assert response.status_code == 415
+    oracle.check("otc", "call", response.status_code, response.headers, response.content)
+    assert lab.calls("Lab.Strict") == []
+
+
+@pytest.mark.anyio
+async def test_a_body_over_the_limit_is_refused_before_it_is_there(http: httpx.AsyncClient) -> None:
+    response = await http.post(
+        "/otc/tools/call", content=b"[" * (4 * SIZE), headers={"Content-Type": "application/json"}
+    )
+    assert response.status_code == 413
+
+
+@pytest.mark.anyio
+async def test_a_bomb_on_a_list_is_ignored_like_any_other_body_of_a_get(http: httpx.AsyncClient) -> None:
+    response = await http.request("GET", "/otc/tools", content=b"[" * 60_000)
+    oracle.check("otc", "list", response.status_code, response.headers, response.content)
+    assert response.status_code == 200
+
+
+@pytest.mark.anyio
+async def test_numbers_at_the_limits_pass_exactly(http: httpx.AsyncClient, lab: ToolServer) -> None:
+    largest = {"integer": 10**4298, "double": 1.7976931348623157e308, "least": 5e-324}
+    assert value(await call(http, "Lab.Echo", largest)) == largest
+    assert lab.calls("Lab.Echo")[-1].call["input"] == largest
