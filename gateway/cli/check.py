@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,8 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(USAGE, *exc.problems, *hint) from exc
     found["warnings"] = list(_warnings(config))
     if arguments.live:
-        logs.configure("warning", "text")
-        logging.getLogger("gateway.catalogue").setLevel(logging.CRITICAL)  # what it has to say is in the report
+        logs.configure("error", "text")  # what warnings have to say is in the report
         found |= main_loop(inspect(config))
     if arguments.json:
         print_json(found)

@@ -117,7 +117,7 @@ async def test_a_name_too_long_is_cut_so_that_two_of_them_stay_two(start: StartG
         pytest.param({"name": "greet", "version": "2.0.1"}, "scripted.greet@2.0.1", "greet@2.0.1", id="a name alone"),
         pytest.param({"id": "Say.Good-day!"}, "Say.Good_day_@1.0.0", "Say.Good-day!", id="other characters"),
         pytest.param({"id": "Say.Hi", "version": "nightly"}, "Say.Hi@1.0.0", "Say.Hi", id="a word for version"),
-        pytest.param({"id": "Say.Hi", "version": "3"}, "Say.Hi@3.0.0", "Say.Hi", id="a short version"),
+        pytest.param({"id": "Say.Hi", "version": "3"}, "Say.Hi@3.0.0", "Say.Hi@3", id="a short version"),
     ],
 )
 async def test_a_tool_is_published_under_a_proper_id_and_called_by_its_own(

@@ -159,7 +159,7 @@ BROKEN_ANSWERS: dict[str, Handler] = {
     "a success in words": answered(lambda result: result | {"success": "true"}),
     "another call's id": answered(lambda result: result | {"call_id": "tg-other"}),
     "another call's id in an envelope": answered(lambda result: {"result": result | {"call_id": "tg-other"}}),
-    "an answer too deep": answered(lambda result: result | {"value": nested(70)}),
+    "an answer too deep": answered(lambda result: result | {"value": nested(80)}),
     "an answer too large": answered(lambda result: result | {"value": "x" * 5000}),
     "an endless head": always(b"HTTP/1.1 200 OK\r\nx: " + b"x" * 100_000 + b"\r\n\r\n"),
     "no HTTP": always(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import signal
@@ -55,9 +56,22 @@ class Done:
     stderr: str
 
 
+@contextmanager
+def own_logging() -> Iterator[None]:
+    """Takes back whatever a command made of this process's logging."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    root.handlers.clear()
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
 def entered(*words: str) -> Done:
     """Runs one command in this process, which spares half a second of imports; nothing else is different."""
-    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+    with own_logging(), redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         code = main(words)
     return Done(code, out.getvalue(), err.getvalue())
 

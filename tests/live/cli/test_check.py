@@ -84,8 +84,8 @@ def test_live_accounts_for_every_tool_server_and_every_tool(tmp_path: Path, offi
     done = entered("check", write(tmp_path, CONFIG % {"office": office, "gone": nowhere}), "--live")
     assert done.returncode == 1  # one of them is down
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["office", "otc", "up", "3"] in lines
-    assert ["gone", "oxp", "DOWN", "0"] in lines
+    assert ["office", "otc", "otc", "up", "3"] in lines
+    assert ["gone", "oxp", "oxp", "DOWN", "0"] in lines
     assert ["Calculator.Divide@1.0.0", "office", "calc", "Divides", "a", "by", "b."] in lines
     assert f"gone is down: connect: {nowhere} cannot be reached." in done.stdout
     assert "office: no route publishes 3 tools: Clock.Sleep@1.0.0, Doorbell.Ring@0.1.0, Text.Echo@1.0.0" in done.stdout
@@ -98,6 +98,7 @@ def test_live_is_good_when_all_is_up(tmp_path: Path, office: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert found["backends"]["a"] == {
         "protocol": "otc",
+        "dialect": "otc",
         "up": True,
         "cause": None,
         "tools": 6,
