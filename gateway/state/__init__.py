@@ -1,0 +1,1 @@
+"""What the gateway remembers of calls: one port, kept in memory or in Redis."""

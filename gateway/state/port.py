@@ -1,0 +1,246 @@
+"""What the gateway remembers of calls, as everything else sees it; one contract, in memory or in Redis.
+
+A record lives from `begin` to the end of its result; afterwards its key alone is remembered, so that the same call is
+never run again by mistake. Keys, fingerprints, principals and tokens are digests made by the caller of this port (see
+`sealing`), notes and outcomes are opaque bytes: nothing here knows of HTTP, dialects or tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from enum import IntEnum
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+DIGEST = re.compile(r"[A-Za-z0-9_-]{1,64}")  # parts of Redis keys: nothing in them may mean anything there
+MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization challenge
+MAX_BACKEND_CHARACTERS = 200
+
+
+class CallState(IntEnum):
+    """How far a call has come; it only ever grows.
+
+    UNKNOWN: whoever ran it died, and the tool may have run. It ends all waiting, yet an outcome that does arrive
+    replaces it, because then it is known after all. DONE is final.
+    """
+
+    REGISTERED = 1
+    DISPATCHING = 2
+    ACCEPTED = 3
+    AWAITING_USER = 4
+    UNKNOWN = 5
+    DONE = 6
+
+    @property
+    def is_over(self) -> bool:
+        return self >= CallState.UNKNOWN
+
+
+class StateUnavailable(Exception):  # noqa: N818 - a condition that passes, not an error of ours
+    """The state cannot be reached, or has lost its data a moment ago, so that absence proves nothing yet."""
+
+
+class OutcomeTooLarge(Exception):  # noqa: N818 - as above
+    """An outcome exceeds `max_result_bytes`; the call is as it was and wants a smaller one."""
+
+
+class StateLimits(Struct, frozen=True, kw_only=True):
+    """How long and how much is remembered.
+
+    `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the moment the record is gone.
+    `max_pending` and `max_records` (finished ones included) are per principal. `max_bytes` bounds what a process
+    keeps in its own memory; Redis has `maxmemory` for that.
+    """
+
+    pending_ttl_s: float = 86400.0
+    result_ttl_s: float = 3600.0
+    seen_ttl_s: float = 86400.0
+    max_pending: int = 1000
+    max_records: int = 10_000
+    max_result_bytes: int = 1 << 20
+    max_bytes: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive")
+
+
+class NewCall(Struct, frozen=True, kw_only=True):
+    """A call to be registered.
+
+    `key` names it, `fingerprint` tells its content, `principal` whose quota it is on: digests. `older` holds the same
+    (key, fingerprint) under keys that no longer seal, so that a change of keys makes nobody's call new. `token` is the
+    digest of the callback token bound to it. `note` is what another replica needs to go on. `idempotent` allows a
+    second dispatch after the first one's replica died.
+    """
+
+    key: str
+    fingerprint: str
+    principal: str
+    backend: str
+    note: bytes = b""
+    token: str | None = None
+    idempotent: bool = False
+    older: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        digests = [self.key, self.fingerprint, self.principal, *(part for pair in self.older for part in pair)]
+        for digest in digests if self.token is None else [*digests, self.token]:
+            check_digest(digest)
+        if not 0 < len(self.backend) <= MAX_BACKEND_CHARACTERS:
+            raise ValueError(f"a backend's name has 1 to {MAX_BACKEND_CHARACTERS} characters")
+        check_note(self.note)
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """A call as it stood when it was looked at. `replica` runs or watches over it; `outcome` is there once DONE.
+
+    `created_s` is in seconds of the store's clock.
+    """
+
+    key: str
+    fingerprint: str
+    principal: str
+    backend: str
+    state: CallState
+    replica: str
+    created_s: float
+    note: bytes = b""
+    token: str | None = None
+    idempotent: bool = False
+    outcome: bytes | None = None
+
+    @classmethod
+    def new(cls, call: NewCall, replica: str, created_s: float) -> Record:
+        """A call as it is when it has just been registered."""
+        return cls(
+            key=call.key,
+            fingerprint=call.fingerprint,
+            principal=call.principal,
+            backend=call.backend,
+            state=CallState.REGISTERED,
+            replica=replica,
+            created_s=created_s,
+            note=call.note,
+            token=call.token,
+            idempotent=call.idempotent,
+        )
+
+
+class Created(Struct, frozen=True):
+    """The call is the caller's to dispatch, under `record.key`: new, or left undispatched by a dead replica."""
+
+    record: Record
+
+
+class Exists(Struct, frozen=True):
+    """The same call is there: join it, or replay its outcome."""
+
+    record: Record
+
+
+class Conflict(Struct, frozen=True):
+    """The key is taken by a call of other content."""
+
+
+class Expired(Struct, frozen=True):
+    """The call was here once and its result is gone; it must not run again."""
+
+
+class Full(Struct, frozen=True):
+    """A quota is used up. Nothing was stored."""
+
+    retry_after_s: float
+
+
+Begun: TypeAlias = Created | Exists | Conflict | Expired | Full
+
+
+class State(Protocol):
+    """The port. Every method but `forget` raises StateUnavailable; digests and notes out of bounds are ValueErrors."""
+
+    @property
+    def replica(self) -> str:
+        """This process as records name it."""
+        ...
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the state answers; for health and metrics."""
+        ...
+
+    async def start(self) -> None:
+        """Makes first contact, waiting a few seconds at most, and goes on trying in the background."""
+        ...
+
+    async def begin(self, call: NewCall) -> Begun:
+        """Registers a call, its callback token and its share of the quotas, all or nothing."""
+        ...
+
+    async def advance(
+        self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
+    ) -> bool:
+        """Moves a call forward, with a new note if one is given; False if it is in none of `from_states` or gone.
+
+        Only the replica that holds a call may move it to DISPATCHING: whoever was believed dead cannot send it again.
+        """
+        ...
+
+    async def settle(self, key: str, outcome: bytes) -> bool:
+        """Stores how a call ended and wakes whoever waits; False if it has an outcome already or is gone.
+
+        Raises OutcomeTooLarge.
+        """
+        ...
+
+    async def get(self, key: str) -> Record | None: ...
+
+    async def by_token(self, token: str) -> Record | None:
+        """The call a callback token is bound to; kept after the outcome for as long as the outcome."""
+        ...
+
+    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = CallState.ACCEPTED) -> Record | None:
+        """Waits until a call is past `beyond`; returns it as it is then, or as last seen once `timeout_s` is over.
+
+        None: it is gone. A caller that still wants it begins it again. Goes on waiting while the state is away, and
+        raises StateUnavailable only if it never saw the call.
+        """
+        ...
+
+    async def forget(self, key: str) -> None:
+        """Removes a call that this replica holds and that is not over, as if it had never begun; wakes who waits.
+
+        For calls that provably did not run or may run again. While the state is away it is noted down and done later.
+        """
+        ...
+
+    async def claim_orphans(self, limit: int) -> Sequence[Record]:
+        """Takes over at most `limit` calls whose replica died. To be called every few seconds.
+
+        What may be dispatched (again) comes back REGISTERED: dispatch it or forget it. ACCEPTED and AWAITING_USER:
+        this replica watches over it now. UNKNOWN: it was being dispatched, and nobody will ever know.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Stops all work in the background. What this replica holds is up for others at once."""
+        ...
+
+
+def check_digest(digest: str) -> None:
+    if DIGEST.fullmatch(digest) is None:
+        raise ValueError("a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
+
+
+def check_note(note: bytes) -> None:
+    if len(note) > MAX_NOTE_BYTES:
+        raise ValueError(f"a note has at most {MAX_NOTE_BYTES} bytes")
+
+
+def check_move(from_states: Collection[CallState], to: CallState) -> None:
+    """An outcome is what `settle` is for, and nothing goes backwards."""
+    if to.is_over or not from_states or any(state >= to for state in from_states):
+        raise ValueError("a call moves forward, and only `settle` ends it")

@@ -1,0 +1,106 @@
+"""Records as the script keeps them: notes and outcomes sealed, each for its place."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from msgspec import Raw, structs
+
+from gateway.state.port import CallState, NewCall, Record
+from gateway.state.sealing import Sealer, Unsealable
+
+log = logging.getLogger("gateway.state")
+
+
+class Records:
+    """Encodes what goes to the script and decodes what comes back."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    def note(self, key: str, note: bytes) -> Raw:
+        """A note as the script takes it, sealed for its record; nothing stays nothing."""
+        return _packed(self._sealer.seal(note, _place(key, "note")) if note else b"")
+
+    def outcome(self, key: str, outcome: bytes) -> Raw:
+        """An outcome as the script takes it, sealed for its record."""
+        return _packed(self._sealer.seal(outcome, _place(key, "outcome")))
+
+    def begin(self, call: NewCall, *, unheld: bool) -> tuple[Any, ...]:
+        """The arguments of the operation `begin`."""
+        return (
+            call.key,
+            call.fingerprint,
+            call.principal,
+            call.backend,
+            self.note(call.key, call.note),
+            call.token or "",
+            "1" if call.idempotent else "0",
+            unheld,
+            [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older],
+        )
+
+    def restore(self, record: Record) -> tuple[Any, ...]:
+        """The arguments of the operation `restore`."""
+        return (
+            record.key,
+            record.fingerprint,
+            record.principal,
+            record.backend,
+            int(record.state),
+            self.note(record.key, record.note),
+            "1" if record.idempotent else "0",
+            record.token or "",
+            int(record.created_s * 1000),
+        )
+
+    def read(self, key: bytes, row: list[bytes | None]) -> Record:
+        """A record from its fields. What cannot be opened or read is a call of which nobody knows how it ended."""
+        fingerprint, principal, backend, state, note, replica, idempotent, token, created, outcome = row
+        name = key.decode()
+        unknown = Record(
+            key=name,
+            fingerprint=_text(fingerprint),
+            principal=_text(principal),
+            backend=_text(backend),
+            state=CallState.UNKNOWN,
+            replica=_text(replica),
+            created_s=_number(created) / 1000,
+            token=_text(token) or None,
+            idempotent=idempotent == b"1",
+        )
+        try:
+            return structs.replace(
+                unknown,
+                state=_state(state, outcome),
+                note=self._sealer.open(note, _place(name, "note")) if note else b"",
+                outcome=None if outcome is None else self._sealer.open(outcome, _place(name, "outcome")),
+            )
+        except (Unsealable, ValueError):
+            log.warning("a stored call cannot be opened; it counts as unknown", extra={"backend": unknown.backend})
+            return unknown
+
+
+def _packed(data: bytes) -> Raw:
+    """Bytes as MessagePack's `str 32`: Redis's own reader (cmsgpack 0.4.0) does not know the type for binary data."""
+    return Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
+
+
+def _place(key: str, field: str) -> bytes:
+    return f"{key}/{field}".encode()
+
+
+def _text(field: bytes | None) -> str:
+    return (field or b"").decode("utf-8", "replace")
+
+
+def _number(field: bytes | None) -> int:
+    return int(field) if field and field.isdigit() else 0
+
+
+def _state(field: bytes | None, outcome: bytes | None) -> CallState:
+    state = CallState(_number(field))
+    if (state is CallState.DONE) != (outcome is not None):
+        raise ValueError("a call has an outcome when it is done, and only then")
+    return state

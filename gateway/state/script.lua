@@ -1,0 +1,270 @@
+-- Every operation on the state, each atomic, many in one round trip.
+--
+-- ARGV[1]: the settings of the replica that asks, ARGV[2]: a list of {operation, argument...}, both MessagePack.
+-- Answers a list with one reply for each: a word or {word, value...}. Numbers of states are those of CallState.
+
+local config = cmsgpack.unpack(ARGV[1])
+local me = config.replica
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
+-- Replies of one word cost their reader a third of a list.
+local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent' }, { ok = 'restoring' }
+local CONFLICT, EXPIRED = { ok = 'conflict' }, { ok = 'expired' }
+
+local EPOCH = 'toolgate:epoch' -- since when there is data here; gone with the data when a server starts empty
+local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
+local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'token', 'created', 'outcome' }
+local CLAIM_REPLICAS = 16 -- dead replicas looked at in one claim; the rest next time
+
+local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
+local function seen_key(key) return 'toolgate:{' .. key .. '}:seen' end
+local function token_key(token) return 'toolgate:token:' .. token end
+local function pending_key(principal) return 'toolgate:pending:' .. principal end
+local function records_key(principal) return 'toolgate:records:' .. principal end
+local function held_key(replica) return 'toolgate:held:' .. replica end
+
+local epoch = false
+local function read_epoch()
+  epoch = epoch or tonumber(redis.call('GET', EPOCH) or '')
+  if not epoch then
+    redis.call('SET', EPOCH, now)
+    epoch = now
+  end
+  return epoch
+end
+
+-- Replicas put back the calls they hold; until they have had the time, a call that is not here may yet be running.
+local function restoring() return now - read_epoch() < config.settle_in_ms end
+
+local function absent()
+  if restoring() then return RESTORING end
+  return ABSENT
+end
+
+local function lease(replica) return tonumber(redis.call('ZSCORE', REPLICAS, replica) or 0) end
+
+-- Only who could renew its own lease a moment ago may call another's a death: a server that was frozen, and carries out
+-- what it was asked before, finds that all of them have run out.
+local function is_judge() return lease(me) - now > config.lease_ms / 2 end
+local function dead(replica) return replica ~= me and lease(replica) <= now and is_judge() end
+
+local function row(key) return redis.call('HMGET', call_key(key), unpack(FIELDS)) end
+
+local function wake(key, watchers)
+  for replica in string.gmatch(watchers or '', '[^,]+') do
+    if replica ~= me then redis.call('PUBLISH', 'toolgate:wake:' .. replica, key) end
+  end
+end
+
+local function hold(key)
+  redis.call('SADD', held_key(me), key)
+  redis.call('PEXPIRE', held_key(me), 2 * config.pending_ms) -- outlives every call in it
+end
+
+local function count(zset, key, expires, ttl)
+  redis.call('ZREMRANGEBYSCORE', zset, '-inf', now)
+  redis.call('ZADD', zset, expires, key)
+  redis.call('PEXPIRE', zset, ttl)
+end
+
+-- The first write is one that a server out of memory refuses, so that it refuses the operation as a whole.
+local function store(key, principal, fields, left_ms)
+  redis.call('HSET', call_key(key), unpack(fields))
+  redis.call('PEXPIRE', call_key(key), left_ms)
+  redis.call('SET', seen_key(key), '', 'PX', left_ms + config.seen_ms)
+  count(pending_key(principal), key, now + left_ms, config.pending_ms)
+  count(records_key(principal), key, now + left_ms, config.pending_ms + config.result_ms)
+  hold(key)
+end
+
+local function bind(token, key, left_ms)
+  if token ~= '' then redis.call('SET', token_key(token), key, 'PX', left_ms) end
+end
+
+-- How many ms until a principal may begin a call again; nil: at once.
+local function full_for(principal)
+  if redis.call('ZCOUNT', pending_key(principal), now, '+inf') >= config.max_pending then return 1000 end
+  local records = records_key(principal)
+  if redis.call('ZCOUNT', records, now, '+inf') < config.max_records then return nil end
+  local first = redis.call('ZRANGEBYSCORE', records, now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return math.max(1000, tonumber(first[2]) - now)
+end
+
+-- Whether a call found in the store may be dispatched by this replica: its own is gone and it was not sent, or may be
+-- sent again; or it is this replica's and `unheld`: the reply to an earlier `begin` was lost.
+local function may_take(state, replica, idempotent, unheld)
+  if replica == me then return state == REGISTERED and unheld end
+  return dead(replica) and (state == REGISTERED or (state == DISPATCHING and idempotent == '1'))
+end
+
+local operations = {}
+
+function operations.begin(key, fingerprint, principal, backend, note, token, idempotent, unheld, older)
+  if restoring() then return RESTORING end
+  table.insert(older, 1, { key, fingerprint, note })
+  for _, name in ipairs(older) do
+    local got = redis.call('HMGET', call_key(name[1]), 'fingerprint', 'state', 'replica', 'idempotent')
+    if got[1] and got[1] ~= name[2] then return CONFLICT end
+    if got[1] then
+      if not may_take(tonumber(got[2]), got[3], got[4], unheld) then return { 'exists', name[1], row(name[1]) } end
+      local left = redis.call('PTTL', call_key(name[1]))
+      redis.call('HSET', call_key(name[1]), 'state', REGISTERED, 'replica', me, 'note', name[3], 'token', token)
+      redis.call('SREM', held_key(got[3]), name[1])
+      hold(name[1])
+      bind(token, name[1], left)
+      return { 'created', name[1], row(name[1]) }
+    end
+    if redis.call('EXISTS', seen_key(name[1])) == 1 then return EXPIRED end
+  end
+  local full = full_for(principal)
+  if full then return { 'full', full } end
+  store(key, principal, {
+    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', REGISTERED, 'note', note,
+    'replica', me, 'idempotent', idempotent, 'token', token, 'created', now,
+  }, config.pending_ms)
+  bind(token, key, config.pending_ms)
+  return { 'new', now }
+end
+
+function operations.restore(key, fingerprint, principal, backend, state, note, idempotent, token, created)
+  local left = created + config.pending_ms - now
+  if left <= 0 or redis.call('EXISTS', call_key(key), seen_key(key)) > 0 then return NO end
+  store(key, principal, {
+    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state, 'note', note,
+    'replica', me, 'idempotent', idempotent, 'token', token, 'created', created,
+  }, left)
+  bind(token, key, left)
+  return YES
+end
+
+function operations.advance(key, from, to, note)
+  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'watchers')
+  if not got[1] then return absent() end
+  local allowed = to ~= DISPATCHING or got[2] == me
+  local state, found = tonumber(got[1]), false
+  for _, one in ipairs(from) do found = found or one == state end
+  if not (found and allowed) then return NO end
+  redis.call('HSET', call_key(key), 'state', to)
+  if note then redis.call('HSET', call_key(key), 'note', note) end
+  if to >= AWAITING_USER then wake(key, got[3]) end
+  return YES
+end
+
+function operations.settle(key, outcome)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'token', 'watchers')
+  if not got[1] then return absent() end
+  if tonumber(got[1]) == DONE then return NO end
+  redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
+  redis.call('PEXPIRE', call_key(key), config.result_ms)
+  redis.call('PEXPIRE', seen_key(key), config.result_ms + config.seen_ms)
+  if got[4] ~= '' then redis.call('PEXPIRE', token_key(got[4]), config.result_ms) end
+  redis.call('ZREM', pending_key(got[2]), key)
+  redis.call('ZADD', records_key(got[2]), now + config.result_ms, key)
+  redis.call('SREM', held_key(got[3]), key)
+  wake(key, got[5])
+  return YES
+end
+
+function operations.get(key)
+  local found = row(key)
+  if not found[1] then return absent() end
+  return { 'record', key, found }
+end
+
+function operations.by_token(token)
+  local key = redis.call('GET', token_key(token))
+  if not key then return absent() end
+  return operations.get(key)
+end
+
+-- As `get`; this replica is woken when the call is over, waits for its user, or is gone.
+function operations.watch(key)
+  local got = redis.call('HMGET', call_key(key), 'state', 'watchers')
+  local watchers = got[2] or ''
+  if got[1] and tonumber(got[1]) < UNKNOWN and not string.find(',' .. watchers .. ',', ',' .. me .. ',', 1, true) then
+    redis.call('HSET', call_key(key), 'watchers', watchers .. ',' .. me)
+  end
+  return operations.get(key)
+end
+
+-- The states of many calls, 0 for one that is gone, and whether the data are still the same.
+function operations.states(keys)
+  if restoring() then return RESTORING end
+  local states = {}
+  for i, key in ipairs(keys) do states[i] = tonumber(redis.call('HGET', call_key(key), 'state') or 0) end
+  return { 'states', states, read_epoch() }
+end
+
+function operations.forget(key)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'token', 'watchers')
+  if not got[1] then return absent() end
+  if got[3] ~= me or tonumber(got[1]) >= UNKNOWN then return NO end
+  redis.call('DEL', call_key(key), seen_key(key), token_key(got[4]))
+  redis.call('ZREM', pending_key(got[2]), key)
+  redis.call('ZREM', records_key(got[2]), key)
+  redis.call('SREM', held_key(me), key)
+  wake(key, got[5])
+  return YES
+end
+
+-- Extends this replica's lease, lets go of calls that ran out of time, and tells whether the data are still the same.
+function operations.beat(outlived)
+  redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
+  if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
+  return { 'epoch', read_epoch(), restoring() and 1 or 0 }
+end
+
+function operations.mine() return { 'mine', redis.call('SMEMBERS', held_key(me)) } end
+
+function operations.leave()
+  redis.call('ZADD', REPLICAS, 0, me)
+  return YES
+end
+
+-- One call of a dead replica: what becomes of it, or nil if it is over or gone.
+local function inherit(key)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'idempotent', 'watchers')
+  local state = tonumber(got[1] or DONE)
+  if state >= UNKNOWN then return nil end
+  if state == DISPATCHING and got[3] ~= '1' then
+    redis.call('HSET', call_key(key), 'state', UNKNOWN)
+    redis.call('ZREM', pending_key(got[2]), key)
+    wake(key, got[4])
+  else
+    redis.call('HSET', call_key(key), 'replica', me, 'state', state == DISPATCHING and REGISTERED or state)
+    hold(key)
+  end
+  return { key, row(key) }
+end
+
+-- `suspects`: calls this replica is said to hold and knows nothing of: the reply to an earlier claim was lost.
+function operations.claim(limit, suspects)
+  local claimed = {}
+  if not is_judge() then return { 'claimed', claimed } end
+  for _, key in ipairs(suspects) do
+    redis.call('SREM', held_key(me), key)
+    table.insert(claimed, inherit(key))
+  end
+  for _, replica in ipairs(redis.call('ZRANGEBYSCORE', REPLICAS, '-inf', now, 'LIMIT', 0, CLAIM_REPLICAS)) do
+    for _, key in ipairs(redis.call('SPOP', held_key(replica), math.max(0, limit - #claimed))) do
+      table.insert(claimed, inherit(key))
+    end
+    if redis.call('EXISTS', held_key(replica)) == 0 then redis.call('ZREM', REPLICAS, replica) end
+    if #claimed >= limit then break end
+  end
+  return { 'claimed', claimed }
+end
+
+local replies = {}
+for i, asked in ipairs(cmsgpack.unpack(ARGV[2])) do
+  local ok, reply = pcall(operations[asked[1]], unpack(asked, 2))
+  if not ok then
+    reply = { 'error', type(reply) == 'table' and reply.err or tostring(reply) }
+    -- A primary that became a replica: none of the batch was done, and none can be done here.
+    if string.find(reply[2], 'READONLY', 1, true) then return redis.error_reply(reply[2]) end
+  end
+  replies[i] = reply
+end
+return replies

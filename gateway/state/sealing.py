@@ -1,0 +1,93 @@
+"""What leaves the process is sealed, what names it is a digest; both under the operator's keys.
+
+AES-256-GCM and HMAC-SHA256, each under a key of its own per purpose (HKDF-SHA256, RFC 5869). The first key seals and
+digests, all of them open, so that keys can be changed while the gateway runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import os
+from collections.abc import Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+MIN_KEY_CHARACTERS = 32
+KEY_ID_BYTES = 4  # tells which key sealed; two keys that share one are both tried
+NONCE_BYTES = 12
+LENGTH_BYTES = 8  # before each part of a digest, so that no two lists of parts are the same bytes
+
+
+class Unsealable(Exception):  # noqa: N818 - says what the bytes are
+    """Bytes that none of the keys sealed for this place, or that were damaged since."""
+
+
+class Sealer:
+    """Seals and opens for one `purpose`. Without keys one is made that this process alone knows."""
+
+    def __init__(self, keys: Sequence[str], purpose: str) -> None:
+        self._ciphers = [
+            (
+                _derive(secret, f"toolgate {purpose} id", KEY_ID_BYTES),
+                AESGCM(_derive(secret, f"toolgate {purpose}", 32)),
+            )
+            for secret in _secrets(keys)
+        ]
+
+    def seal(self, text: bytes, place: bytes) -> bytes:
+        """Seals a text so that it opens only at the same `place`: a record's body is no other record's."""
+        key_id, cipher = self._ciphers[0]
+        nonce = os.urandom(NONCE_BYTES)
+        return key_id + nonce + cipher.encrypt(nonce, text, place)
+
+    def open(self, sealed: bytes, place: bytes) -> bytes:
+        """The text. Raises Unsealable."""
+        key_id, nonce = sealed[:KEY_ID_BYTES], sealed[KEY_ID_BYTES : KEY_ID_BYTES + NONCE_BYTES]
+        for known, cipher in self._ciphers:
+            if known != key_id:
+                continue
+            try:
+                return cipher.decrypt(nonce, sealed[KEY_ID_BYTES + NONCE_BYTES :], place)
+            except (InvalidTag, ValueError):  # ValueError: a nonce cut short
+                continue
+        raise Unsealable
+
+
+class Digester:
+    """Makes names nobody can guess or read back."""
+
+    def __init__(self, keys: Sequence[str], purpose: str) -> None:
+        self._keys = [_derive(secret, f"toolgate {purpose} digest", 32) for secret in _secrets(keys)]
+
+    def digest(self, *parts: str | bytes) -> str:
+        """43 characters of A-Z, a-z, 0-9, _ and -."""
+        return _digest(self._keys[0], _framed(parts))
+
+    def digests(self, *parts: str | bytes) -> tuple[str, ...]:
+        """The digest under every key, the current one first."""
+        framed = _framed(parts)
+        return tuple(_digest(key, framed) for key in self._keys)
+
+
+def _digest(key: bytes, framed: bytes) -> str:
+    return base64.urlsafe_b64encode(hmac.digest(key, framed, "sha256")).rstrip(b"=").decode()
+
+
+def _framed(parts: Sequence[str | bytes]) -> bytes:
+    # `surrogatepass`: a header that is no UTF-8 has a digest like any other.
+    encoded = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
+    return b"".join(len(part).to_bytes(LENGTH_BYTES, "big") + part for part in encoded)
+
+
+def _secrets(keys: Sequence[str]) -> list[bytes]:
+    if any(len(key) < MIN_KEY_CHARACTERS for key in keys):
+        raise ValueError(f"a key has at least {MIN_KEY_CHARACTERS} characters")
+    return [key.encode() for key in keys] or [os.urandom(32)]
+
+
+def _derive(secret: bytes, info: str, length: int) -> bytes:
+    return HKDF(SHA256(), length, salt=None, info=info.encode()).derive(secret)

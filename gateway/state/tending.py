@@ -1,0 +1,234 @@
+"""What a replica does in the background so that others can rely on it, and so that it hears of what others do.
+
+One heartbeat keeps the lease of all its calls; a Redis that went away is tried again with growing pauses, and gets back
+the calls it lost. One subscription brings the wake-ups; a slow poll is the safety net for those that got lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from msgspec import Struct
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.state.link import Link
+from gateway.state.port import CallState, Record, StateUnavailable
+from gateway.state.waiting import Waiters
+
+log = logging.getLogger("gateway.state")
+
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 1.0  # shorter than `settle_in_s`: a restarted Redis has our calls back before it is asked for them
+LISTEN_S = 5.0  # how long one read of the subscription waits before it looks after its connection
+CANCEL_AGAIN_S = 0.1
+LOOKED_AT_ONCE = 500  # calls fetched or polled in one go
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """Who is dead after how long.
+
+    Without a heartbeat for `lease_s` a replica counts as dead. `settle_in_s` after Redis came up empty, replicas must
+    have put back what they hold: until then no call is new. It exceeds `beat_s`, which may be how late they notice.
+    """
+
+    lease_s: float = 10.0
+    beat_s: float = 2.0
+    settle_in_s: float = 3.0
+    poll_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beat_s < min(self.settle_in_s, self.lease_s / 2):
+            raise ValueError("several heartbeats fit into a lease, and one into the settling in")
+
+
+class Holder(Protocol):
+    """The calls of this process, as `redis.RedisState` knows them."""
+
+    def held(self) -> dict[str, Record]: ...
+
+    def let_go(self, key: str, record: Record) -> None: ...
+
+    def outlived(self) -> list[str]: ...
+
+    async def restore(self) -> None: ...
+
+    async def release_doubtful(self) -> None: ...
+
+    async def watch(self, key: str) -> Record | None: ...
+
+    def restored(self) -> None: ...
+
+
+class Tending:
+    """Four loops, each of which waits between any two things it does."""
+
+    def __init__(
+        self, holder: Holder, replica: str, redis: Redis, link: Link, waiters: Waiters, timing: Timing
+    ) -> None:
+        self.is_settled = False  # Redis is there, and so is everything that replicas hold
+        self._holder = holder
+        self._replica = replica
+        self._redis = redis
+        self._link = link
+        self._waiters = waiters
+        self._timing = timing
+        self._epoch: int | None = None
+        self._up_since = 0.0
+        self._hurry = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._stale: set[str] = set()
+        self._some_stale = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def may_judge(self) -> bool:
+        """Whether a lease that ran out means a death: only if its owner could have reached Redis for a whole lease."""
+        return self.is_settled and asyncio.get_running_loop().time() - self._up_since >= self._timing.lease_s
+
+    async def start(self) -> None:
+        """Starts the loops; returns when the state is settled, or after the time that takes at most."""
+        self._tasks = [_running(loop) for loop in (self._keep(), self._listen(), self._refresh(), self._poll())]
+        try:
+            async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
+                await self._settled.wait()
+        except TimeoutError:
+            log.warning("the state cannot be reached yet; calls with a call id are refused until it can")
+
+    async def aclose(self) -> None:
+        pending = set(self._tasks)
+        while pending:
+            for task in pending:
+                task.cancel()
+            # More than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
+            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+        self.is_settled = False
+
+    def lost(self, reason: str) -> None:
+        """Redis has just stopped answering: tries it again without waiting for the next heartbeat."""
+        log.warning("the state cannot be reached", extra={"detail": reason})
+        self.is_settled = False
+        self._hurry.set()
+
+    def look_at(self, key: str) -> None:
+        """Has a call fetched for those who wait for it, if anybody does."""
+        if key in self._waiters:
+            self._stale.add(key)
+            self._some_stale.set()
+
+    def _look_at_all(self) -> None:
+        for key in self._waiters.keys():  # noqa: SIM118 - a list of its own
+            self.look_at(key)
+
+    async def _keep(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            if await self._beat():
+                pause_s = self._timing.beat_s if self.is_settled else self._timing.settle_in_s / 8
+                retry_s = FIRST_RETRY_S
+            else:
+                pause_s = retry_s * random.uniform(0.75, 1.0)  # noqa: S311 - so that replicas do not come in step
+                retry_s = min(retry_s * 2, LAST_RETRY_S)
+            self._hurry.clear()
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._hurry.wait()
+            except TimeoutError:
+                continue
+
+    async def _beat(self) -> bool:
+        """One heartbeat and what it brings to light; False if Redis is away."""
+        outlived = self._holder.outlived()
+        try:
+            _, epoch, restoring = await self._link.probe("beat", outlived)
+            for key, record in self._holder.held().items() if outlived else ():
+                if key in outlived:
+                    self._holder.let_go(key, record)
+            if not self._link.is_up or epoch != self._epoch:
+                self._link.is_up = True
+                self._up_since = asyncio.get_running_loop().time()
+                await self._holder.restore()
+                self._epoch = epoch
+            await self._holder.release_doubtful()
+        except StateUnavailable:
+            return False
+        if not restoring and not self.is_settled:
+            self._settle()
+        elif restoring:
+            self.is_settled = False
+        return True
+
+    def _settle(self) -> None:
+        log.info("the state is reached")
+        self.is_settled = True
+        self._settled.set()
+        self._look_at_all()
+        self._holder.restored()
+
+    async def _listen(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            try:
+                async with self._redis.pubsub() as subscription:
+                    await subscription.subscribe(f"toolgate:wake:{self._replica}")
+                    while True:
+                        message = await subscription.get_message(timeout=LISTEN_S)
+                        if message is not None and message["type"] == "message":
+                            self.look_at(message["data"].decode())
+                        elif message is not None:  # subscribed, perhaps again: what was said meanwhile is lost
+                            retry_s = FIRST_RETRY_S
+                            self._look_at_all()
+            except (RedisError, OSError):
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, LAST_RETRY_S)
+
+    async def _refresh(self) -> None:
+        while True:
+            await self._some_stale.wait()
+            self._some_stale.clear()
+            keys, self._stale = list(self._stale), set()
+            for start in range(0, len(keys), LOOKED_AT_ONCE):
+                await asyncio.gather(*(self._refresh_one(key) for key in keys[start : start + LOOKED_AT_ONCE]))
+
+    async def _refresh_one(self, key: str) -> None:
+        try:
+            self._waiters.tell(key, await self._holder.watch(key))
+        except StateUnavailable:
+            return  # once it is back, everything is looked at
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.poll_s)
+            held = self._holder.held()
+            keys = list({**dict.fromkeys(self._waiters.keys()), **held})
+            try:
+                for start in range(0, len(keys), LOOKED_AT_ONCE):
+                    await self._poll_some(keys[start : start + LOOKED_AT_ONCE], held)
+            except StateUnavailable:
+                continue
+
+    async def _poll_some(self, keys: list[str], held: dict[str, Record]) -> None:
+        reply = await self._link.ask("states", keys)
+        if reply[0] == b"restoring" or reply[2] != self._epoch:
+            self._hurry.set()  # Redis came up empty behind an unbroken connection
+            return
+        for key, state in zip(keys, reply[1], strict=True):
+            if not state or state > self._waiters.threshold(key):
+                self.look_at(key)
+            if key in held and (not state or state >= CallState.UNKNOWN):
+                self._holder.let_go(key, held[key])
+
+
+def _running(loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(loop)
+    task.add_done_callback(_tell_of_death)
+    return task
+
+
+def _tell_of_death(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (exc := task.exception()) is not None:
+        log.error("a task of the state died", exc_info=exc)

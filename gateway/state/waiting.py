@@ -1,0 +1,48 @@
+"""Who in this process waits for which call: a future for each, found by the call's key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gateway.state.port import CallState, Record
+
+Waiter = asyncio.Future[Record | None]
+
+
+class Waiters:
+    """The futures, each with the state its owner wants to see passed."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, dict[Waiter, CallState]] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
+    def keys(self) -> Sequence[str]:
+        """Every call somebody waits for."""
+        return list(self._by_key)
+
+    def threshold(self, key: str) -> CallState:
+        """The earliest state that somebody waits to see passed; DONE if nobody waits."""
+        return min(self._by_key.get(key, {}).values(), default=CallState.DONE)
+
+    @contextmanager
+    def waiting(self, key: str, beyond: CallState) -> Iterator[Waiter]:
+        """A future that gets the record once it is past `beyond`, or None once it is gone."""
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        here = self._by_key.setdefault(key, {})
+        here[waiter] = beyond
+        try:
+            yield waiter
+        finally:
+            del here[waiter]
+            if not here and self._by_key.get(key) is here:
+                del self._by_key[key]
+
+    def tell(self, key: str, record: Record | None) -> None:
+        """Hands out what has become of a call."""
+        for waiter, beyond in self._by_key.get(key, {}).items():
+            if not waiter.done() and (record is None or record.state > beyond):
+                waiter.set_result(record)

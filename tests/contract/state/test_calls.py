@@ -1,0 +1,235 @@
+"""The life of a call, whatever keeps it: begun once, moved forward, settled once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.state.port import (
+    MAX_NOTE_BYTES,
+    CallState,
+    Conflict,
+    Created,
+    Exists,
+    NewCall,
+    OutcomeTooLarge,
+    State,
+    StateLimits,
+)
+from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call
+from tests.contract.state.conftest import OpenState
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_new_call_is_mine_to_dispatch(state: State) -> None:
+    new = call(note=b"\x00any\xff", token="t" * 43, idempotent=True, backend="crm ø")
+    begun = await state.begin(new)
+    assert isinstance(begun, Created)
+    record = await state.get(new.key)
+    assert record == begun.record
+    assert (record.state, record.replica, record.outcome) == (REGISTERED, state.replica, None)
+    assert (record.fingerprint, record.principal, record.backend) == ("f", "p", "crm ø")
+    assert (record.note, record.token, record.idempotent) == (b"\x00any\xff", "t" * 43, True)
+
+
+async def test_the_same_call_again_is_joined(state: State) -> None:
+    new = call(note=b"first")
+    await state.begin(new)
+    again = await state.begin(NewCall(key=new.key, fingerprint="f", principal="p", backend="b", note=b"second"))
+    assert isinstance(again, Exists)
+    assert again.record.note == b"first"
+
+
+async def test_a_finished_call_is_replayed(state: State) -> None:
+    new = call()
+    await began(state, new, DISPATCHING)
+    assert await state.settle(new.key, b"the outcome")
+    again = await state.begin(new)
+    assert isinstance(again, Exists)
+    assert (again.record.state, again.record.outcome) == (DONE, b"the outcome")
+
+
+async def test_other_content_under_the_same_key_conflicts(state: State) -> None:
+    new = call()
+    await began(state, new)
+    assert await state.begin(call(key=new.key, fingerprint="other")) == Conflict()
+    await state.settle(new.key, b"")
+    assert await state.begin(call(key=new.key, fingerprint="other")) == Conflict()
+
+
+async def test_a_call_begun_under_an_older_key_is_the_same_call(state: State) -> None:
+    old = call(fingerprint="old")
+    await began(state, old)
+    renamed = await state.begin(call(fingerprint="new", older=((old.key, "old"),)))
+    assert isinstance(renamed, Exists)
+    assert renamed.record.key == old.key
+    assert await state.begin(call(fingerprint="new", older=((old.key, "different"),))) == Conflict()
+
+
+async def test_of_a_hundred_at_once_one_creates(state: State) -> None:
+    new = call()
+    begun = await asyncio.gather(*(state.begin(new) for _ in range(100)))
+    assert [type(one) for one in begun].count(Created) == 1
+    assert [type(one) for one in begun].count(Exists) == 99
+
+
+async def test_a_call_moves_forward_only(state: State) -> None:
+    key = (await began(state)).key
+    assert await state.advance(key, [REGISTERED], DISPATCHING)
+    assert not await state.advance(key, [REGISTERED], DISPATCHING)
+    assert await state.advance(key, [REGISTERED, DISPATCHING], ACCEPTED)
+    assert not await state.advance(key, [REGISTERED], AWAITING_USER)
+    assert await state.advance(key, [DISPATCHING, ACCEPTED], AWAITING_USER, note=b"challenge")
+    record = await state.get(key)
+    assert record is not None
+    assert (record.state, record.note) == (AWAITING_USER, b"challenge")
+
+
+async def test_moving_on_keeps_the_note_unless_there_is_a_new_one(state: State) -> None:
+    key = (await began(state, call(note=b"kept"), ACCEPTED)).key
+    record = await state.get(key)
+    assert record is not None
+    assert record.note == b"kept"
+    assert await state.advance(key, [ACCEPTED], AWAITING_USER, note=b"")
+    record = await state.get(key)
+    assert record is not None
+    assert record.note == b""
+
+
+@pytest.mark.parametrize(
+    ("from_states", "to"),
+    [
+        ([REGISTERED], DONE),
+        ([REGISTERED], CallState.UNKNOWN),
+        ([ACCEPTED], DISPATCHING),
+        ([ACCEPTED], ACCEPTED),
+        ([], DISPATCHING),
+    ],
+)
+async def test_a_move_that_can_never_be_right_is_a_mistake(
+    state: State, from_states: list[CallState], to: CallState
+) -> None:
+    key = (await began(state)).key
+    with pytest.raises(ValueError, match="moves forward"):
+        await state.advance(key, from_states, to)
+
+
+async def test_nothing_moves_a_finished_call(state: State) -> None:
+    key = (await began(state)).key
+    await state.settle(key, b"")
+    assert not await state.advance(key, [REGISTERED, DISPATCHING, ACCEPTED], AWAITING_USER)
+
+
+@pytest.mark.parametrize("before", [REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER])
+async def test_a_call_is_settled_from_wherever_it_is(state: State, before: CallState) -> None:
+    key = (await began(state, to=before)).key
+    assert await state.settle(key, b"outcome")
+    record = await state.get(key)
+    assert record is not None
+    assert (record.state, record.outcome) == (DONE, b"outcome")
+
+
+async def test_the_first_of_many_outcomes_stands(state: State) -> None:
+    key = (await began(state, to=ACCEPTED)).key
+    won = await asyncio.gather(*(state.settle(key, str(number).encode()) for number in range(50)))
+    assert won.count(True) == 1
+    record = await state.get(key)
+    assert record is not None
+    assert record.outcome == str(won.index(True)).encode()
+
+
+async def test_an_outcome_may_be_empty_or_as_large_as_allowed(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_result_bytes=100_000))
+    empty, large = (await began(state)).key, (await began(state)).key
+    assert await state.settle(empty, b"")
+    assert await state.settle(large, bytes(100_000))
+    records = [await state.get(empty), await state.get(large)]
+    assert [record and record.outcome for record in records] == [b"", bytes(100_000)]
+
+
+async def test_an_outcome_too_large_leaves_the_call_as_it_was(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_result_bytes=100))
+    key = (await began(state)).key
+    with pytest.raises(OutcomeTooLarge):
+        await state.settle(key, bytes(101))
+    assert await state.settle(key, bytes(100))
+
+
+async def test_a_forgotten_call_is_new_again(state: State) -> None:
+    new = call(token="token-to-forget")
+    await began(state, new, DISPATCHING)
+    await state.forget(new.key)
+    assert await state.get(new.key) is None
+    assert await state.by_token("token-to-forget") is None
+    assert isinstance(await state.begin(new), Created)
+
+
+async def test_a_finished_call_cannot_be_forgotten(state: State) -> None:
+    key = (await began(state)).key
+    await state.settle(key, b"outcome")
+    await state.forget(key)
+    assert await state.get(key) is not None
+
+
+async def test_a_callback_finds_its_call_and_late_ones_find_the_outcome(state: State) -> None:
+    new = call(token="token-of-this-call")
+    await began(state, new, ACCEPTED)
+    found = await state.by_token("token-of-this-call")
+    assert found is not None
+    assert (found.key, found.state) == (new.key, ACCEPTED)
+    await state.settle(new.key, b"outcome")
+    late = await state.by_token("token-of-this-call")
+    assert late is not None
+    assert late.state is DONE
+
+
+async def test_what_was_never_there_is_nothing(state: State) -> None:
+    assert await state.get("nobody") is None
+    assert await state.by_token("nobody") is None
+    assert await state.wait("nobody", 1.0) is None
+    assert not await state.settle("nobody", b"")
+    assert not await state.advance("nobody", [REGISTERED], DISPATCHING)
+    await state.forget("nobody")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"key": ""},
+        {"key": "k" * 65},
+        {"key": "a}b"},
+        {"key": "a\n"},
+        {"fingerprint": "ü"},
+        {"principal": "a:b"},
+        {"token": ""},
+        {"older": (("a b", "f"),)},
+        {"backend": ""},
+        {"backend": "b" * 201},
+        {"note": bytes(MAX_NOTE_BYTES + 1)},
+    ],
+)
+def test_a_call_out_of_bounds_cannot_even_be_made(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"has (1 to|at most)"):
+        call(**wrong)
+
+
+async def test_keys_out_of_bounds_are_refused_everywhere(state: State) -> None:
+    for asked in (
+        state.get("a*"),
+        state.by_token("a*"),
+        state.wait("a*", 1.0),
+        state.settle("a*", b""),
+        state.forget("a*"),
+        state.advance("a*", [REGISTERED], DISPATCHING),
+    ):
+        with pytest.raises(ValueError, match="a digest has"):
+            await asked
+
+
+async def test_a_note_out_of_bounds_is_refused(state: State) -> None:
+    key = (await began(state)).key
+    with pytest.raises(ValueError, match="a note has"):
+        await state.advance(key, [REGISTERED], DISPATCHING, note=bytes(MAX_NOTE_BYTES + 1))

@@ -1,0 +1,183 @@
+"""What is remembered for how long, and how much of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gateway.state.memory import RECORD_BYTES, SEEN_BYTES, MemoryState
+from gateway.state.port import Created, Exists, Expired, Full, NewCall, State, StateLimits
+from tests.contract.state.calls import ACCEPTED, DISPATCHING, REGISTERED, began, call, until
+from tests.contract.state.conftest import Clock, OpenState
+
+pytestmark = pytest.mark.anyio
+
+SHORT_S = 0.15  # of real time in Redis
+
+
+def gone(state: State, key: str) -> Callable[[], Awaitable[bool]]:
+    async def is_gone() -> bool:
+        return await state.get(key) is None
+
+    return is_gone
+
+
+async def test_a_result_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(result_ttl_s=SHORT_S))
+    new = call(token="token-of-a-result")
+    await began(state, new)
+    await state.settle(new.key, b"outcome")
+    await until(gone(state, new.key), "the result expires")
+    assert await state.begin(new) == Expired()
+    assert await state.begin(call(older=((new.key, "f"),))) == Expired()
+    assert await state.by_token("token-of-a-result") is None
+
+
+async def test_a_pending_call_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(pending_ttl_s=SHORT_S))
+    new = call()
+    await began(state, new, ACCEPTED)
+    await until(gone(state, new.key), "the pending call expires")
+    assert await state.begin(new) == Expired()
+    assert not await state.settle(new.key, b"too late")
+
+
+async def test_a_key_is_free_again_in_the_end(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(result_ttl_s=SHORT_S, seen_ttl_s=SHORT_S))
+    new = call()
+    await began(state, new)
+    await state.settle(new.key, b"outcome")
+
+    async def is_new() -> bool:
+        return isinstance(await state.begin(new), Created)
+
+    await until(is_new, "the key is forgotten")
+
+
+async def test_a_result_outlives_the_time_a_call_may_be_pending(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(pending_ttl_s=SHORT_S))
+    new, other = call(), call()
+    await began(state, new)
+    await state.settle(new.key, b"outcome")
+    await began(state, other)
+    await until(gone(state, other.key), "a later pending call expires")
+    assert isinstance(await state.begin(new), Exists)
+
+
+async def test_a_caller_has_so_many_pending_calls_and_no_more(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_pending=3))
+    keys = [(await began(state)).key for _ in range(3)]
+    refused = await state.begin(call())
+    assert isinstance(refused, Full)
+    assert refused.retry_after_s == 1.0
+    assert isinstance(await state.begin(call(principal="another")), Created)
+    await state.settle(keys[0], b"")
+    assert isinstance(await state.begin(call()), Created)
+    assert isinstance(await state.begin(call()), Full)
+    await state.forget(keys[1])
+    assert isinstance(await state.begin(call()), Created)
+
+
+async def test_finished_calls_count_until_they_expire(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_records=2, result_ttl_s=100.0))
+    keys = [(await began(state)).key for _ in range(2)]
+    await state.settle(keys[0], b"")
+    refused = await state.begin(call())
+    assert isinstance(refused, Full)
+    assert 95.0 < refused.retry_after_s <= 100.0
+
+
+async def test_a_full_quota_keeps_nobody_from_joining(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_pending=1))
+    new = call()
+    await began(state, new)
+    assert isinstance(await state.begin(new), Exists)
+
+
+async def test_a_quota_is_free_again_when_calls_expire(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_pending=2, max_records=3, pending_ttl_s=SHORT_S, result_ttl_s=SHORT_S))
+    await began(state)
+    await state.settle((await began(state)).key, b"")
+    await began(state)
+    assert isinstance(await state.begin(call()), Full)
+
+    async def has_room() -> bool:
+        return isinstance(await state.begin(call()), Created)
+
+    await until(has_room, "the quota is free")
+    await until(has_room, "the quota is free for two")
+
+
+async def test_a_quota_holds_however_many_begin_at_once(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_pending=10))
+    begun = await asyncio.gather(*(state.begin(call()) for _ in range(50)))
+    assert [type(one) for one in begun].count(Created) == 10
+    assert [type(one) for one in begun].count(Full) == 40
+
+
+@pytest.mark.parametrize("limit", [{"max_pending": 0}, {"result_ttl_s": 0.0}, {"max_bytes": -1}])
+def test_limits_are_positive(limit: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        StateLimits(**limit)
+
+
+async def test_memory_that_is_full_refuses_new_calls_and_evicts_none() -> None:
+    state = MemoryState(StateLimits(max_bytes=3 * RECORD_BYTES + 100), Clock())
+    keys = [(await began(state)).key for _ in range(3)]
+    refused = await state.begin(call())
+    assert isinstance(refused, Full)
+    assert refused.retry_after_s > 1.0
+    assert all([await state.get(key) for key in keys])
+
+
+async def test_a_result_that_does_not_fit_reaches_who_waits_and_is_never_run_again() -> None:
+    state = MemoryState(StateLimits(max_bytes=2 * RECORD_BYTES), Clock())
+    new = call()
+    await began(state, new, DISPATCHING)
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(state.wait(new.key, 5.0))
+        await asyncio.sleep(0)
+        assert await state.settle(new.key, bytes(RECORD_BYTES * 2))
+    record = waiting.result()
+    assert record is not None
+    assert record.outcome == bytes(RECORD_BYTES * 2)
+    assert await state.begin(new) == Expired()
+
+
+async def test_memory_gives_back_every_byte_it_counted() -> None:
+    clock = Clock()
+    state = MemoryState(StateLimits(), clock)
+    for number in range(200):
+        key = (await began(state, call(principal=f"p{number % 7}", note=b"note", token=f"t{number}"))).key
+        match number % 4:
+            case 0:
+                await state.settle(key, b"outcome")
+            case 1:
+                await state.forget(key)
+            case 2:
+                await state.advance(key, [REGISTERED], DISPATCHING, note=b"a longer note")
+            case _:
+                pass
+    assert state.size_bytes == 150 * RECORD_BYTES + 50 * len(b"note") * 2 + 50 * len(b"outcome") + 50 * 13
+    clock.now += StateLimits().pending_ttl_s
+    for _ in range(5):
+        await state.get("nobody")
+    assert state.size_bytes == 150 * SEEN_BYTES
+    clock.now += StateLimits().seen_ttl_s
+    for _ in range(5):
+        await state.get("nobody")
+    assert state.size_bytes == 0
+
+
+async def test_what_expired_unnoticed_is_not_in_the_way() -> None:
+    clock = Clock()
+    state = MemoryState(StateLimits(max_records=1000, max_pending=1000), clock)
+    calls: list[NewCall] = [call() for _ in range(1000)]
+    for new in calls:
+        await state.begin(new)
+    clock.now += StateLimits().pending_ttl_s + 10
+    assert await state.get(calls[-1].key) is None
+    assert isinstance(await state.begin(call()), Created)

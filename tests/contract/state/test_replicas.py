@@ -1,0 +1,279 @@
+"""Several replicas on one Redis: who may dispatch, who is woken, and what becomes of the calls of the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.state.port import Created, Exists, Expired, Record, StateLimits
+from gateway.state.tending import Timing
+from tests.contract.state.calls import (
+    ACCEPTED,
+    AWAITING_USER,
+    DISPATCHING,
+    DONE,
+    KEYS,
+    REGISTERED,
+    UNKNOWN,
+    began,
+    call,
+    judges,
+    orphans,
+    state_of,
+    until,
+)
+from tests.contract.state.conftest import OpenReplica
+from tests.contract.state.server import RedisServer
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 10.0
+WOKEN_WITHIN_S = 0.05
+
+
+async def test_a_hundred_begin_on_two_replicas_and_one_creates(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    new = call()
+    begun = await asyncio.gather(*((one, two)[number % 2].begin(new) for number in range(100)))
+    assert [type(each) for each in begun].count(Created) == 1
+    assert [type(each) for each in begun].count(Exists) == 99
+
+
+async def test_two_replicas_settle_and_one_wins(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one, to=ACCEPTED)).key
+    won = await asyncio.gather(*((one, two)[number % 2].settle(key, b"%d" % number) for number in range(50)))
+    assert won.count(True) == 1
+    for replica in (one, two):
+        record = await replica.get(key)
+        assert record is not None
+        assert record.outcome == b"%d" % won.index(True)
+
+
+async def test_another_replica_is_woken_at_once(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    took: list[float] = []
+    for _ in range(5):
+        key = (await began(one, to=ACCEPTED)).key
+        waiting = asyncio.create_task(two.wait(key, LONG_S))
+        await asyncio.sleep(0)
+        await two.get(key)  # by now it is known that two waits
+        start = time.monotonic()
+        await one.settle(key, b"outcome")
+        record = await waiting
+        took.append(time.monotonic() - start)
+        assert record is not None
+        assert record.outcome == b"outcome"
+    assert sorted(took)[2] < WOKEN_WITHIN_S  # the median: the machine may be busy
+
+
+async def test_the_owner_is_woken_by_a_callback_elsewhere(open_replica: OpenReplica) -> None:
+    owner, receiver = await open_replica(), await open_replica()
+    key = (await began(owner, call(token="posted-elsewhere"), ACCEPTED)).key
+    waiting = asyncio.create_task(owner.wait(key, LONG_S))
+    found = await receiver.by_token("posted-elsewhere")
+    assert found is not None
+    assert await receiver.advance(found.key, [ACCEPTED], AWAITING_USER, note=b"challenge")
+    record = await waiting
+    assert record is not None
+    assert (record.state, record.note) == (AWAITING_USER, b"challenge")
+
+
+async def test_a_lost_wake_up_is_made_good_by_the_poll(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+    polling = Timing(lease_s=0.5, beat_s=0.1, settle_in_s=0.3, poll_s=0.05)
+    one, two = await open_replica(), await open_replica(timing=polling)
+    key = (await began(one, to=ACCEPTED)).key
+    waiting = asyncio.create_task(two.wait(key, LONG_S))
+    await asyncio.sleep(0)
+    await two.get(key)
+    with redis_server.connect() as redis:
+        redis.hdel(f"toolgate:{{{key}}}:call", "watchers")  # as if the message had never come
+    await one.settle(key, b"outcome")
+    assert await waiting is not None
+
+
+async def test_only_the_holder_dispatches(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one)).key
+    assert not await two.advance(key, [REGISTERED], DISPATCHING)
+    assert await one.advance(key, [REGISTERED], DISPATCHING)
+    assert await two.advance(key, [DISPATCHING], ACCEPTED)
+
+
+async def test_only_the_holder_forgets(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one)).key
+    await two.forget(key)
+    assert await one.get(key) is not None
+
+
+async def test_the_calls_of_the_dead_go_the_way_the_rules_say(open_replica: OpenReplica) -> None:
+    dead, heir = await open_replica(), await open_replica()
+    registered = await began(dead)
+    dispatching = await began(dead, to=DISPATCHING)
+    idempotent = await began(dead, call(idempotent=True), DISPATCHING)
+    accepted = await began(dead, call(note=b"poll there"), ACCEPTED)
+    awaiting = await began(dead, to=AWAITING_USER)
+    done = await began(dead)
+    await dead.settle(done.key, b"outcome")
+    await judges(heir, await open_replica())
+    assert await heir.claim_orphans(100) == []  # it lives
+    waiting = asyncio.create_task(heir.wait(dispatching.key, LONG_S))
+    await dead.aclose()
+
+    claimed = await orphans(heir, 5)
+    assert {key: record.state for key, record in claimed.items()} == {
+        registered.key: REGISTERED,
+        dispatching.key: UNKNOWN,
+        idempotent.key: REGISTERED,
+        accepted.key: ACCEPTED,
+        awaiting.key: AWAITING_USER,
+    }
+    assert claimed[accepted.key].note == b"poll there"
+    assert {record.replica for record in claimed.values() if not record.state.is_over} == {heir.replica}
+    assert await heir.advance(registered.key, [REGISTERED], DISPATCHING)
+    woken = await waiting
+    assert woken is not None
+    assert woken.state is UNKNOWN
+    assert await heir.claim_orphans(100) == []
+
+
+async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
+    dead, one, two = await open_replica(), await open_replica(), await open_replica()
+    keys = {(await began(dead, to=ACCEPTED)).key for _ in range(30)}
+    await judges(one, await open_replica())
+    await judges(two, await open_replica())
+    await dead.aclose()
+    claimed: list[str] = []
+
+    def add(records: Sequence[Record]) -> None:
+        assert len(records) <= 4
+        claimed.extend(record.key for record in records)
+
+    while len(claimed) < len(keys):
+        for records in await asyncio.gather(one.claim_orphans(4), two.claim_orphans(4)):
+            add(records)
+    assert sorted(claimed) == sorted(keys)
+
+
+async def test_the_caller_of_an_undispatched_orphan_dispatches_it_itself(open_replica: OpenReplica) -> None:
+    dead, heir = await open_replica(), await open_replica()
+    new, again = call(note=b"first", idempotent=True), call(idempotent=True)
+    await began(dead, new)
+    await began(dead, again, DISPATCHING)
+    await dead.aclose()
+    for one in (new, again):
+        begun = await heir.begin(one)
+        assert isinstance(begun, Created)
+        assert (begun.record.state, begun.record.replica) == (REGISTERED, heir.replica)
+        assert isinstance(await heir.begin(one), Exists)
+        assert await heir.advance(one.key, [REGISTERED], DISPATCHING)
+
+
+async def test_nobody_dispatches_again_what_may_have_run(open_replica: OpenReplica) -> None:
+    dead, heir = await open_replica(), await open_replica()
+    new = call()
+    await began(dead, new, DISPATCHING)
+    await dead.aclose()
+    begun = await heir.begin(new)
+    assert isinstance(begun, Exists)
+    assert begun.record.state is DISPATCHING
+
+
+async def test_an_outcome_that_arrives_after_all_replaces_unknown(open_replica: OpenReplica) -> None:
+    dead, heir = await open_replica(), await open_replica()
+    key = (await began(dead, call(token="late-but-not-lost"), DISPATCHING)).key
+    await judges(heir, await open_replica())
+    await dead.aclose()
+    await orphans(heir, 1)
+    assert await state_of(heir, key) is UNKNOWN
+    assert await heir.by_token("late-but-not-lost") is not None
+    assert await heir.settle(key, b"it did run")
+    assert not await heir.settle(key, b"again")
+    assert await state_of(heir, key) is DONE
+
+
+async def test_the_end_of_a_result_is_the_same_for_all(open_replica: OpenReplica) -> None:
+    limits = StateLimits(result_ttl_s=0.1)
+    one, two = await open_replica(limits), await open_replica(limits)
+    new = call()
+    await began(one, new)
+    await one.settle(new.key, b"outcome")
+
+    async def is_gone() -> bool:
+        return await two.get(new.key) is None
+
+    await until(is_gone, "the result expires")
+    assert await two.begin(new) == Expired()
+
+
+async def test_replicas_with_changed_keys_understand_each_other(open_replica: OpenReplica) -> None:
+    newer = ["a key that came later, also of enough characters", *KEYS]
+    before, during = await open_replica(keys=[KEYS[0], newer[0]]), await open_replica(keys=newer)
+    theirs, ours = (await began(before, call(note=b"note"))).key, (await began(during, call(note=b"note"))).key
+    await before.settle(theirs, b"from before")
+    await during.settle(ours, b"from during")
+    records = [await during.get(theirs), await before.get(ours)]
+    assert [(record.note, record.outcome) for record in records if record] == [
+        (b"note", b"from before"),
+        (b"note", b"from during"),
+    ]
+
+
+async def test_a_call_whose_first_begin_was_lost_on_the_way_back_is_begun_again(open_replica: OpenReplica) -> None:
+    state = await open_replica()
+    new = call()
+    beginning = asyncio.create_task(state.begin(new))
+    await asyncio.sleep(0)
+    beginning.cancel()  # the caller hung up; Redis registers the call all the same
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    assert isinstance(await state.begin(new), Created)
+    assert isinstance(await state.begin(new), Exists)
+
+
+async def test_a_begin_nobody_waits_for_any_more_is_undone_for_others_too(open_replica: OpenReplica) -> None:
+    state, other = await open_replica(), await open_replica()
+    new = call()
+    beginning = asyncio.create_task(state.begin(new))
+    await asyncio.sleep(0)
+    beginning.cancel()
+
+    async def is_free() -> bool:
+        return isinstance(await other.begin(new), Created)
+
+    await until(is_free, "the call is free for another replica")
+
+
+async def test_heartbeats_must_fit_into_a_lease() -> None:
+    for wrong in ({"beat_s": 6.0}, {"beat_s": 4.0}, {"beat_s": 0.0}):
+        with pytest.raises(ValueError, match="fit into a lease"):
+            Timing(**wrong)
+
+
+async def test_everything_in_redis_goes_away_by_itself(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+    """All but the two names that do not grow with calls: since when there are data, and who is alive."""
+    state = await open_replica()
+    for to in (REGISTERED, ACCEPTED, AWAITING_USER):
+        await began(state, call(token=f"token-{to}"), to)
+    with redis_server.connect() as redis:
+        lasting = {name for name in redis.scan_iter() if redis.ttl(name) < 0}
+        assert lasting == {b"toolgate:epoch", b"toolgate:replicas"}
+
+
+async def test_a_settled_call_is_on_nobody_s_list(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+    state = await open_replica()
+    kept, forgotten = await began(state, to=ACCEPTED), await began(state)
+    await state.settle(kept.key, b"outcome")
+    await state.forget(forgotten.key)
+    with redis_server.connect() as redis:
+        assert set(redis.scan_iter()) == {
+            b"toolgate:epoch",
+            b"toolgate:replicas",
+            b"toolgate:records:p",
+            f"toolgate:{{{kept.key}}}:call".encode(),
+            f"toolgate:{{{kept.key}}}:seen".encode(),
+        }

@@ -1,0 +1,143 @@
+"""What others may read: nothing. And what becomes of a call whose stored bytes were damaged."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from gateway.state.port import Exists
+from gateway.state.sealing import Digester, Sealer, Unsealable
+from tests.contract.state.calls import ACCEPTED, KEYS, UNKNOWN, began, call, state_of
+from tests.contract.state.conftest import OpenReplica
+from tests.contract.state.server import RedisServer
+
+OTHER = "another key, of enough characters as well"
+CANARY = b"canary-in-a-coal-mine"
+
+
+def test_what_is_sealed_opens_in_its_place_only() -> None:
+    sealer = Sealer(KEYS, "state")
+    sealed = sealer.seal(CANARY, b"here")
+    assert CANARY not in sealed
+    assert sealed != sealer.seal(CANARY, b"here")
+    assert sealer.open(sealed, b"here") == CANARY
+    with pytest.raises(Unsealable):
+        sealer.open(sealed, b"there")
+    with pytest.raises(Unsealable):
+        Sealer(KEYS, "something else").open(sealed, b"here")
+
+
+def test_the_first_key_seals_and_all_open() -> None:
+    old, both, new = Sealer(KEYS, "state"), Sealer([OTHER, *KEYS], "state"), Sealer([OTHER], "state")
+    assert both.open(old.seal(CANARY, b""), b"") == CANARY
+    assert new.open(both.seal(CANARY, b""), b"") == CANARY
+    with pytest.raises(Unsealable):
+        old.open(both.seal(CANARY, b""), b"")
+
+
+def test_damaged_bytes_never_open() -> None:
+    sealer = Sealer(KEYS, "state")
+    sealed = sealer.seal(CANARY, b"")
+    damaged = [sealed[:length] for length in range(len(sealed))]
+    damaged += [sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :] for at in range(len(sealed))]
+    for one in damaged:
+        with pytest.raises(Unsealable):
+            sealer.open(one, b"")
+
+
+def test_without_keys_each_process_has_its_own() -> None:
+    with pytest.raises(Unsealable):
+        Sealer([], "state").open(Sealer([], "state").seal(CANARY, b""), b"")
+    assert Digester([], "state").digest("a") != Digester([], "state").digest("a")
+
+
+def test_short_keys_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 32"):
+        Sealer(["k" * 31], "state")
+
+
+PARTS: list[tuple[str | bytes, ...]] = [
+    (),
+    ("",),
+    ("", ""),
+    ("ab",),
+    ("a", "b"),
+    ("b", "a"),
+    ("ab", ""),
+    ("\x00" * 8, "ab"),
+    (b"\xff", "a"),
+    ("\ud800",),
+]
+
+
+def test_different_parts_have_different_digests() -> None:
+    digester = Digester(KEYS, "state")
+    digests = {digester.digest(*parts) for parts in PARTS}
+    assert len(digests) == len(PARTS)
+    assert {len(digest) for digest in digests} == {43}
+    assert digester.digest("a", "b") == Digester(KEYS, "state").digest("a", b"b")
+    assert digester.digest("a") != Digester(KEYS, "tokens").digest("a")
+
+
+def test_a_digest_is_known_under_every_key() -> None:
+    both = Digester([OTHER, *KEYS], "state").digests("a")
+    assert both == (Digester([OTHER], "state").digest("a"), Digester(KEYS, "state").digest("a"))
+
+
+@pytest.mark.anyio
+async def test_redis_sees_neither_notes_nor_outcomes(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+    state = await open_replica()
+    key = (await began(state, call(note=CANARY), ACCEPTED)).key
+    await state.settle(key, CANARY)
+    with redis_server.connect() as redis:
+        for name in redis.scan_iter():
+            assert CANARY not in name + (redis.dump(name) or b"")
+
+
+DAMAGES: list[dict[str, Any]] = [
+    {"outcome": b"no longer what it was"},
+    {"outcome": b""},
+    {"note": b"\x00"},
+    {"state": b"7"},
+    {"state": b"4"},
+    {"state": b"done"},
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_call_counts_as_unknown(
+    damage: dict[str, Any], open_replica: OpenReplica, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = await open_replica()
+    new = call(note=b"note")
+    await began(state, new)
+    await state.settle(new.key, b"outcome")
+    with redis_server.connect() as redis:
+        redis.hset(f"toolgate:{{{new.key}}}:call", mapping=damage)
+    with caplog.at_level(logging.WARNING, "gateway.state"):
+        begun = await state.begin(new)
+    assert isinstance(begun, Exists)
+    assert (begun.record.state, begun.record.outcome, begun.record.note) == (UNKNOWN, None, b"")
+    assert "cannot be opened" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_body_moved_to_another_call_does_not_open(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+    state = await open_replica()
+    mine, theirs = (await began(state)).key, (await began(state)).key
+    for key in (mine, theirs):
+        await state.settle(key, key.encode())
+    with redis_server.connect() as redis:
+        _swap_outcomes(redis, mine, theirs)
+    assert await state_of(state, mine) is UNKNOWN
+
+
+def _swap_outcomes(redis: Redis, one: str, other: str) -> None:
+    names = [f"toolgate:{{{key}}}:call" for key in (one, other)]
+    bodies = [redis.hget(name, "outcome") for name in names]
+    for name, body in zip(names, reversed(bodies), strict=True):
+        redis.hset(name, "outcome", body)

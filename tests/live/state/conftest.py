@@ -1,0 +1,52 @@
+"""Redis servers that a test may kill and freeze, and replicas on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from gateway.state.port import StateLimits
+from gateway.state.redis import RedisState, connect
+from gateway.state.sealing import Sealer
+from tests.contract.state.calls import KEYS
+from tests.contract.state.server import RedisServer
+from tests.live.state.replica import TIMING
+
+
+class Replicas:
+    """Opens replicas in this process; counts how often each was told that Redis is back."""
+
+    def __init__(self, url: str, opened: AsyncExitStack) -> None:
+        self._url = url
+        self._opened = opened
+        self.restored: list[str] = []
+
+    async def open(self) -> RedisState:
+        state = RedisState(
+            connect(self._url),
+            StateLimits(max_pending=10_000),
+            Sealer(KEYS, "state"),
+            timing=TIMING,
+            on_restored=lambda: self.restored.append(state.replica),
+        )
+        self._opened.push_async_callback(state.aclose)
+        await state.start()
+        return state
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    server.empty()
+    yield server
+    server.thaw()
+    server.kill()
+
+
+@pytest.fixture
+async def replicas(redis_server: RedisServer) -> AsyncIterator[Replicas]:
+    async with AsyncExitStack() as opened:
+        yield Replicas(redis_server.url, opened)

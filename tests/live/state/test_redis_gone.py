@@ -1,0 +1,253 @@
+"""Redis killed, restarted empty, emptied and frozen, while calls are under way and many wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import pytest
+
+from gateway.state.link import FLIGHT_S
+from gateway.state.port import Created, Exists, NewCall, StateLimits, StateUnavailable
+from gateway.state.redis import RedisState, connect
+from gateway.state.sealing import Sealer
+from tests.contract.state.calls import (
+    ACCEPTED,
+    AWAITING_USER,
+    DISPATCHING,
+    KEYS,
+    REGISTERED,
+    began,
+    call,
+    state_of,
+    until,
+)
+from tests.contract.state.server import RedisServer
+from tests.live.state.conftest import Replicas
+from tests.live.state.replica import TIMING
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 20.0
+T = TypeVar("T")
+
+
+async def back(*states: RedisState) -> None:
+    """Waits until replicas have noticed that Redis was away, and have it again."""
+    await until(_is(lambda: not any(state.is_up for state in states)), "every replica has noticed")
+    await until(_is(lambda: all(state.is_up for state in states)), "every replica has Redis again")
+
+
+def _is(reached: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def ask() -> bool:
+        return reached()
+
+    return ask
+
+
+async def once_reached(method: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    """Asks again until the state is there to answer."""
+    async with asyncio.timeout(LONG_S):
+        while True:
+            try:
+                return await method(*arguments)
+            except StateUnavailable:
+                await asyncio.sleep(0.02)
+
+
+async def refuses(state: RedisState) -> float:
+    """How long it takes to be told that Redis is away."""
+    start = time.monotonic()
+    with pytest.raises(StateUnavailable):
+        await state.begin(call())
+    return time.monotonic() - start
+
+
+async def test_a_dead_redis_is_told_at_once_and_costs_nothing(redis_server: RedisServer, replicas: Replicas) -> None:
+    state = await replicas.open()
+    redis_server.kill()
+    assert await refuses(state) < FLIGHT_S
+    assert not state.is_up
+    for asked in (state.get("k"), state.by_token("t"), state.settle("k", b""), state.claim_orphans(1)):
+        before = time.monotonic()
+        with suppress(StateUnavailable):
+            assert not await asked
+        assert time.monotonic() - before < 0.1
+    used = time.process_time()
+    await asyncio.sleep(1.0)  # of looking for it
+    assert time.process_time() - used < 0.3
+
+
+async def test_an_empty_redis_gets_back_the_calls_under_way(redis_server: RedisServer, replicas: Replicas) -> None:
+    one, two = await replicas.open(), await replicas.open()
+    calls = [call(note=b"note", token=f"token-{to}") for to in (REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER)]
+    for new, to in zip(calls, (REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER), strict=True):
+        await began(one, new, to)
+    waiting = [asyncio.create_task(two.wait(new.key, LONG_S, beyond=AWAITING_USER)) for new in calls]
+    await asyncio.sleep(0)
+    redis_server.kill()
+    redis_server.start()
+    await back(one, two)
+    assert one.replica in replicas.restored
+    for new, to in zip(calls, (REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER), strict=True):
+        again = await two.begin(new)
+        assert isinstance(again, Exists)
+        assert (again.record.state, again.record.note, again.record.replica) == (to, b"note", one.replica)
+        found = await two.by_token(new.token or "")
+        assert found is not None
+        assert await two.settle(new.key, new.key.encode())
+    for new, record in zip(calls, await asyncio.gather(*waiting), strict=True):
+        assert record is not None
+        assert record.outcome == new.key.encode()
+
+
+async def test_no_call_is_new_until_everything_is_back(redis_server: RedisServer, replicas: Replicas) -> None:
+    one, two = await replicas.open(), await replicas.open()
+    held = await began(one, to=DISPATCHING)
+    redis_server.kill()
+    redis_server.start()
+    again = await once_reached(two.begin, NewCall(key=held.key, fingerprint="f", principal="p", backend="b"))
+    assert isinstance(again, Exists)
+    assert await two.get("nobody") is None
+
+
+async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    state = await replicas.open()
+    key = (await began(state, to=DISPATCHING)).key
+    redis_server.kill()
+    redis_server.start()
+    assert await once_reached(state.settle, key, b"outcome")
+    record = await state.get(key)
+    assert record is not None
+    assert record.outcome == b"outcome"
+
+
+async def test_data_lost_behind_an_unbroken_connection_come_back(redis_server: RedisServer, replicas: Replicas) -> None:
+    state = await replicas.open()
+    key = (await began(state, to=ACCEPTED)).key
+    with redis_server.connect() as redis:
+        redis.flushall()
+
+    async def is_back() -> bool:
+        try:
+            return await state_of(state, key) is ACCEPTED
+        except StateUnavailable:
+            return False
+
+    await until(is_back, "the call is back")
+
+
+async def test_a_frozen_redis_holds_nobody_up(redis_server: RedisServer, replicas: Replicas) -> None:
+    state = await replicas.open()
+    key = (await began(state, to=ACCEPTED)).key
+    waiting = asyncio.create_task(state.wait(key, LONG_S))
+    await state.get(key)
+    redis_server.freeze()
+    new = call()
+    start = time.monotonic()
+    with pytest.raises(StateUnavailable):
+        await state.begin(new)
+    assert time.monotonic() - start < FLIGHT_S + 0.5
+    assert await refuses(state) < 0.1
+    assert not waiting.done()
+    redis_server.thaw()
+    await back(state)
+    # The begin that nobody waited for may have been carried out after all: it is in nobody's way.
+    assert isinstance(await state.begin(new), Created)
+    assert isinstance(await state.begin(new), Exists)
+    await state.settle(key, b"outcome")
+    assert await waiting is not None
+
+
+async def test_a_call_to_be_forgotten_while_redis_is_frozen_is_forgotten_later(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    state, other = await replicas.open(), await replicas.open()
+    new = call()
+    await began(state, new, DISPATCHING)
+    redis_server.freeze()
+    await state.forget(new.key)
+    redis_server.thaw()
+
+    async def is_free() -> bool:
+        try:
+            return isinstance(await other.begin(new), Created)
+        except StateUnavailable:
+            return False
+
+    await until(is_free, "the call is free for others")
+
+
+async def test_two_thousand_wait_through_a_crash(redis_server: RedisServer, replicas: Replicas) -> None:
+    one, two = await replicas.open(), await replicas.open()
+    keys = [held.key for held in await asyncio.gather(*(began(one, to=ACCEPTED) for _ in range(2000)))]
+    waiting = [asyncio.create_task((one, two)[number % 2].wait(key, LONG_S)) for number, key in enumerate(keys)]
+    await asyncio.sleep(0)
+    redis_server.kill()
+    redis_server.start()
+    await back(one, two)
+    assert all(await asyncio.gather(*(two.settle(key, key.encode()) for key in keys)))
+    for key, record in zip(keys, await asyncio.gather(*waiting), strict=True):
+        assert record is not None
+        assert record.outcome == key.encode()
+
+
+async def test_a_wait_ends_in_time_however_redis_is(redis_server: RedisServer, replicas: Replicas) -> None:
+    state = await replicas.open()
+    key = (await began(state, to=ACCEPTED)).key
+    waiting = asyncio.create_task(state.wait(key, 0.5))
+    await state.get(key)
+    redis_server.kill()
+    start = time.monotonic()
+    record = await waiting
+    assert time.monotonic() - start < 1.0
+    assert record is not None
+    assert record.state is ACCEPTED
+    with pytest.raises(StateUnavailable):
+        await state.wait(key, 0.1)
+
+
+async def test_a_gateway_starts_without_redis_and_finds_it_later(redis_server: RedisServer) -> None:
+    redis_server.kill()
+    state = RedisState(connect(redis_server.url), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    try:
+        start = time.monotonic()
+        await state.start()
+        assert time.monotonic() - start < 3.0
+        assert not state.is_up
+        assert await refuses(state) < 0.1
+        redis_server.start()
+        assert isinstance(await once_reached(state.begin, call()), Created)
+        await until(_is(lambda: state.is_up), "the state says that it is up")
+    finally:
+        await state.aclose()
+
+
+async def test_a_redis_without_memory_refuses_and_recovers(redis_server: RedisServer, replicas: Replicas) -> None:
+    state = await replicas.open()
+    key = (await began(state)).key
+    with redis_server.connect() as redis:
+        redis.config_set("maxmemory", "1")
+        with pytest.raises(StateUnavailable, match="refused"):
+            await state.begin(call())
+        with pytest.raises(StateUnavailable, match="refused"):
+            await state.settle(key, b"outcome")
+        redis.config_set("maxmemory", "0")
+    assert await state.settle(key, b"outcome")
+    assert isinstance(await state.begin(call()), Created)
+
+
+async def test_a_primary_that_was_demoted_counts_as_away(redis_server: RedisServer, replicas: Replicas) -> None:
+    state = await replicas.open()
+    with redis_server.connect() as redis:
+        redis.replicaof("127.0.0.1", 1)  # where no primary is
+        with pytest.raises(StateUnavailable):
+            await state.begin(call())
+        assert not state.is_up
+        redis.replicaof("NO", "ONE")
+    assert isinstance(await once_reached(state.begin, call()), Created)

@@ -1,0 +1,146 @@
+"""A replica that is killed or frozen while it holds calls: another one goes on by the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from gateway.state.port import StateUnavailable
+from tests.contract.state.calls import (
+    ACCEPTED,
+    AWAITING_USER,
+    DISPATCHING,
+    REGISTERED,
+    UNKNOWN,
+    judges,
+    orphans,
+    state_of,
+    until,
+)
+from tests.contract.state.server import RedisServer
+from tests.live.state.conftest import Replicas
+from tests.live.state.replica import ReplicaProcess, replica_process
+
+pytestmark = pytest.mark.anyio
+
+CALLS: dict[str, tuple[bool, int]] = {  # key -> idempotent, how far it came
+    "registered": (False, REGISTERED),
+    "dispatching": (False, DISPATCHING),
+    "idempotent": (True, DISPATCHING),
+    "accepted": (False, ACCEPTED),
+    "awaiting": (False, AWAITING_USER),
+}
+
+
+async def holds_calls(replica: ReplicaProcess) -> None:
+    for key, (idempotent, state) in CALLS.items():
+        assert await replica.ask("begin", key, idempotent)
+        for step in range(REGISTERED, state):
+            assert await replica.ask("advance", key, step, step + 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_its_calls_go_on_by_the_rules(
+    number: signal.Signals, redis_server: RedisServer, replicas: Replicas
+) -> None:
+    heir = await replicas.open()
+    async with replica_process(redis_server.url) as gone:
+        await holds_calls(gone)
+        waiting = asyncio.create_task(heir.wait("accepted", 10.0))
+        gone.process.send_signal(number)
+        claimed = await orphans(heir, len(CALLS))
+    assert {key: record.state for key, record in claimed.items()} == {
+        "registered": REGISTERED,
+        "dispatching": UNKNOWN,
+        "idempotent": REGISTERED,
+        "accepted": ACCEPTED,
+        "awaiting": AWAITING_USER,
+    }
+    assert not waiting.done()
+    assert await heir.settle("accepted", b"posted after the death")
+    record = await waiting
+    assert record is not None
+    assert record.outcome == b"posted after the death"
+
+
+async def test_one_that_thaws_dispatches_nothing_that_is_no_longer_its_own(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    heir = await replicas.open()
+    async with replica_process(redis_server.url) as frozen:
+        await holds_calls(frozen)
+        frozen.process.send_signal(signal.SIGSTOP)
+        await orphans(heir, len(CALLS))
+        frozen.process.send_signal(signal.SIGCONT)
+        moves: list[Any] = [await frozen.ask("advance", key, 1, 2) for key in ("registered", "idempotent")]
+    assert moves == [False, False]
+    assert await heir.advance("registered", [REGISTERED], DISPATCHING)
+
+
+async def test_one_that_was_frozen_with_redis_is_not_dead(redis_server: RedisServer, replicas: Replicas) -> None:
+    """A lease can run out because nobody could renew it: that is nobody's death."""
+    heir = await replicas.open()
+    async with replica_process(redis_server.url) as living:
+        await holds_calls(living)
+        redis_server.freeze()
+        await asyncio.sleep(1.0)  # longer than a lease
+        redis_server.thaw()
+
+        async def is_up() -> bool:
+            return heir.is_up
+
+        await until(is_up, "the heir has Redis again")
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 1.0
+        while loop.time() < end:
+            with suppress(StateUnavailable):
+                assert not await heir.claim_orphans(100)
+            await asyncio.sleep(0.05)
+        assert await living.ask("advance", "registered", 1, 2)
+        assert await state_of(heir, "dispatching") is DISPATCHING
+
+
+async def test_a_claim_whose_answer_was_lost_is_made_good(redis_server: RedisServer, replicas: Replicas) -> None:
+    heir = await replicas.open()
+    await judges(heir, await replicas.open())
+    async with replica_process(redis_server.url) as gone:
+        for key in CALLS:
+            assert await gone.ask("begin", key, False)
+        await gone.ask("advance", "accepted", REGISTERED, DISPATCHING)
+        await gone.ask("advance", "accepted", DISPATCHING, ACCEPTED)
+        gone.process.kill()
+        with redis_server.connect() as redis:
+            while redis.zcount("toolgate:replicas", "-inf", int(redis.time()[0] * 1000)) < 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        claiming = asyncio.create_task(heir.claim_orphans(100))
+        await asyncio.sleep(0)
+        claiming.cancel()  # Redis hands the calls over all the same
+        claimed = await orphans(heir, len(CALLS))
+    assert claimed.keys() == CALLS.keys()
+    assert claimed["accepted"].state is ACCEPTED
+
+
+async def test_a_claim_that_a_frozen_redis_carries_out_late_takes_nothing_from_the_living(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    heir = await replicas.open()
+    await judges(heir, await replicas.open())
+    async with replica_process(redis_server.url) as living:
+        await holds_calls(living)
+        redis_server.freeze()
+        claiming = asyncio.create_task(heir.claim_orphans(100))
+        await asyncio.sleep(1.0)  # longer than a lease, and than anybody waits for the answer
+        redis_server.thaw()
+        with pytest.raises(StateUnavailable):
+            await claiming
+
+        async def is_back() -> bool:
+            return heir.is_up
+
+        await until(is_back, "the heir has Redis again")
+        assert await state_of(heir, "dispatching") is DISPATCHING
+        assert await living.ask("advance", "registered", 1, 2)
