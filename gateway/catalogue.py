@@ -29,6 +29,7 @@ log = logging.getLogger("gateway.catalogue")
 LIST_LIMIT_S = 120.0  # for one listing: above what any adapter takes by itself
 READY_LIMIT_S = 10.0  # a fleet with one dead tool server starts all the same
 FIRST_RETRY_S = 1.0
+REFRESH_PAUSE_S = 1.0  # a tool server that says again and again that it has changed is asked once a second
 JITTER = 0.1  # of every wait, both ways: replicas started together do not ask together
 MAX_TOLD = 20  # tools named in one log entry, or with their reasons in the detailed health
 
@@ -97,6 +98,7 @@ class Catalogue:
         self._had_their_time = asyncio.Event()
         self._rebuilding = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
         """Begins to ask; returns at once."""
@@ -106,9 +108,10 @@ class Catalogue:
 
     async def aclose(self) -> None:
         """Stops asking. The last snapshot stays."""
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._refreshing.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
     def ready(self) -> bool:
@@ -123,6 +126,19 @@ class Catalogue:
             async with asyncio.timeout(self._ready_limit_s):
                 await self._had_their_time.wait()
         self._had_their_time.set()
+
+    def refresh(self, backend: str) -> None:
+        """Asks a backend again soon, because its tools have changed; once, however often this is said."""
+        task = self._refreshing.get(backend)
+        if task is None or task.done():
+            self._refreshing[backend] = asyncio.create_task(self._refresh_once(self._shelves[backend]))
+
+    async def _refresh_once(self, shelf: _Shelf) -> None:
+        await self._sleep(REFRESH_PAUSE_S)
+        try:
+            await self._refresh(shelf)
+        except Exception as exc:
+            _note_failure(shelf, exc)
 
     def status(self, backend: str) -> BackendStatus:
         """How discovery of a backend stands. Raises: KeyError for one that is not ours."""

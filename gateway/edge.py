@@ -20,8 +20,13 @@ OPERATIONS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("PO
 SINGLE = (b"authorization", b"content-type", b"content-length", b"content-encoding", b"host", b"oxp-version")
 STRICT = frozenset({401, 403, 413, 415, 429})
 
+CALLBACKS = "/callbacks/"
+MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
+JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+
 ReadBody = Callable[[], Awaitable[bytes]]
 Answer = Callable[[Head, ReadBody], Awaitable[WireReply]]
+Callback = Callable[[str, str | None, ReadBody], Awaitable[int]]
 
 
 class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
@@ -29,12 +34,15 @@ class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
 
 
 class Edge:
-    """Routes a request to `call`, `list` or the application for everything else.
+    """Routes a request to `call`, `list`, `callback` or the application for everything else.
 
     `strict` turns 401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
     """
 
-    def __init__(self, *, call: Answer, list_: Answer, rest: ASGIApp, max_body_bytes: int, strict: bool) -> None:
+    def __init__(
+        self, *, call: Answer, list_: Answer, callback: Callback, rest: ASGIApp, max_body_bytes: int, strict: bool
+    ) -> None:
+        self._callback = callback
         self._rest = rest
         self._strict = strict
         answers = {
@@ -51,6 +59,8 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
         if route is None:
+            if scope["type"] == "http" and scope["path"].startswith(CALLBACKS) and scope["method"] == "POST":
+                return await self._receive(scope, receive, send)
             return await self._rest(scope, receive, send)
         prefix, path, answer, max_bytes = route
         headers = dict(scope["headers"])
@@ -63,6 +73,23 @@ class Edge:
         except CallerLeft:
             return None
         return await self._send(reply, send)
+
+    async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A callback is answered with its status alone (RAP, Transport: the body is ignored)."""
+        media = dict(scope["headers"]).get(b"content-type")
+        token = scope["path"].removeprefix(CALLBACKS)
+        try:
+            status = await self._callback(
+                token,
+                None if media is None else media.decode("latin-1"),
+                lambda: _read_body(receive, MAX_CALLBACK_BYTES),
+            )
+        except GatewayError:
+            status = 413
+        except CallerLeft:
+            return None
+        body = b"{}" if status == 200 else b'{"message":"This callback is not taken."}'
+        return await self._send(WireReply(status=status, headers=JSON, body=body), send)
 
     async def _send(self, reply: WireReply, send: Send) -> None:
         status = 400 if self._strict and reply.status in STRICT else reply.status

@@ -21,6 +21,7 @@ class ErrorCode(StrEnum):
     NOT_FOUND = "not_found"  # no such path
     METHOD_NOT_ALLOWED = "method_not_allowed"
     TOOL_NOT_FOUND = "tool_not_found"
+    RATE_LIMITED = "rate_limited"
     MISSING_REQUIREMENTS = "missing_requirements"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED_MEDIA = "unsupported_media"

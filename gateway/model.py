@@ -89,12 +89,17 @@ class ToolRef(Struct, frozen=True, kw_only=True):
 
 
 class CallContext(Struct, frozen=True, kw_only=True):
-    """What a caller lends a tool for one call: tokens by provider id, secrets by id, who the user is."""
+    """What a caller lends a tool for one call: tokens by provider id, secrets by id, who the user is.
+
+    `group` and `ancestors` name the conversation it belongs to, in the caller's words.
+    """
 
     tokens: Mapping[str, str] = {}
     secrets: Mapping[str, str] = {}
     user_id: str | None = None
     user_info: Json = None
+    group: str | None = None
+    ancestors: tuple[str, ...] = ()
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -107,11 +112,15 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     trace_id: str | None = None
 
 
+ONCE = "once-"  # begins the name of a group that has this one call and is over with it
+
+
 class Invocation(Struct, frozen=True, kw_only=True):
     """A call as a backend must run it: admitted, validated, under a call id of our own.
 
     `context` holds only what the tool declares. `headers` are the allow-listed ones of the caller.
-    `timeout_s` bounds the whole exchange; `idempotent` allows a second sending.
+    `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
+    belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words.
     """
 
     call_id: str
@@ -123,6 +132,8 @@ class Invocation(Struct, frozen=True, kw_only=True):
     principal: str = "anonymous"
     headers: tuple[tuple[bytes, bytes], ...] = ()
     idempotent: bool = False
+    group: str = ""
+    ancestors: tuple[str, ...] = ()
 
 
 class ToolFailure(Struct, frozen=True, kw_only=True):

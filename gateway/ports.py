@@ -11,6 +11,7 @@ from gateway.errors import GatewayError
 from gateway.model import (
     Invocation,
     Json,
+    JsonObject,
     Listing,
     ToolCall,
     ToolDefinition,
@@ -93,9 +94,13 @@ class ServerDialect(Protocol):
 
 
 class Backend(Protocol):
-    """Our adapter to one tool server. `dialect` is the wire form in use, for operators."""
+    """Our adapter to one tool server. `dialect` is the wire form in use, for operators.
+
+    An `asynchronous` one is an `AsyncBackend`: its calls are dispatched, and come to an outcome later.
+    """
 
     name: str
+    asynchronous: bool
 
     @property
     def dialect(self) -> str: ...
@@ -113,3 +118,34 @@ class Backend(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Outcomes(Protocol):
+    """Where an asynchronous backend brings what arrives for a call, on whatever replica it arrives."""
+
+    async def settle(self, call_id: str, result: ToolResult) -> bool:
+        """Ends a call; False if it has ended already or nobody knows it."""
+        ...
+
+    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
+        """The user must consent at `challenge["url"]` first; the call stays open. False as for `settle`."""
+        ...
+
+
+class AsyncBackend(Backend, Protocol):
+    """Our adapter to a tool server that takes a call now and answers it later."""
+
+    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
+        """Hands a call over: None if it may come to an outcome later, a result if it failed at once.
+
+        Raises GatewayError only if the tool provably did not run.
+        """
+        ...
+
+    async def resume(self, call_id: str) -> None:
+        """Goes on looking for the outcome of a call that another replica handed over."""
+        ...
+
+    async def cancel(self, call_id: str, group: str) -> None:
+        """Tells the tool server, once and without waiting, that nobody waits for a call any more."""
+        ...

@@ -6,12 +6,13 @@ sees a consistent world to its end. Version resolution follows OXP 1.0, call-too
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Self
+from typing import Literal, Self
 
 from msgspec.structs import replace
 
@@ -20,6 +21,8 @@ from gateway.model import Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import version_key
 from gateway.ports import Backend, Caller
 from gateway.schemas import InputSchema, OutputSchema, SchemaError
+
+Decode = Literal["auto", "always", "never"]
 
 MAX_CACHED_LISTS = 64  # distinct sets of scopes; a list of 20,000 tools weighs 160 kB
 MAX_VERSIONS_TOLD = 10  # of a tool, in a developer message; it may have thousands
@@ -39,7 +42,8 @@ class Route:
 
     `tools` is matched on `Toolkit.Tool`, or with an `@` in it on `Toolkit.Tool@x.y.z`. A caller needs all of
     `scopes`. `secrets` (values by id) win over the caller's. `context` lists the ids of tokens and secrets that a
-    tool may newly ask for. `authorization_urls` maps provider ids to where a user grants access.
+    tool may newly ask for. `authorization_urls` maps provider ids to where a user grants access. The last three are
+    for tools that answer later: whether one that outlasts its timeout is cancelled, and how its text is read.
     """
 
     tools: str
@@ -54,6 +58,9 @@ class Route:
     idempotent: bool = False
     validate_output: OutputCheck = OutputCheck.WARN
     forward_headers: tuple[bytes, ...] = ()
+    cancel_on_timeout: bool = False
+    decode: Decode = "auto"
+    failure_patterns: tuple[re.Pattern[str], ...] = ()
 
     def matches(self, tool: str, version: str) -> bool:
         """Whether this route speaks of that version of that tool."""
@@ -157,6 +164,12 @@ class Router:
         if wanted.route.scopes <= caller.scopes:
             return wanted
         raise _forbidden(ref)
+
+    def published(self, tool_id: str) -> PublishedTool | None:
+        """The tool of a full id, whoever asks."""
+        tool, _, version = tool_id.partition("@")
+        family = self._by_tool.get(tool)
+        return None if family is None else family.versions.get(version)
 
     def tools_for(self, caller: Caller) -> tuple[PublishedTool, ...]:
         """All tools a caller may use, by tool and ascending version: some callers keep the last of each name."""

@@ -14,10 +14,13 @@ from starlette.routing import Route
 from gateway.dialects import recognise, versions
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import JsonObject
-from gateway.wire import Head
+from gateway.wire import Head, WireReply
 
 VERSION_HEADER = {"oxp-version": versions.HEADER_VERSION}
 NO_STORE = {"cache-control": "no-store"}
+
+
+OneCall = Callable[[Head, str], Awaitable[WireReply]]
 
 
 class Health(Protocol):
@@ -37,9 +40,14 @@ def _health_answer(health: Health, body: JsonObject) -> Response:
 
 
 def public_app(
-    health: Health, challenge_status: Callable[[str], Awaitable[str]], openapi_document: bytes | None
+    health: Health,
+    challenge_status: Callable[[str], Awaitable[str]],
+    openapi_document: bytes | None,
+    *,
+    look: OneCall,
+    cancel: OneCall,
 ) -> Starlette:
-    """`/health`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path."""
+    """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path."""
 
     async def show_health(request: Request) -> Response:
         return _health_answer(health, {"status": health.status})
@@ -48,11 +56,17 @@ def public_app(
         status = await challenge_status(request.path_params["token"])
         return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE)
 
+    async def show_call(request: Request) -> Response:
+        answer = cancel if request.method == "DELETE" else look
+        return _response(await answer(_head(request), request.path_params["call_id"]))
+
     async def show_openapi(request: Request) -> Response:
         return Response(openapi_document, media_type="application/json")
 
     routes = [Route(f"{prefix}/health", show_health) for prefix in ("", *(f"/{name}" for name in recognise.DIALECTS))]
     routes.append(Route("/challenges/{token}", show_challenge))
+    # A caller's own call id may hold slashes.
+    routes.append(Route("/calls/{call_id:path}", show_call, methods=["GET", "DELETE"]))
     if openapi_document is not None:
         routes.append(Route("/openapi.json", show_openapi))
     return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
@@ -85,7 +99,7 @@ async def _refuse(request: Request, exc: Exception) -> Response:
         error = GatewayError(ErrorCode.METHOD_NOT_ALLOWED, "This path does not answer that method.", headers=allow)
     else:
         error = GatewayError(ErrorCode.NOT_FOUND, "There is nothing at this path.")
-    return _reply(request, error)
+    return _response(recognise.refusal(error, _head(request)))
 
 
 async def _fail(request: Request, exc: Exception) -> Response:
@@ -93,11 +107,13 @@ async def _fail(request: Request, exc: Exception) -> Response:
     return JSONResponse({"message": "The gateway failed."}, 500)
 
 
-def _reply(request: Request, error: GatewayError) -> Response:
+def _head(request: Request) -> Head:
     path = request.scope["path"]  # not `request.url`, which the Host header is part of
     first = path.removeprefix("/").partition("/")[0]
     prefix = first if first in recognise.DIALECTS else None
-    head = Head(method=request.method, path=path, headers=dict(request.headers.raw), prefix=prefix)
-    reply = recognise.refusal(error, head)
+    return Head(method=request.method, path=path, headers=dict(request.headers.raw), prefix=prefix)
+
+
+def _response(reply: WireReply) -> Response:
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
     return Response(reply.body, reply.status, headers)

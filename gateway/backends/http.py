@@ -40,6 +40,8 @@ class HttpBackend:
     `dialect` None: learned from the tool server's catalogue, again each time it is listed.
     """
 
+    asynchronous = False
+
     def __init__(
         self,
         name: str,

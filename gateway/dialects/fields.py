@@ -16,6 +16,7 @@ NO_STORE = (b"cache-control", b"no-store")
 
 REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
 CALL_ID = re.compile(r"[ -~]{1,256}")
+MAX_ANCESTORS = 64  # a conversation that deep is a loop
 MAX_TRACE_ID = 1024  # characters; a W3C traceparent has 55
 MAX_TOOL_ID = 256  # characters; a name has at most 64, a version needs a dozen
 
@@ -103,13 +104,27 @@ _EMPTY_CONTEXT = CallContext()
 
 def read_context(context: JsonObject) -> CallContext:
     """Reads `context`: tokens, secrets and the user. Entries nobody declared are dropped later, not here."""
-    user_id = context.get("user_id")
     return CallContext(
         tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
         secrets=_pairs(context.get("secrets", []), "context.secrets", "value"),
-        user_id=None if user_id is None else _text(user_id, "context.user_id"),
+        user_id=_optional_text(context, "user_id"),
         user_info=context.get("user_info"),
+        group=_optional_text(context, "group_id"),
+        ancestors=_ancestors(context),
     )
+
+
+def _optional_text(context: JsonObject, member: str) -> str | None:
+    value = context.get(member)
+    return None if value is None else _text(value, f"context.{member}")
+
+
+def _ancestors(context: JsonObject) -> tuple[str, ...]:
+    """The threads a conversation grew from, root first (RAP, tool invocation: thread_ancestors)."""
+    names = context.get("thread_ancestors") or []
+    if not isinstance(names, list) or len(names) > MAX_ANCESTORS:
+        raise invalid(f"context.thread_ancestors must be an array of at most {MAX_ANCESTORS}.")
+    return tuple(_text(name, "context.thread_ancestors") for name in names)
 
 
 def _pairs(entries: Json, what: str, value: str) -> dict[str, str]:
@@ -139,6 +154,8 @@ def status_of(code: ErrorCode) -> int:
             return 413
         case ErrorCode.UNSUPPORTED_MEDIA:
             return 415
+        case ErrorCode.RATE_LIMITED:
+            return 429
         case (
             ErrorCode.INVALID_REQUEST
             | ErrorCode.TOOL_NOT_FOUND

@@ -42,7 +42,7 @@ def decode_reply(reply: WireReply, invocation: Invocation) -> ToolResult:
             ErrorCode.BACKEND_UNAVAILABLE, message, detail=f"the tool server refused our credential ({reply.status})"
         )
     if reply.status in (408, 429, 503):
-        return _busy(reply, invocation)
+        return busy(reply, invocation)
     if reply.status >= 500:
         return ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
     raise BrokenReplyError(f"status {reply.status}")
@@ -113,7 +113,8 @@ def _milliseconds(value: Json) -> int | None:
     return int(min(value, MAX_RETRY_AFTER_MS))
 
 
-def _busy(reply: WireReply, invocation: Invocation) -> ToolResult:
+def busy(reply: WireReply, invocation: Invocation) -> ToolResult:
+    """The outcome of a call that a tool server has no time for (429 and 503)."""
     seconds = _retry_after_s(reply)
     failure = ToolFailure(
         message="The tool server is busy.",

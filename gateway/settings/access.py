@@ -7,8 +7,9 @@ from typing import Literal, get_args
 
 from gateway.settings.groups import ListOf, Section
 from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice, Duration, SecretText, Text
+from gateway.settings.kinds import Choice, Duration, Flag, Integer, SecretText, Size, Text
 from gateway.settings.secret import Secret
+from gateway.settings.web import RedisUrl, is_local_redis
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
 HS256_BYTES = 32  # RFC 7518, section 3.2: a key at least as long as the hash
@@ -65,9 +66,42 @@ class AuthSettings:
 
 @settings
 class StateSettings:
-    """How what the gateway remembers is protected."""
+    """Where calls are remembered, for how long, and how that is protected."""
 
-    keys: tuple[Secret, ...] = key(
-        ListOf(SecretText(characters=32), at_least=1),
-        "Secrets of at least 32 characters: the first seals, all of them open, so that keys can be changed.",
+    url: Secret | None = key(
+        RedisUrl(),
+        "A Redis server, so that any replica may go on with a call; without it, this process remembers by itself.",
+        default=None,
     )
+    keys: tuple[Secret, ...] = key(
+        ListOf(SecretText(characters=32)),
+        "Secrets of at least 32 characters: the first seals, all of them open, so that keys can be changed.",
+        default=[],
+    )
+    insecure: bool = key(
+        Flag(), "Whether a Redis server elsewhere may be used without TLS or without keys.", default=False
+    )
+    result_ttl_s: float = key(Duration("1s", "7d"), "How long a result is kept for repetitions.", default="1h")
+    pending_ttl_s: float = key(Duration("1s", "30d"), "How long a call may take at the most.", default="1d")
+    seen_ttl_s: float = key(
+        Duration("1s", "30d"),
+        "How long a call whose result is gone is still known, so as not to run again.",
+        default="1d",
+    )
+    max_result_bytes: int = key(Size("1KiB", "64MiB"), "The largest result that is kept.", default="1MiB")
+    max_bytes: int = key(Size("1MiB", "64GiB", unit=""), "How much a process keeps in memory.", default="256MiB")
+    max_pending_per_caller: int = key(
+        Integer(1, 1_000_000), "How many unfinished calls a caller may have.", default=1000
+    )
+    max_records_per_caller: int = key(
+        Integer(1, 10_000_000), "How many calls are remembered for a caller, finished ones included.", default=10000
+    )
+
+    def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
+        """What others could read or forge on its way to Redis must be sealed, and the way closed."""
+        if self.url is None or self.insecure or is_local_redis(self.url.reveal()):
+            return
+        if not self.keys:
+            yield "url", "is elsewhere, so keys must be set to seal what is kept there, or insecure: true"
+        if not self.url.reveal().startswith("rediss://"):
+            yield "url", "is elsewhere, so it must begin with rediss:// for TLS, or insecure: true be set"

@@ -5,17 +5,19 @@ Another protocol is another class here, one line in `PROTOCOLS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, get_args
 
 from gateway.settings.groups import ListOf, OneOf, Section
 from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice, Duration, Integer, SecretText, Size, Text
+from gateway.settings.kinds import Choice, Duration, Flag, Integer, SecretText, Size, Text
 from gateway.settings.secret import Secret
-from gateway.settings.web import BaseUrl, HeaderName
+from gateway.settings.web import BaseUrl, HeaderName, OriginUrl
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
+RequestSchema = Literal["tool_request", "agent_response"]
+UUID = Text(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "must be a UUID")
 PRINCIPAL = "principal"  # as `subject`: whoever makes the call
 
 
@@ -133,4 +135,66 @@ class OxpBackendSettings(HttpBackendSettings):
     )
 
 
-PROTOCOLS: Mapping[str, type[BackendSettings]] = {"otc": OtcBackendSettings, "oxp": OxpBackendSettings}
+@settings
+class CallbackBackendSettings(BackendSettings):
+    """A tool server that takes a call at once and calls back with its result."""
+
+    protocol: Literal["callback"] = key(Choice("callback"), "Callback invocation (RAP).")
+    allowed_origins: tuple[str, ...] = key(
+        ListOf(OriginUrl()),
+        "Other servers the tool server may send the gateway to; they see the same credentials.",
+        default=[],
+    )
+    # The protocol has no header for keys.
+    auth: BearerAuthSettings | JwtAuthSettings | None = key(
+        OneOf[BearerAuthSettings | JwtAuthSettings](BearerAuthSettings, JwtAuthSettings),
+        "How the gateway proves to the tool server who it is.",
+        default=None,
+    )
+
+    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The toolkit has a name already."""
+        if "toolkit" in written:
+            yield "toolkit", "has no effect; the tool server names its toolset itself"
+
+
+@settings
+class RcrtBackendSettings(BackendSettings):
+    """A server of breadcrumbs with a workspace whose runner answers some of them with others."""
+
+    protocol: Literal["rcrt"] = key(Choice("rcrt"), "RCRT breadcrumbs.")
+    owner_id: str = key(UUID, "The tenant of the workspace; the server must know it.")
+    agent_id: str = key(UUID, "Who the gateway is there; no agent of its own may have this id.")
+    workspace: str = key(
+        Text(r"[!-~]{1,256}", "must be 1 to 256 characters without spaces"),
+        "The tag of the workspace.",
+        default="workspace:tools",
+    )
+    request_schema: RequestSchema = key(
+        Choice(*get_args(RequestSchema)),
+        "What asks for a call: tool.request.v1, or agent.response.v1 where the server expands it.",
+        default="tool_request",
+    )
+    return_to_llm: bool = key(Flag(), "What requests say about where their results go.", default=True)
+    config_ids: tuple[str, ...] = key(
+        ListOf(UUID), "The tool configurations callers may pick with `config_id`; no others pass.", default=[]
+    )
+    cleanup: bool = key(Flag(), "Whether requests and responses are deleted once they are read.", default=False)
+    auth: BearerAuthSettings | None = key(
+        OneOf[BearerAuthSettings](BearerAuthSettings),
+        "A token for the server; left out, the gateway has its own endpoint issue them.",
+        default=None,
+    )
+
+    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+        """A breadcrumb has no headers."""
+        if "forward_headers" in written:
+            yield "forward_headers", "has no effect; breadcrumbs carry no headers"
+
+
+PROTOCOLS: Mapping[str, type[BackendSettings]] = {
+    "otc": OtcBackendSettings,
+    "oxp": OxpBackendSettings,
+    "callback": CallbackBackendSettings,
+    "rcrt": RcrtBackendSettings,
+}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from gateway.settings.reading import NULLS, Cursor, Written, suggestion
 from gateway.settings.secret import Secret
@@ -32,7 +32,7 @@ SIZE_BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 class Kind(ABC, Generic[T_co]):
     """What a key accepts. `unit` is what a field's name has more than its key: `head_timeout_s`, `head_timeout`."""
 
-    unit: ClassVar[str] = ""
+    unit: str = ""
 
     @abstractmethod
     def read(self, cursor: Cursor) -> T_co:
@@ -182,12 +182,11 @@ class Duration(Leaf[float]):
 
 
 class Size(Leaf[int]):
-    """A size such as `512` or `64KiB`, between two bounds, in bytes."""
+    """A size such as `512` or `64KiB`, between two bounds, in bytes. `unit` is empty for a key that says so itself."""
 
-    unit = "_bytes"
-
-    def __init__(self, low: str, high: str) -> None:
+    def __init__(self, low: str, high: str, unit: str = "_bytes") -> None:
         self.range = Range(low, high, SIZE_BYTES)
+        self.unit = unit
 
     def parse(self, written: Written) -> int:
         return self.range.read(written.text, "must be a size", "such as 512, 64KiB, 1MiB or 1GiB")
@@ -202,6 +201,22 @@ class Size(Leaf[int]):
             "minimum": self.range.low,
             "maximum": self.range.high,
         }
+
+
+class Regex(Leaf[re.Pattern[str]]):
+    """A regular expression in Python's syntax."""
+
+    def parse(self, written: Written) -> re.Pattern[str]:
+        try:
+            return re.compile(written.text)
+        except re.error as exc:
+            raise UnfitError(f"is no regular expression: {exc.msg}") from None
+
+    def stand_in(self, raw: str) -> re.Pattern[str]:
+        return re.compile(re.escape(raw))
+
+    def schema(self, defs: dict[str, Schema]) -> Schema:
+        return {"type": "string"}
 
 
 class Choice(Leaf[Any]):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
 from gateway.settings.groups import ListOf, MapOf
 from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice, Duration, Flag, Reference, SecretText, Text
+from gateway.settings.kinds import Choice, Duration, Flag, Reference, Regex, SecretText, Text
 from gateway.settings.secret import Secret
 from gateway.settings.web import AuthorizationUrl
 
 OutputCheck = Literal["off", "warn", "fail"]
+OnTimeout = Literal["keep", "cancel"]
+Decode = Literal["auto", "always", "never"]
 EVERY_TOOL = "*"
 OF_ROUTES_THAT_DENY = frozenset({"tools", "backend", "deny"})
 
@@ -48,6 +51,22 @@ class RouteSettings:
     )
     validate_output: OutputCheck = key(
         Choice(*get_args(OutputCheck)), "What happens when a result does not fit the tool's schema.", default="warn"
+    )
+
+    on_timeout: OnTimeout = key(
+        Choice(*get_args(OnTimeout)),
+        "What becomes of a callback or RCRT call that outlasts its timeout: keep waiting for it, or cancel it.",
+        default="keep",
+    )
+    decode: Decode = key(
+        Choice(*get_args(Decode)),
+        "When the text of a callback tool is read as JSON: auto, where it is an object or an array.",
+        default="auto",
+    )
+    failure_patterns: tuple[re.Pattern[str], ...] = key(
+        ListOf(Regex()),
+        "Patterns that the text of a callback tool begins with when it failed, besides 'Error: '.",
+        default=[],
     )
 
     def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -38,6 +38,9 @@ class ServerSettings:
         "The URL at which callers reach the gateway, used in links it hands out; left out, http://host:port.",
         default=None,
     )
+    callback_url: str | None = key(
+        BaseUrl(), "What tool servers reach to bring results; left out, the public URL.", default=None
+    )
     max_body_bytes: int = key(Size("1KiB", "64MiB"), "The largest request body that is accepted.", default="1MiB")
     max_head_bytes: int = key(
         Size("1KiB", "1MiB"), "The largest request head, which is request line and headers.", default="32KiB"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from gateway.settings.kinds import Text
+from gateway.settings.kinds import SecretText, Text
 from gateway.settings.reading import Written
+from gateway.settings.secret import Secret
 from gateway.settings.substitution import UnfitError
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
@@ -40,6 +41,13 @@ class BaseUrl(Text):
 
     def stand_in(self, raw: str) -> str:
         return "http://missing.invalid"
+
+
+class OriginUrl(BaseUrl):
+    """A server and nothing below it."""
+
+    def __init__(self) -> None:
+        Text.__init__(self, ORIGIN + "/?", "must be an http or https URL without a path")
 
 
 class AuthorizationUrl(Text):
@@ -92,3 +100,26 @@ def _check_authority(url: str) -> tuple[str, str]:
         except ValueError:
             raise UnfitError("has brackets around what is no IPv6 address") from None
     return parts["scheme"], parts["host"]
+
+
+class RedisUrl(SecretText):
+    """Where Redis is; a secret, because it may hold a password."""
+
+    FORM = re.compile(
+        r"rediss?://([^@/?#\s]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[0-9]{0,3})?"
+    )
+
+    def parse(self, written: Written) -> Secret:
+        secret = super().parse(written)
+        if self.FORM.fullmatch(secret.reveal()) is None:
+            raise UnfitError("must be a URL such as redis://localhost:6379/0 or rediss://user:password@host:6380/0")
+        return secret
+
+    def stand_in(self, raw: str) -> Secret:
+        return Secret("redis://localhost:6379/0")
+
+
+def is_local_redis(url: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    match = RedisUrl.FORM.fullmatch(url)
+    return match is not None and is_loopback(match["host"].strip("[]"))

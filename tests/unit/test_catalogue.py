@@ -37,6 +37,7 @@ class ToolServer:
     """A backend that lists what a test gives it, or fails as a test says."""
 
     dialect = "otc"
+    asynchronous = False
 
     def __init__(self, name: str, *tools: ToolDefinition) -> None:
         self.name = name

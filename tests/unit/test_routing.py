@@ -23,6 +23,7 @@ class Nowhere:
 
     name = "nowhere"
     dialect = "otc"
+    asynchronous = False
 
     async def call(self, invocation: Invocation) -> ToolResult:
         raise AssertionError

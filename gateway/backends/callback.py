@@ -1,0 +1,298 @@
+"""The backend for tool servers that take a call at once and call back with what becomes of it.
+
+Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Nothing here belongs to one call, so that a callback may
+arrive at any replica. URLs that a tool server names are posted to only at origins the operator has named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import assert_never
+from urllib.parse import urlsplit
+
+from gateway import jsontext
+from gateway.backends.callback_notices import Notices
+from gateway.backends.credentials import Credentials
+from gateway.backends.http import (
+    LIST_TIMEOUT_S,
+    MAX_LIST_BYTES,
+    RETRY_AFTER_S,
+    UNAVAILABLE,
+    USER_AGENT,
+    is_https_or_loopback,
+)
+from gateway.dialects import callback, callback_toolset, replies
+from gateway.dialects.fields import JSON_TYPE
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.ports import Outcomes
+from gateway.routing import Decode
+from gateway.transport import Origin, Pool, TransportError
+from gateway.wire import Headers, WireReply, WireRequest
+
+log = logging.getLogger("gateway.backends")
+
+ACK_TIMEOUT_S = 10.0  # an acknowledgement comes before any work (Tool Invocation, Response)
+BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+
+
+class CallbackBackend:
+    """One toolset behind one base URL.
+
+    `pools` holds the origin of `url` and all others that the toolset may name; whatever else it names is refused.
+    `outcomes` is where results go, `on_change` is called when its tools may have changed.
+    """
+
+    asynchronous = True
+    dialect = "callback"
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        pools: Mapping[Origin, Pool],
+        *,
+        credentials: Credentials,
+        outcomes: Outcomes,
+        on_change: Callable[[], None],
+        max_response_bytes: int,
+    ) -> None:
+        self.name = name
+        self._pools = pools
+        self._pool = pools[Origin.parse(url)]
+        self._base_path = urlsplit(url).path.rstrip("/")
+        self._credentials = credentials
+        self._outcomes = outcomes
+        self._on_change = on_change
+        self._max_response_bytes = max_response_bytes
+        self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
+        self._notices = Notices(name)
+        self._warned: set[str] = set()
+
+    # Discovery.
+
+    async def list_tools(self) -> Listing:
+        """Asks for the toolset; of one that is not valid there are no tools. Raises BACKEND_UNAVAILABLE."""
+        request = callback_toolset.request_toolset()
+        headers = (USER_AGENT, *request.headers, *self._credentials.headers("anonymous"))
+        try:
+            reply = await self._pool.request(
+                request.method,
+                self._target(request),
+                headers,
+                b"",
+                timeout_s=LIST_TIMEOUT_S,
+                max_body=MAX_LIST_BYTES,
+            )
+            if not 200 <= reply.status < 300:
+                raise _unavailable(f"its answer has status {reply.status}")
+            document = await asyncio.to_thread(jsontext.decode, reply.body)  # may take seconds, and so may the next
+            toolset = await asyncio.to_thread(callback_toolset.decode_toolset, document)
+        except TransportError as exc:
+            raise _unavailable(f"{exc.kind}: {exc}") from exc
+        except jsontext.JsonError as exc:
+            raise _unavailable(str(exc)) from exc
+        except callback_toolset.ToolsetError as exc:
+            return self._without_tools(str(exc))
+        endpoint = self._place(toolset.endpoint)
+        if endpoint is None:
+            return self._without_tools("its endpoint is not a URL at its own origin or one of allowed_origins")
+        self._endpoint = endpoint
+        return toolset.listing
+
+    def _without_tools(self, reason: str) -> Listing:
+        self._endpoint = None
+        return Listing(rejected=(Rejected(id=self.name, reason=reason),))
+
+    def _place(self, url: str) -> tuple[Pool, bytes] | None:
+        """Where a URL leads that the tool server has named; None where we do not go."""
+        try:
+            pool = self._pools[Origin.parse(url)]
+        except (ValueError, KeyError):
+            return None
+        parts = urlsplit(url)
+        return pool, ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode("ascii")
+
+    def _target(self, request: WireRequest) -> bytes:
+        return (self._base_path + request.path).encode("ascii")
+
+    # Calls.
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        """Refuses: calls of this protocol are dispatched."""
+        raise GatewayError(
+            ErrorCode.INTERNAL, "The gateway failed.", detail="a callback tool was called, not dispatched"
+        )
+
+    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
+        """Posts an invocation, once. Whatever may have arrived may call back, so only a clear refusal is an outcome.
+
+        Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent.
+        """
+        if self._endpoint is None:
+            raise _unavailable("it has no valid toolset")
+        pool, target = self._endpoint
+        self._notices.forget("close", invocation.group)
+        credentials = self._credentials.headers(invocation.principal)
+        try:
+            reply = await pool.request(
+                b"POST",
+                target,
+                (USER_AGENT, *callback.INVOCATION_HEADERS, *invocation.headers, *credentials),
+                callback.encode_invocation(invocation, callback_url),
+                timeout_s=min(ACK_TIMEOUT_S, invocation.timeout_s),
+                max_body=self._max_response_bytes,
+            )
+        except TransportError as exc:
+            if not exc.sent:
+                raise _unavailable(f"{exc.kind}: {exc}") from exc
+            extra = {"backend": self.name, "kind": str(exc.kind)}
+            log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
+            return None
+        result = self._acknowledged(WireReply(status=reply.status, headers=tuple(reply.headers)), invocation)
+        if result is not None:
+            log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
+        return result
+
+    def _acknowledged(self, reply: WireReply, invocation: Invocation) -> ToolResult | None:
+        """What an acknowledgement means: any 2xx is one, and all else an outcome (Tool Invocation, Error Responses)."""
+        match reply.status:
+            case 200:
+                return None
+            case status if 200 < status < 300:
+                self._warn_once(f"a tool server acknowledges calls with {status} instead of 200")
+                return None
+            case 429 | 503:
+                return replies.busy(reply, invocation)
+            case 401 | 403:
+                log.warning("a tool server does not accept our credential", extra={"backend": self.name})
+                return ToolResult(failure=ToolFailure(message=UNAVAILABLE))
+            case 409:  # what earlier editions of Transport answer to a stale toolset
+                self._on_change()
+                message = "The tools of the tool server have changed; look at them again before you call."
+            case status if status >= 500:
+                message = "The tool server failed to take the call; the tool may have run."  # a proxy may have said so
+            case status if status >= 400:
+                message = "The tool server did not take the call."
+            case _:
+                return BROKEN
+        return ToolResult(failure=ToolFailure(message=message))
+
+    async def resume(self, call_id: str) -> None:
+        """Does nothing: the protocol has no way to ask, the tool server calls back by itself."""
+
+    async def challenge_status(self, check_url: str) -> str:
+        """Knows nothing: whether the user has consented shows in the outcome of the call."""
+        return "failed"
+
+    # Callbacks.
+
+    async def receive(
+        self,
+        call_id: str,
+        group: str,
+        body: bytes,
+        content_type: str | None,
+        *,
+        decode: Decode = "auto",
+        failure_patterns: Sequence[re.Pattern[str]] = (),
+    ) -> int:
+        """Takes what was posted to the callback URL of a call; returns the HTTP status of the answer.
+
+        Tool servers do not repeat what was answered with 4xx, and most not even the rest.
+        """
+        self._look_at(content_type)
+        message = callback.decode_callback(body, call_id, group, decode=decode, failure_patterns=failure_patterns)
+        match message:
+            case callback.Result(result, subscription):
+                await self._end(call_id, result, cancel_in=group if subscription else None)
+                return 200
+            case callback.Consent(auth_url):
+                return await self._ask_for_consent(call_id, group, auth_url)
+            case callback.Choice():
+                return await self._choose(call_id, group, message)
+            case callback.Event() | callback.View():
+                return 200  # nobody is there to see it
+            case callback.Foreign():
+                self._log_refusal("it is about another call")
+                return 404
+            case callback.Unknown():
+                self._log_refusal("its type is not known")
+                return 400
+            case callback.Malformed(reason, settles):
+                self._log_refusal(reason)
+                if settles:
+                    await self._end(call_id, BROKEN)
+                return 400
+        assert_never(message)
+
+    def _look_at(self, content_type: str | None) -> None:
+        """Takes any content type: the work is done, and refusing its result would lose it."""
+        if content_type is None or content_type.partition(";")[0].strip().lower() != "application/json":
+            self._warn_once("a tool server does not call back with application/json")
+
+    async def _end(self, call_id: str, result: ToolResult, *, cancel_in: str | None = None) -> None:
+        """Ends a call; with a conversation to `cancel_in`, the tool server may stop whatever it still does for it."""
+        if not await self._outcomes.settle(call_id, result):
+            log.info("a late or repeated result was dropped", extra={"backend": self.name, "call_id": call_id})
+        elif cancel_in is not None:
+            await self.cancel(call_id, cancel_in)
+
+    async def _ask_for_consent(self, call_id: str, group: str, auth_url: str) -> int:
+        if not is_https_or_loopback(auth_url):
+            self._log_refusal("its auth_url is neither https nor loopback")
+            await self._end(call_id, NOT_OURS, cancel_in=group)
+            return 400
+        await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
+        return 200
+
+    async def _choose(self, call_id: str, group: str, choice: callback.Choice) -> int:
+        """Answers for a user who is not there: with the default, as if it was dismissed (User Choice, Dismissal)."""
+        place = self._place(choice.response_url)
+        if place is None:
+            self._log_refusal("its response_url is at an origin that is not allowed")
+            await self._end(call_id, NOT_OURS, cancel_in=group)
+            return 400
+        body = callback.encode_choice(call_id, choice.default)
+        self._notices.post("choice", *place, self._notice_headers(), body)
+        return 200
+
+    def _log_refusal(self, reason: str) -> None:
+        log.warning("a callback was refused", extra={"backend": self.name, "reason": reason})
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            log.warning(message, extra={"backend": self.name})
+
+    # Notices.
+
+    async def cancel(self, call_id: str, group: str) -> None:
+        """Tells the tool server that nobody waits for a call any more, without waiting for it to hear."""
+        if self._notices.first_time("cancel", call_id):
+            self._notify("cancel", callback.cancel_notice(call_id, group))
+
+    async def close(self, group: str) -> None:
+        """Tells the tool server that a conversation is over, without waiting for it to hear."""
+        if self._notices.first_time("close", group):
+            self._notify("close", callback.close_notice(group))
+
+    def _notify(self, what: str, request: WireRequest) -> None:
+        self._notices.post(what, self._pool, self._target(request), self._notice_headers(), request.body)
+
+    def _notice_headers(self) -> Headers:
+        return (USER_AGENT, JSON_TYPE, *self._credentials.headers("anonymous"))
+
+    async def aclose(self) -> None:
+        """Gives notices under way a moment, then closes every connection."""
+        await self._notices.aclose()
+        for pool in self._pools.values():
+            await pool.aclose()
+
+
+def _unavailable(reason: str) -> GatewayError:
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=reason, retry_after_s=RETRY_AFTER_S)

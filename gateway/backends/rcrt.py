@@ -1,0 +1,237 @@
+"""The backend for tool servers that speak RCRT: a breadcrumb asks, another answers, a stream of events hints at it.
+
+RCRT Universal Tool Invocation Standard 1.0 (12 November 2025). A call is never sent a second time by itself unless its
+route allows it: whatever was stored may be running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
+
+import httpx
+
+from gateway import jsontext
+from gateway.backends.rcrt_awaiting import Awaited, Awaiting
+from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens, unavailable
+from gateway.backends.rcrt_discovery import Discovery
+from gateway.backends.rcrt_stream import EventStream
+from gateway.backends.rcrt_timings import Timings
+from gateway.backends.rcrt_workflows import Workflows
+from gateway.dialects import rcrt
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Invocation, Listing, ToolResult
+from gateway.ports import Outcomes
+from gateway.transport import Pool, TransportError
+
+log = logging.getLogger("gateway.backends")
+
+# A server takes 2 MiB, but a broker loses an event above 1 MiB, and the runner would never hear of the request. The
+# rest is what the server adds.
+MAX_REQUEST_BYTES = 1024 * 1024 - 16 * 1024
+TOO_LARGE = "The arguments are larger than this tool can be sent."
+# Statuses below 500 after which the breadcrumb may exist: none at all, an odd 200, a proxy that waited in vain, and a
+# key that somebody has used before us.
+UNCLEAR = (0, 200, 408, 409)
+
+
+class RcrtBackend:
+    """One workspace of one RCRT server. Sizes in bytes.
+
+    `config_ids` are the tool configurations callers may pick. `on_change` is called when tools may have changed.
+    """
+
+    asynchronous = True
+    dialect = "rcrt"
+
+    def __init__(
+        self,
+        name: str,
+        pool: Pool,
+        http: httpx.AsyncClient,
+        url: str,
+        *,
+        tokens: Tokens,
+        outcomes: Outcomes,
+        workspace: str,
+        toolkit: str,
+        max_response_bytes: int,
+        on_change: Callable[[], None],
+        wall_clock: Callable[[], float],
+        request_schema: rcrt.RequestSchema = "tool_request",
+        return_to_llm: bool = True,
+        config_ids: Collection[str] = (),
+        cleanup: bool = False,
+        timings: Timings | None = None,
+    ) -> None:
+        self.name = name
+        self._pool = pool
+        self._http = http
+        self._workspace = workspace
+        self._wall_clock = wall_clock
+        self._request_schema: rcrt.RequestSchema = request_schema
+        self._return_to_llm = return_to_llm
+        self._config_ids = frozenset(config_ids)
+        self._on_change = on_change
+        self._timings = timings = timings or Timings()
+        self._change_due: asyncio.TimerHandle | None = None
+        self._workflows = Workflows(timings.workflow_s)
+        self._client = RcrtClient(pool, url, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes)
+        self._discovery = Discovery(name, self._client, workspace=workspace, toolkit=toolkit, timings=timings)
+        self._awaiting = Awaiting(name, self._client, outcomes, cleanup=cleanup, timings=timings)
+        self._stream = EventStream(
+            name,
+            http,
+            url,
+            tokens,
+            on_event=self._heard,
+            on_gap=self._awaiting.nudge,
+            max_event_bytes=max_response_bytes,
+            timings=timings,
+        )
+
+    @property
+    def stream_up(self) -> bool:
+        """Whether events come in, as far as anybody can tell."""
+        return self._stream.is_up
+
+    @property
+    def waiting(self) -> int:
+        """How many calls this process looks for an outcome of."""
+        return len(self._awaiting)
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        """Refuses: calls of this protocol are dispatched."""
+        raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
+
+    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
+        """Stores the request. None: it is stored, or may be; the outcome goes to `Outcomes`.
+
+        Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
+        not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE.
+        """
+        tool = invocation.tool.remote_id
+        body = self._encode(invocation)
+        if not await self._discovery.has(tool):
+            self._change()
+            raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
+        self._stream.start()
+        await self._stream.tried()
+        call = Awaited(call_id=invocation.call_id, idempotent=invocation.idempotent)
+        call.release = await self._workflows.enter(tool, invocation.timeout_s)
+        self._awaiting.add(call, self._stream)
+        try:
+            await self._store(invocation, body)
+        except GatewayError:
+            self._awaiting.forget(call.call_id)
+            raise
+        return None
+
+    def _encode(self, invocation: Invocation) -> bytes:
+        ends = datetime.fromtimestamp(self._wall_clock(), UTC) + timedelta(seconds=self._timings.request_ttl_s)
+        request = rcrt.encode_request(
+            invocation,
+            schema=self._request_schema,
+            workspace=self._workspace,
+            ttl=ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            return_to_llm=self._return_to_llm,
+            config_id=rcrt.config_of(invocation.arguments, self._config_ids),
+        )
+        body = jsontext.encode(request)
+        if len(body) > MAX_REQUEST_BYTES:
+            raise GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE)
+        return body
+
+    async def _store(self, invocation: Invocation, body: bytes) -> None:
+        """Creates the request's breadcrumb. Returns also when it may exist. Raises GatewayError when it does not."""
+        call_id, crumb_id = invocation.call_id, None
+        self._awaiting.expect_echo(call_id, self._stream)
+        try:
+            crumb_id = await self._create(invocation, body, key=call_id)
+            if crumb_id is None and invocation.idempotent:
+                with contextlib.suppress(GatewayError):  # whatever becomes of it, the first may be stored
+                    crumb_id = await self._create(invocation, body, key=f"{call_id}-2")  # a key is good for one try
+        finally:
+            self._awaiting.time_echo(call_id, self._stream, stored=crumb_id is not None)
+        self._awaiting.created(call_id, crumb_id or "")
+
+    async def _create(self, invocation: Invocation, body: bytes, key: str) -> str | None:
+        """The id of the new breadcrumb; None when it cannot be told whether there is one."""
+        try:
+            return await self._client.create(body, key, min(self._timings.create_s, invocation.timeout_s))
+        except TransportError as exc:
+            if not exc.sent:
+                raise unavailable(f"{exc.kind}: {exc}") from exc
+            status, reason = 0, f"{exc.kind}: {exc}"
+        except AnswerError as exc:
+            status, reason = exc.status, str(exc)
+        if status not in UNCLEAR and status < 500:
+            raise self._refused(status, reason)
+        log.warning("a request may not have been stored", extra={"backend": self.name, "reason": reason})
+        try:
+            crumb_id = await self._look_up(invocation.call_id)
+        except FAILURES:
+            return None
+        if crumb_id is None and status in (500, 503):  # the server has given up, and left nothing behind
+            raise unavailable(reason)
+        return crumb_id
+
+    async def _look_up(self, call_id: str) -> str | None:
+        """The id of a request by its tag, which is ours alone."""
+        schema = rcrt.REQUEST_SCHEMAS[self._request_schema]
+        for document in await self._client.find(schema, rcrt.OWN_TAG + call_id, limit=1):
+            if (crumb := rcrt.decode_crumb(document)) is not None:
+                return crumb.id
+        return None
+
+    def _refused(self, status: int, reason: str) -> GatewayError:
+        if status == 413:
+            return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE, detail=reason)
+        if status in (401, 403):
+            log.warning("a tool server does not accept our credential", extra={"backend": self.name})
+        return unavailable(reason)
+
+    async def resume(self, call_id: str) -> None:
+        """Looks for the outcome of a call another replica stored."""
+        self._stream.start()
+        if call_id not in self._awaiting:
+            self._awaiting.add(Awaited(call_id=call_id), self._stream)
+        self._awaiting.nudge(call_id)
+
+    async def cancel(self, call_id: str, group: str) -> None:
+        """Stops looking. A runner cannot be told; what it brings later is ignored."""
+        self._awaiting.forget(call_id)
+
+    async def list_tools(self) -> Listing:
+        """Reads the workspace's tools, and from then on listens for their changes. Raises BACKEND_UNAVAILABLE."""
+        self._stream.start()
+        return await self._discovery.list_tools()
+
+    async def challenge_status(self, check_url: str) -> str:
+        """RCRT has no challenges."""
+        return "failed"
+
+    async def aclose(self) -> None:
+        if self._change_due is not None:
+            self._change_due.cancel()
+        await self._stream.aclose()
+        await self._awaiting.aclose()
+        await self._http.aclose()
+        await self._pool.aclose()
+
+    def _heard(self, crumb: rcrt.Crumb) -> None:
+        if self._discovery.concerns(crumb):
+            self._change()
+        self._awaiting.heard(crumb)
+
+    def _change(self) -> None:
+        """Tells of a change, once for all that come close together."""
+        if self._change_due is None:
+            self._change_due = asyncio.get_running_loop().call_later(self._timings.change_s, self._tell_of_change)
+
+    def _tell_of_change(self) -> None:
+        self._change_due = None
+        self._on_change()

@@ -1,0 +1,223 @@
+"""The calls an RCRT server has taken and not answered yet: matched with events, and polled for as insurance.
+
+Events are lost, repeated and late; a response may exist and never be announced. The first one found wins, whichever
+way it was found, and `settle` sees to it that nobody hears of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
+from gateway.backends.rcrt_stream import EventStream
+from gateway.backends.rcrt_timings import Timings
+from gateway.dialects import rcrt
+from gateway.model import Json
+from gateway.ports import Outcomes
+from gateway.transport import Kind, TransportError
+
+log = logging.getLogger("gateway.backends")
+
+POLLS_AT_ONCE = 8  # after a reconnect every waiting call is polled for, and the server must live through it
+RESPONSES_PER_POLL = 5  # of one call; several runners may each have answered
+UNTAGGED_PER_POLL = 50
+
+
+def _nothing() -> None:
+    """For a call that holds no place."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Awaited:
+    """A call whose outcome we look for. `crumb_ids` are its requests' as far as we know them, seldom more than one."""
+
+    call_id: str
+    idempotent: bool = False
+    release: Callable[[], None] = _nothing
+    crumb_ids: set[str] = field(default_factory=set)
+    since: float = 0.0
+    is_settling: bool = False
+    nudge: asyncio.Event = field(default_factory=asyncio.Event)
+    watch: asyncio.Task[None] | None = None
+
+
+class Awaiting:
+    """Looks for outcomes until they are found, forgotten, or no longer worth looking for."""
+
+    def __init__(self, name: str, client: RcrtClient, outcomes: Outcomes, *, cleanup: bool, timings: Timings) -> None:
+        self._name = name
+        self._client = client
+        self._outcomes = outcomes
+        self._cleanup = cleanup
+        self._timings = timings
+        self._calls: dict[str, Awaited] = {}
+        self._by_crumb: dict[str, Awaited] = {}
+        self._echoes: dict[str, int] = {}  # requests to come back as events -> on which connection
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
+        self._untagged_at = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __contains__(self, call_id: str) -> bool:
+        return call_id in self._calls
+
+    def add(self, call: Awaited, stream: EventStream) -> None:
+        """Begins to look; before the request goes out, because its answer may overtake its acknowledgement."""
+        call.since = _now()
+        self._calls[call.call_id] = call
+        call.watch = asyncio.create_task(self._watch(call, stream))
+
+    def created(self, call_id: str, crumb_id: str) -> None:
+        """The request is stored; a response may name its breadcrumb."""
+        if crumb_id and (call := self._calls.get(call_id)) is not None:
+            call.crumb_ids.add(crumb_id)
+            self._by_crumb[crumb_id] = call
+
+    def forget(self, call_id: str) -> None:
+        """Stops looking, if it has not stopped yet."""
+        call = self._calls.pop(call_id, None)
+        if call is None:
+            return
+        for crumb_id in call.crumb_ids:
+            self._by_crumb.pop(crumb_id, None)
+        if call.watch is not None:
+            call.watch.cancel()
+        call.release()
+
+    def nudge(self, call_id: str | None = None) -> None:
+        """Polls soon, for one call or for every: events may have been missed."""
+        for call in self._calls.values() if call_id is None else filter(None, [self._calls.get(call_id)]):
+            call.nudge.set()
+
+    async def aclose(self) -> None:
+        tasks = self._tasks | {call.watch for call in self._calls.values() if call.watch is not None}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # The canary: our own request must come back as an event, or the stream is deaf.
+
+    def expect_echo(self, call_id: str, stream: EventStream) -> None:
+        """Notes on which connection a request that is about to go out must be heard."""
+        if stream.is_open:
+            self._echoes[call_id] = stream.connection
+
+    def time_echo(self, call_id: str, stream: EventStream, *, stored: bool) -> None:
+        """Starts the clock once the request is stored; one that may not be says nothing about the stream."""
+        if not stored:
+            self._echoes.pop(call_id, None)
+        elif call_id in self._echoes:
+            asyncio.get_running_loop().call_later(self._timings.canary_s, self._judge_stream, call_id, stream)
+
+    def _judge_stream(self, call_id: str, stream: EventStream) -> None:
+        connection = self._echoes.pop(call_id, None)
+        if connection is not None:
+            stream.suspect(connection)
+
+    # What is found, on the stream or by polling.
+
+    def heard(self, crumb: rcrt.Crumb) -> None:
+        """Takes an event: our own request, or the response to a call."""
+        call_id = rcrt.asked(crumb)
+        if call_id is not None:
+            self._echoes.pop(call_id, None)
+            self.created(call_id, crumb.id)
+        self._found(crumb)
+
+    def _found(self, crumb: rcrt.Crumb) -> None:
+        """Ends the call a breadcrumb answers, if it is one of ours and not ended yet."""
+        for answered in rcrt.answered(crumb):
+            call = self._calls.get(answered) or self._by_crumb.get(answered)
+            if call is not None:
+                self._begin(call, crumb)
+                return
+
+    def _begin(self, call: Awaited, crumb: rcrt.Crumb | None) -> None:
+        if call.is_settling:
+            return
+        call.is_settling = True
+        task = asyncio.create_task(self._settle(call, crumb))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(call, done))
+
+    def _ended(self, call: Awaited, task: asyncio.Task[None]) -> None:
+        """If the outcome could not be brought home, the next poll finds it again."""
+        self._tasks.discard(task)
+        call.is_settling = False
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an outcome could not be kept", extra={"backend": self._name}, exc_info=error)
+
+    async def _settle(self, call: Awaited, crumb: rcrt.Crumb | None) -> None:
+        """Brings home what a response says; None stands for one that cannot be read."""
+        context = crumb.context if crumb is not None else None
+        if crumb is not None and context is None:
+            try:
+                record = await self._client.read(crumb.id)
+            except FAILURES:
+                return
+            whole = rcrt.decode_crumb(record)
+            context = whole.context if whole is not None else None
+        result = rcrt.decode_response(context, idempotent=call.idempotent)
+        if result.failure is rcrt.BROKEN:
+            log.warning("a tool server gave a broken answer", extra={"backend": self._name})
+        await self._outcomes.settle(call.call_id, result)
+        self.forget(call.call_id)
+        if self._cleanup:
+            await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
+
+    async def _delete(self, crumb_ids: Collection[str]) -> None:
+        """Tidies up behind a call. What cannot be deleted stays; that does no harm."""
+        for crumb_id in crumb_ids:
+            try:
+                await self._client.delete(crumb_id)
+            except FAILURES as exc:
+                log.info("a breadcrumb was not deleted", extra={"backend": self._name, "reason": str(exc)})
+
+    # Polling.
+
+    async def _watch(self, call: Awaited, stream: EventStream) -> None:
+        timings = self._timings
+        while (age_s := _now() - call.since) < timings.watch_s:
+            first_s, last_s = timings.insurance_s if stream.is_up else timings.poll_s
+            await self._nudged(call, min(max(age_s / 4, first_s), last_s))
+            async with self._polling:
+                await self._poll(call)
+            await asyncio.sleep(timings.poll_s[0] / 2)  # however often it is nudged
+        call.watch = None  # it ends by itself, not by being cancelled
+        self.forget(call.call_id)
+
+    async def _nudged(self, call: Awaited, within_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await call.nudge.wait()
+        call.nudge.clear()
+
+    async def _poll(self, call: Awaited) -> None:
+        """Looks for the response to one call, and from time to time for those that no tag leads to."""
+        tag = rcrt.ANSWER_TAG + call.call_id
+        try:
+            self._search(await self._client.find(rcrt.TOOL_RESPONSE, tag, limit=RESPONSES_PER_POLL, context=True))
+        except FAILURES as exc:
+            if isinstance(exc, BrokenAnswerError) or (isinstance(exc, TransportError) and exc.kind is Kind.TOO_LARGE):
+                self._begin(call, None)  # nothing but the response to this call is in that list
+        if _now() - self._untagged_at < self._timings.untagged_s:
+            return
+        self._untagged_at = _now()
+        with contextlib.suppress(*FAILURES):
+            self._search(await self._client.find(rcrt.TOOL_RESPONSE, "error", limit=UNTAGGED_PER_POLL, context=True))
+
+    def _search(self, documents: Sequence[Json]) -> None:
+        for document in reversed(documents):  # the oldest first
+            crumb = rcrt.decode_crumb(document)
+            if crumb is not None:
+                self._found(crumb)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

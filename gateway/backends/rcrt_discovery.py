@@ -1,0 +1,170 @@
+"""Which tools an RCRT workspace offers, told from its `tool.code.v1` breadcrumbs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from msgspec import Struct
+
+from gateway.backends.rcrt_client import FAILURES, RcrtClient, unavailable
+from gateway.backends.rcrt_timings import Timings
+from gateway.dialects import rcrt, rcrt_tools
+from gateway.errors import GatewayError
+from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
+
+log = logging.getLogger("gateway.backends")
+
+PAGE = 200  # entries of a list; without its limit the server sends every row it has
+MAX_PAGES = 100  # 20,000 tools, what one tool server may list
+RECORDS_AT_ONCE = 8
+SAME_NAME = 10  # breadcrumbs looked at to see whether one of them has a tool
+
+
+class _Read(Struct, frozen=True):
+    """A record as it was read when the breadcrumb had this stamp."""
+
+    stamp: object
+    outcome: ToolDefinition | rcrt_tools.ToolError | None  # None: it was gone
+
+
+class Discovery:
+    """Lists the tools, reading only records that changed, and knows whether one is still there."""
+
+    def __init__(self, name: str, client: RcrtClient, *, workspace: str, toolkit: str, timings: Timings) -> None:
+        self._name = name
+        self._client = client
+        self._workspace = workspace
+        self._toolkit = toolkit
+        self._seen_s = timings.seen_s
+        self._read: dict[str, _Read] = {}
+        self._needs_approval = False
+        self._has_code = False
+        self._seen_at: dict[str, float] = {}  # the names of tools -> when they were last there
+
+    async def list_tools(self) -> Listing:
+        """Raises BACKEND_UNAVAILABLE."""
+        try:
+            crumbs = await self._crumbs()
+            self._has_code = bool(crumbs)
+            if not crumbs:
+                return await self._catalog()
+            await self._read_changed(crumbs)
+        except GatewayError:
+            raise
+        except FAILURES as exc:
+            raise unavailable(str(exc)) from exc
+        self._needs_approval = any(rcrt_tools.APPROVED in crumb.tags for crumb in crumbs)
+        listing = self._judge(crumbs)
+        self._seen_at = {tool.remote_id: _now() for tool in listing.tools}
+        return listing
+
+    async def has(self, tool: str) -> bool:
+        """Whether a runner still has a tool; when that cannot be told, yes."""
+        if not self._has_code or _now() - self._seen_at.get(tool, float("-inf")) < self._seen_s:
+            return True
+        try:
+            found = await self._client.find(rcrt.TOOL_CODE, rcrt_tools.TOOL_TAG + tool, limit=SAME_NAME)
+        except FAILURES:
+            return True
+        crumbs = [crumb for document in found if (crumb := rcrt.decode_crumb(document)) is not None]
+        is_there = any(
+            rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval) for crumb in crumbs
+        )
+        if is_there:
+            self._seen_at[tool] = _now()
+        return is_there
+
+    def concerns(self, crumb: rcrt.Crumb) -> bool:
+        """Whether an event may change the list; approval is announced without schema and tags."""
+        if crumb.id in self._read:
+            return True
+        return crumb.schema in (rcrt.TOOL_CODE, rcrt.TOOL_CATALOG) and self._workspace in crumb.tags
+
+    async def _crumbs(self) -> list[rcrt.Crumb]:
+        """All tools of the workspace, without their contexts. Pages may overlap when one changes meanwhile."""
+        found: dict[str, rcrt.Crumb] = {}
+        for page in range(MAX_PAGES):
+            documents = await self._client.find(rcrt.TOOL_CODE, self._workspace, limit=PAGE, offset=page * PAGE)
+            for document in documents:
+                if (crumb := rcrt.decode_crumb(document)) is not None:
+                    found.setdefault(crumb.id, crumb)
+            if len(documents) < PAGE:
+                break
+        return list(found.values())
+
+    async def _read_changed(self, crumbs: list[rcrt.Crumb]) -> None:
+        known = self._read
+        self._read = {crumb.id: known[crumb.id] for crumb in crumbs if crumb.id in known}
+        changed = [crumb for crumb in crumbs if crumb.id not in known or known[crumb.id].stamp != _stamp(crumb)]
+        for start in range(0, len(changed), RECORDS_AT_ONCE):
+            reading = (self._read_one(crumb) for crumb in changed[start : start + RECORDS_AT_ONCE])
+            for failure in await asyncio.gather(*reading, return_exceptions=True):
+                if failure is not None:
+                    raise failure
+
+    async def _read_one(self, crumb: rcrt.Crumb) -> None:
+        record = await self._client.read(crumb.id)
+        self._read[crumb.id] = _Read(_stamp(crumb), None if record is None else self._read_record(record))
+
+    def _read_record(self, record: JsonObject) -> ToolDefinition | rcrt_tools.ToolError:
+        crumb = rcrt.decode_crumb(record)
+        try:
+            if crumb is None:
+                raise rcrt_tools.ToolError("its record has no id")
+            definition, warnings = rcrt_tools.read_tool(record, rcrt_tools.tool_name(crumb), self._toolkit)
+        except rcrt_tools.ToolError as exc:
+            return exc
+        for warning in warnings:
+            extra = {"backend": self._name, "tool": definition.id, "reason": warning}
+            log.warning("a tool's name was adapted", extra=extra)
+        return definition
+
+    def _judge(self, crumbs: list[rcrt.Crumb]) -> Listing:
+        tools: list[ToolDefinition] = []
+        rejected: list[Rejected] = []
+        for crumb in crumbs:
+            match self._read[crumb.id].outcome:
+                case ToolDefinition() as tool:
+                    if rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval):
+                        tools.append(tool)
+                    else:
+                        rejected.append(Rejected(id=tool.id, reason="it is not approved on its tool server"))
+                case rcrt_tools.ToolError() as error:
+                    tags = (tag for tag in crumb.tags if tag.startswith(rcrt_tools.TOOL_TAG))
+                    rejected.append(Rejected(id=next(tags, crumb.id)[:256], reason=str(error)))
+                case None:
+                    pass  # deleted while we read
+        return _without_doubles(tools, rejected)
+
+    async def _catalog(self) -> Listing:
+        """What a workspace without tools to read sums up; it may list some that no runner has."""
+        found = await self._client.find(rcrt.TOOL_CATALOG, self._workspace, limit=1, context=True)
+        crumb = rcrt.decode_crumb(found[0]) if found else None
+        tools: list[ToolDefinition] = []
+        rejected: list[Rejected] = []
+        for name, outcome in rcrt_tools.read_catalog(crumb.context if crumb else None, self._toolkit):
+            if isinstance(outcome, ToolDefinition):
+                tools.append(outcome)
+            else:
+                rejected.append(Rejected(id=name[:256], reason=str(outcome)))
+        if crumb is not None:
+            self._read = {crumb.id: _Read(_stamp(crumb), None)}  # so that its events concern us
+        return _without_doubles(tools, rejected)
+
+
+def _without_doubles(tools: list[ToolDefinition], rejected: list[Rejected]) -> Listing:
+    """A request names a tool and nothing else: of two with one name, nobody can say which would run."""
+    counts = Counter(tool.remote_id for tool in tools)
+    reason = "several tools of its tool server have this name"
+    doubles = [Rejected(id=tool.id, reason=reason) for tool in tools if counts[tool.remote_id] > 1]
+    return Listing(tools=tuple(tool for tool in tools if counts[tool.remote_id] == 1), rejected=(*rejected, *doubles))
+
+
+def _stamp(crumb: rcrt.Crumb) -> object:
+    return (*crumb.stamp, crumb.tags)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

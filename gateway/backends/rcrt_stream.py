@@ -1,0 +1,187 @@
+"""The one event stream of a process towards an RCRT server: kept open, watched for silence, reopened sparingly.
+
+The stream is a hint and never the truth: it replays nothing, loses events, and a deaf one goes on sending pings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from typing import NoReturn
+
+import httpx
+
+from gateway import __version__, jsontext
+from gateway.backends.rcrt_client import Tokens
+from gateway.backends.rcrt_sse import EventParser
+from gateway.backends.rcrt_timings import Timings
+from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_event
+from gateway.errors import GatewayError
+
+log = logging.getLogger("gateway.backends")
+
+QUICK_RECONNECTS = 3
+JITTER = 0.25  # of every wait, added: replicas cut off together do not come back together
+
+
+class StreamError(Exception):
+    """A stream that could not be opened or did not last; the text says why."""
+
+
+class Pace:
+    """When the next connection may be opened; a server pays for each of them for ever."""
+
+    def __init__(self, timings: Timings, uniform: Callable[[float, float], float] = random.uniform) -> None:
+        self._timings = timings
+        self._uniform = uniform
+        self._attempts = 0
+
+    def next_wait_s(self, lasted_s: float) -> float:
+        """How long to wait now, after a connection that lasted so long (0: it was never open)."""
+        if lasted_s >= self._timings.calm_s:
+            self._attempts = 0
+        self._attempts += 1
+        if self._attempts > QUICK_RECONNECTS:
+            wait_s = max(self._timings.reconnect_s - lasted_s, self._timings.backoff_s)
+        else:
+            wait_s = self._timings.backoff_s * 2 ** (self._attempts - 1)
+        return wait_s * (1 + self._uniform(0, JITTER))
+
+
+class EventStream:
+    """Hands every breadcrumb event to `on_event`; `on_gap` is told whenever some may have been missed."""
+
+    def __init__(
+        self,
+        name: str,
+        http: httpx.AsyncClient,
+        url: str,
+        tokens: Tokens,
+        *,
+        on_event: Callable[[Crumb], None],
+        on_gap: Callable[[], None],
+        max_event_bytes: int,
+        timings: Timings,
+    ) -> None:
+        self.connection = 0  # counts those that were opened
+        self._name = name
+        self._http = http
+        self._url = url + "/events/stream"
+        self._tokens = tokens
+        self._on_event = on_event
+        self._on_gap = on_gap
+        self._max_event_bytes = max_event_bytes
+        self._timings = timings
+        self._pace = Pace(timings)
+        self._is_open = False
+        self._is_trusted = True  # until an event of our own fails to come
+        self._tried = asyncio.Event()
+        self._listening = asyncio.timeout(None)
+        self._task: asyncio.Task[None] | None = None
+        self._told: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is open and there is no reason to think it deaf."""
+        return self._is_open and self._is_trusted
+
+    def start(self) -> None:
+        """Begins to listen, unless it does already."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def tried(self) -> None:
+        """Returns when the first attempt to open it is over, or has had its time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timings.stream_open_s):
+                await self._tried.wait()
+        self._tried.set()
+
+    def suspect(self, connection: int) -> None:
+        """Our own request did not come back on that connection: it is deaf, whatever it still sends."""
+        if connection == self.connection and self._is_open:
+            self._is_trusted = self._is_open = False
+            self._listening.reschedule(asyncio.get_running_loop().time())
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            opened, started = self.connection, now()
+            try:
+                await self._listen()
+            except (StreamError, GatewayError, httpx.HTTPError) as exc:
+                reason = exc.detail or exc.message if isinstance(exc, GatewayError) else str(exc)
+            self._is_open = False
+            self._tell(reason)
+            self._tried.set()
+            self._on_gap()  # those who relied on it poll from now on
+            lasted_s = now() - started if self.connection > opened else 0.0
+            await asyncio.sleep(self._pace.next_wait_s(lasted_s))
+
+    async def _listen(self) -> NoReturn:
+        """Opens the stream and reads it to its end, which always comes as an exception."""
+        credentials = await self._tokens.headers()
+        headers = [*credentials, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity")]
+        headers.append((b"user-agent", b"toolgate/" + __version__.encode()))
+        timeout = httpx.Timeout(self._timings.idle_s, connect=None)  # the pool has a limit for connecting
+        async with self._http.stream("GET", self._url, headers=headers, timeout=timeout) as response:
+            if response.status_code == 401:
+                self._tokens.reject(credentials)
+            if response.status_code != 200:
+                raise StreamError(f"status {response.status_code}")
+            if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+                raise StreamError("the answer is no event stream")
+            self._opened()
+            try:
+                async with asyncio.timeout(None) as self._listening:
+                    await self._read(response)
+            except TimeoutError:
+                raise StreamError("our own request did not come back as an event") from None
+            finally:
+                self._is_open = False
+            raise StreamError("the server ended it")
+
+    def _opened(self) -> None:
+        self.connection += 1
+        self._is_open = True
+        self._told = None
+        self._tried.set()
+        log.info("an event stream is open", extra={"backend": self._name})
+        self._on_gap()  # what happened while there was none is not replayed
+
+    async def _read(self, response: httpx.Response) -> None:
+        parser = EventParser(self._max_event_bytes)
+        async for chunk in response.aiter_raw():
+            for data in parser.feed(chunk):
+                self._take(data)
+            if parser.skipped:
+                parser.skipped = 0
+                self._on_gap()
+
+    def _take(self, data: bytes) -> None:
+        try:
+            crumb = decode_event(jsontext.decode(data, MAX_DEPTH))
+        except jsontext.JsonError:
+            self._on_gap()  # it may have been a response, which a poll reads with more care
+            return
+        if crumb is not None:
+            self._is_trusted = True
+            self._on_event(crumb)
+
+    def _tell(self, reason: str) -> None:
+        """Warns once for each reason in a row: what goes wrong every 30 s goes wrong all night."""
+        if reason != self._told:
+            log.warning("an event stream broke off", extra={"backend": self._name, "reason": reason})
+        self._told = reason

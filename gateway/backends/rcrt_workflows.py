@@ -1,0 +1,53 @@
+"""A limit for workflow tools, whose steps wait for places in the very runner the workflow holds a place of.
+
+A runner of November 2025 has five places; four workflows at once were seen to block each other until all timed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.backends.rcrt_client import unavailable
+
+WORKFLOW = "workflow"  # what the stock tool is called
+AT_ONCE = 2
+
+
+class Workflows:
+    """At most two at a time from this process; other tools pass freely."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def enter(self, tool: str, timeout_s: float) -> Callable[[], None]:
+        """Waits for a place and returns what gives it back, once, at the latest after the limit.
+
+        Raises BACKEND_UNAVAILABLE.
+        """
+        if tool != WORKFLOW:
+            return _nothing
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._places.acquire()
+        except TimeoutError:
+            raise unavailable("too many workflows run") from None
+        return _Place(self._places, self._limit_s).leave
+
+
+class _Place:
+    def __init__(self, places: asyncio.Semaphore, limit_s: float) -> None:
+        self._places = places
+        self._timer = asyncio.get_running_loop().call_later(limit_s, self.leave)
+        self._is_taken = True
+
+    def leave(self) -> None:
+        if self._is_taken:
+            self._is_taken = False
+            self._timer.cancel()
+            self._places.release()
+
+
+def _nothing() -> None:
+    """Gives no place back."""

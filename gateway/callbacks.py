@@ -1,0 +1,113 @@
+"""What tool servers bring later: `POST /callbacks/{token}` (RAP, Transport: callback URL).
+
+The token names a call, and proves that we made it before anything is read or looked up. The tool server that holds it
+may end that one call and nothing else.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, cast
+
+from gateway.backlog import Backlog
+from gateway.kept import PREFIX, note_of
+from gateway.ports import Backend
+from gateway.routing import Decode, PublishedTool
+from gateway.state.port import Record, State, StateUnavailable
+from gateway.state.sealing import Digester
+
+PATH = "/callbacks/"
+RANDOM_BYTES = 16
+MAC_CHARACTERS = 22  # 128 bits and more of an HMAC-SHA256
+
+
+class CallbackTokens:
+    """Makes the last segment of callback URLs: `<key>.<random>.<MAC>`. All keys open, the first one makes."""
+
+    def __init__(self, digester: Digester) -> None:
+        self._digester = digester
+
+    def mint(self, key: str) -> str:
+        """A token for the outcome of the call with that key."""
+        nonce = secrets.token_urlsafe(RANDOM_BYTES)
+        return f"{key}.{nonce}.{self._digester.digest('callback', key, nonce)[:MAC_CHARACTERS]}"
+
+    def key_of(self, token: str) -> str | None:
+        """The key of the call; None for a token that is not ours."""
+        key, _, rest = token.partition(".")
+        nonce, _, mac = rest.partition(".")
+        macs = self._digester.digests("callback", key, nonce)
+        known = [hmac.compare_digest(mac.encode(), good[:MAC_CHARACTERS].encode()) for good in macs]
+        return key if any(known) else None
+
+
+class Receiver(Protocol):
+    """A backend whose tool server calls back."""
+
+    async def receive(
+        self,
+        call_id: str,
+        group: str,
+        body: bytes,
+        content_type: str | None,
+        *,
+        decode: Decode,
+        failure_patterns: Sequence[re.Pattern[str]],
+    ) -> int: ...
+
+
+class Callbacks:
+    """Answers callbacks, on whatever replica they arrive. `published` finds a tool by its full id."""
+
+    def __init__(
+        self,
+        state: State,
+        tokens: CallbackTokens,
+        *,
+        backends: Mapping[str, Backend],
+        published: Callable[[str], PublishedTool | None],
+    ) -> None:
+        self._state = state
+        self._tokens = tokens
+        self._backends = backends
+        self._published = published
+        self._backlog = Backlog(lambda: state.is_up)
+
+    async def answer(self, token: str, content_type: str | None, read_body: Callable[[], Awaitable[bytes]]) -> int:
+        """The status to answer with. Never 5xx for a passing trouble of ours, unless there is no room to wait it out.
+
+        A tool server that is refused does not come again, so what cannot be looked up now is held and looked up later.
+        """
+        key = self._tokens.key_of(token)
+        if key is None:
+            return 404
+        body = await read_body()
+        try:
+            return await self._receive(await self._state.get(key), key, body, content_type)
+        except StateUnavailable:
+            held = self._backlog.hold(len(body), lambda: self._receive_later(key, body, content_type))
+            return 200 if held else 503
+
+    async def _receive_later(self, key: str, body: bytes, content_type: str | None) -> None:
+        await self._receive(await self._state.get(key), key, body, content_type)
+
+    async def _receive(self, record: Record | None, key: str, body: bytes, content_type: str | None) -> int:
+        backend = None if record is None else self._backends.get(record.backend)
+        if record is None or backend is None:
+            return 404
+        note = note_of(record)
+        tool = self._published(note.tool)
+        return await cast(Receiver, backend).receive(
+            PREFIX + key,
+            note.group,
+            body,
+            content_type,
+            decode="auto" if tool is None else tool.route.decode,
+            failure_patterns=() if tool is None else tool.route.failure_patterns,
+        )
+
+    async def aclose(self) -> None:
+        await self._backlog.aclose()

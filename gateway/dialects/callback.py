@@ -1,0 +1,253 @@
+"""The callback protocol: a tool server takes a call at once and posts what becomes of it to a URL of ours, later.
+
+Reactive Agent Protocol: Tool Invocation, Tool Result and the other messages of Transport, Tool Cancellation, Thread
+Closure. There is no version to negotiate and no flag for failure. What such a server offers is read in
+`callback_toolset`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, assert_never
+
+import msgspec
+from msgspec import Meta, Struct
+
+from gateway import jsontext
+from gateway.dialects.fields import JSON_TYPE
+from gateway.dialects.servers import post
+from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
+from gateway.routing import Decode
+from gateway.wire import Headers, WireRequest
+
+INVOCATION_HEADERS: Headers = (JSON_TYPE,)  # the acknowledgement has no body to ask a type of
+MAX_DEPTH = jsontext.MAX_DEPTH + 8  # a value may come wrapped in content items
+MAX_SEARCHED = 64 * 1024  # characters an operator's pattern looks at; over megabytes it would hold up everybody
+FAILED = "Error: "  # Tool Result, Error Results: there is no flag, only this prefix
+
+
+# What we say.
+
+
+def encode_invocation(invocation: Invocation, callback_url: str) -> bytes:
+    """Tool Invocation, Request. `call_id`, for ids of model providers, is not ours to fill."""
+    body: JsonObject = {
+        "operation": invocation.tool.remote_id,
+        "arguments": invocation.arguments,
+        "id": invocation.call_id,
+        "call_id": None,
+        "callback_url": callback_url,
+        "group_id": invocation.group,
+        "user_id": invocation.context.user_id,
+    }
+    if invocation.ancestors:  # omitted for a thread that has none
+        body["thread_ancestors"] = invocation.ancestors
+    return jsontext.encode(body)
+
+
+def cancel_notice(call_id: str, group: str) -> WireRequest:
+    """Tool Cancellation."""
+    return post("/cancel_tool_call", jsontext.encode({"thread_id": group, "tool_call_id": call_id}))
+
+
+def close_notice(group: str) -> WireRequest:
+    """Thread Closure."""
+    return post("/close_thread", jsontext.encode({"thread_id": group}))
+
+
+def encode_choice(call_id: str, selected: int) -> bytes:
+    """User Choice, Response."""
+    return jsontext.encode({"id": call_id, "selected": selected})
+
+
+# What a tool server says (Transport, Callbacks).
+
+
+class Result(Struct, frozen=True):
+    """The outcome of the call; with `subscription` the call has opened one, and this confirms it."""
+
+    result: ToolResult
+    subscription: bool
+
+
+class Consent(Struct, frozen=True):
+    """The user must consent at a URL first; the outcome comes later."""
+
+    auth_url: str
+
+
+class Choice(Struct, frozen=True):
+    """The user must choose first, where `default` stands for a user who does not."""
+
+    default: int
+    response_url: str
+
+
+class Event(Struct, frozen=True):
+    """News of a subscription."""
+
+
+class View(Struct, frozen=True):
+    """Something to show beside the conversation; it ends nothing."""
+
+
+class Foreign(Struct, frozen=True):
+    """A message about another call or another conversation."""
+
+
+class Unknown(Struct, frozen=True):
+    """A message of a type there is not; the outcome may still come."""
+
+
+class Malformed(Struct, frozen=True):
+    """No message; with `settles` the outcome was in it, and it will not be sent again (Transport: 4xx is final)."""
+
+    reason: str
+    settles: bool = True
+
+
+Callback = Result | Consent | Choice | Event | View | Foreign | Unknown | Malformed
+
+
+class _TextItem(Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class _ImageItem(Struct, frozen=True, tag_field="type", tag="image", rename="camel"):
+    data: str
+    media_type: str
+
+
+class _ToolResult(Struct, frozen=True):
+    id: str
+    group_id: str
+    text: str | None = None
+    content: list[_TextItem | _ImageItem] | None = None
+    subscription: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.text is None and not self.content:  # an empty array counts as absent
+            raise ValueError("Object has neither `text` nor `content`")
+
+
+class _OAuth(Struct, frozen=True):
+    id: str
+    group_id: str
+    auth_url: str
+
+
+class _UserChoice(Struct, frozen=True):
+    id: str
+    group_id: str
+    prompt: str
+    choices: Annotated[list[str], Meta(min_length=1)]
+    response_url: str
+    default: Annotated[int, Meta(ge=0)] = 0  # the page requires it, the reference implementation does not
+
+    def __post_init__(self) -> None:
+        if self.default >= len(self.choices):
+            raise ValueError("`default` is not an index of `choices`")
+
+
+class _SubscriptionEvent(Struct, frozen=True):
+    tool_call_id: str
+    group_id: str
+    text: str
+
+
+class _ViewUpdate(Struct, frozen=True):
+    group_id: str
+    view_type: str
+    content: JsonObject
+
+
+_Message = _ToolResult | _OAuth | _UserChoice | _SubscriptionEvent | _ViewUpdate
+_MESSAGES: Mapping[str, type[_Message]] = {
+    "tool_result": _ToolResult,
+    "oauth": _OAuth,
+    "user_choice": _UserChoice,
+    "subscription_event": _SubscriptionEvent,
+    "view_update": _ViewUpdate,
+}
+
+
+def decode_callback(
+    body: bytes, call_id: str, group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
+) -> Callback:
+    """Reads what was posted to the callback URL of one call.
+
+    `decode` says which texts are read as JSON: auto, always or never. `failure_patterns` are regular expressions.
+    The URL already says which call it is, so ids that are not there are a flaw of the message; ids that are there and
+    differ belong to somebody else (Tool Result, Security).
+    """
+    try:
+        document = jsontext.decode(body, MAX_DEPTH)
+    except jsontext.JsonError as exc:
+        return Malformed(f"it is not JSON: {exc}")
+    if not isinstance(document, dict):
+        return Malformed("it is not a JSON object")
+    kind = document.get("type")
+    if isinstance(kind, str) and kind not in _MESSAGES:
+        return Unknown()
+    id_ = document.get("tool_call_id" if kind == "subscription_event" else "id", call_id)
+    if id_ != call_id or document.get("group_id", group) != group:
+        return Foreign()
+    if not isinstance(kind, str):
+        return Malformed("it has no type")
+    try:
+        message = msgspec.convert(document, _MESSAGES[kind])
+    except msgspec.ValidationError as exc:
+        return Malformed(_without_values(exc), settles=kind not in ("subscription_event", "view_update"))
+    return _meaning(message, decode, failure_patterns)
+
+
+def _meaning(message: _Message, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> Callback:
+    match message:
+        case _ToolResult(subscription=subscription):
+            return Result(_read_result(message, decode, failure_patterns), subscription is True)
+        case _OAuth(auth_url=auth_url):
+            return Consent(auth_url)
+        case _UserChoice(default=default, response_url=response_url):
+            return Choice(default, response_url)
+        case _SubscriptionEvent():
+            return Event()
+        case _ViewUpdate():
+            return View()
+    assert_never(message)
+
+
+def _without_values(exc: msgspec.ValidationError) -> str:
+    """What is wrong and where; the library quotes tags it does not know."""
+    wrong, at, where = str(exc).partition(" - at ")
+    return f"{'Unknown type' if wrong.startswith('Invalid value') else wrong}{at}{where}"
+
+
+def _read_result(message: _ToolResult, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> ToolResult:
+    """The value of a result: its `content`, which wins over `text`; or the failure its text tells of."""
+    items = message.content or [_TextItem(message.text or "")]
+    text = "\n".join(item.text for item in items if isinstance(item, _TextItem))
+    if text.startswith(FAILED):
+        return _failed(text.removeprefix(FAILED))
+    if any(pattern.match(text, 0, MAX_SEARCHED) for pattern in failure_patterns):
+        return _failed(text)
+    if all(isinstance(item, _TextItem) for item in items):
+        return ToolResult(value=_value(text, decode))
+    return ToolResult(value=msgspec.to_builtins(items))
+
+
+def _failed(text: str) -> ToolResult:
+    return ToolResult(failure=ToolFailure(message=text or "The tool failed and did not say why."))
+
+
+def _value(text: str, decode: Decode) -> Json:
+    """A text, or the JSON in it; plain text is always allowed (Tool Result, `text`).
+
+    `auto` leaves bare scalars alone: `007` or `true` from a tool that writes prose is no number and no boolean.
+    """
+    if decode == "never" or (decode == "auto" and not text.lstrip().startswith(("{", "["))):
+        return text
+    try:
+        return jsontext.decode(text.encode())
+    except jsontext.JsonError:
+        return text

@@ -1,0 +1,115 @@
+"""What a callback tool server offers: its manifest, of which all is good or nothing is used.
+
+Reactive Agent Protocol: Toolsets. Manifests are written in camel case, unlike every other message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+import jsonschema_rs
+import msgspec
+from msgspec import Meta, Struct
+
+from gateway import naming
+from gateway.dialects.servers import get
+from gateway.model import Json, JsonObject, Listing, Rejected, ToolDefinition
+from gateway.wire import WireRequest
+
+# Kept for whoever picks a tool; nothing here believes them (Toolsets, Annotations: informational).
+ANNOTATIONS: Mapping[str, type] = {
+    "requiresAuth": str,
+    "readOnly": bool,
+    "destructive": bool,
+    "idempotent": bool,
+    "longRunning": bool,
+}
+# The library would fetch any other `$schema` from wherever it points.
+DRAFTS = frozenset(
+    {"http://json-schema.org/draft-04/schema", "http://json-schema.org/draft-06/schema"}
+    | {"http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2019-09/schema"}
+    | {"https://json-schema.org/draft/2020-12/schema"}
+)
+
+_Name = Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class ToolsetError(ValueError):
+    """A manifest of which no tool may be offered; the text says why, for the operator."""
+
+
+class Toolset(Struct, frozen=True, kw_only=True):
+    """What a tool server offers, and the URL all of its invocations go to, in its own words."""
+
+    endpoint: str
+    listing: Listing
+
+
+class _Tool(Struct, frozen=True, rename="camel"):
+    name: _Name
+    description: Annotated[str, Meta(min_length=1)]
+    input_schema: JsonObject
+    annotations: JsonObject | None = None
+
+
+class _Manifest(Struct, frozen=True):
+    name: _Name
+    endpoint: str
+    tools: Annotated[list[_Tool], Meta(min_length=1)]
+    description: str | None = None
+
+
+def request_toolset() -> WireRequest:
+    """Toolsets, Discovery."""
+    return get("/.well-known/rap-toolset")
+
+
+def decode_toolset(document: Json) -> Toolset:
+    """Reads a manifest; one flaw in one tool and none may be offered (Toolsets, Validation). Raises ToolsetError."""
+    try:
+        manifest = msgspec.convert(document, _Manifest)
+    except msgspec.ValidationError as exc:
+        raise ToolsetError(f"the toolset is not valid: {exc}") from exc
+    names: set[str] = set()
+    for tool in manifest.tools:
+        if tool.name in names:
+            raise ToolsetError(f"the toolset has two tools named {tool.name!r}")
+        names.add(tool.name)
+        if not _is_schema(tool.input_schema):
+            raise ToolsetError(f"the inputSchema of {tool.name!r} is not a JSON Schema")
+    tools: list[ToolDefinition] = []
+    rejected: list[Rejected] = []
+    for tool in manifest.tools:
+        try:
+            tools.append(_definition(manifest, tool))
+        except naming.NamingError as exc:  # a limit of ours, so the others may stay
+            rejected.append(Rejected(id=tool.name, reason=exc.reason))
+    return Toolset(endpoint=manifest.endpoint, listing=Listing(tools=tuple(tools), rejected=tuple(rejected)))
+
+
+def _is_schema(schema: JsonObject) -> bool:
+    """Whether a schema is valid in its draft; one of an unknown draft is judged where it is to be used."""
+    draft = schema.get("$schema")
+    if isinstance(draft, str) and draft.removesuffix("#") not in DRAFTS:
+        return True
+    return jsonschema_rs.meta.is_valid(schema)
+
+
+def _definition(manifest: _Manifest, tool: _Tool) -> ToolDefinition:
+    # A dot or an @ in a name is part of it here, not where a toolkit ends or a version begins.
+    toolkit, word = (re.sub("[.@]", "_", name) for name in (manifest.name, tool.name))
+    named = naming.tool_and_version(f"{toolkit}.{word}", None, toolkit)
+    annotations = tool.annotations or {}
+    known = {key: annotations[key] for key, kind in ANNOTATIONS.items() if isinstance(annotations.get(key), kind)}
+    return ToolDefinition(
+        tool=named.tool,
+        version=named.version,
+        name=naming.published_name(named.tool),
+        description=tool.description,
+        input_schema=tool.input_schema | ({"x-rap-annotations": known} if known else {}),
+        output_schema={},  # the protocol has none
+        remote_id=tool.name,
+        toolkit_description=manifest.description,
+    )

@@ -1,0 +1,235 @@
+"""RCRT breadcrumbs: the request we leave for a runner, and the response that may come back for it.
+
+RCRT Universal Tool Invocation Standard 1.0 (12 November 2025), and the server and runner of that month, whose carrier
+is `tool.request.v1` where the standard's letter says `agent.response.v1`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection
+from typing import Literal
+
+from msgspec import Struct
+
+from gateway import jsontext
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import ONCE, Invocation, Json, JsonObject, ToolFailure, ToolResult
+
+RequestSchema = Literal["tool_request", "agent_response"]
+
+TOOL_REQUEST = "tool.request.v1"
+AGENT_RESPONSE = "agent.response.v1"
+TOOL_RESPONSE = "tool.response.v1"
+TOOL_CODE = "tool.code.v1"
+TOOL_CATALOG = "tool.catalog.v1"
+REQUEST_SCHEMAS: dict[RequestSchema, str] = {"tool_request": TOOL_REQUEST, "agent_response": AGENT_RESPONSE}
+
+OWN_TAG = "gateway:"  # not `request:`, which belongs to responses and makes agents look for `return_to_llm`
+ANSWER_TAG = "request:"
+REQUESTED_BY = "toolgate"  # must never be the id of an agent, or that agent takes our results for its own
+
+MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a tool may return, in the wrappings of a breadcrumb
+MAX_ERROR_TEXT = 500  # characters of a runner's error that are passed on
+CRUMB_ID = re.compile(r"[0-9A-Za-z-]{1,64}")  # a UUID; it goes into paths, so nothing else is let through
+BROKEN = ToolFailure(message="The tool server gave a broken answer.")
+
+
+class Crumb(Struct, frozen=True, kw_only=True):
+    """A breadcrumb as far as an event, a list or a record shows it. `context` is None unless it is an object."""
+
+    id: str
+    schema: str | None = None
+    tags: tuple[str, ...] = ()
+    context: JsonObject | None = None
+    stamp: tuple[Json, Json] = (None, None)  # version and time of the last change
+
+
+def encode_request(
+    invocation: Invocation,
+    *,
+    schema: RequestSchema,
+    workspace: str,
+    ttl: str,
+    return_to_llm: bool,
+    config_id: str | None,
+) -> JsonObject:
+    """The breadcrumb that asks for a call; `ttl` is when it may go, an RFC 3339 instant.
+
+    Its context names our call id, which the response repeats, and one tag more makes the request findable.
+    """
+    item: JsonObject = {
+        "tool": invocation.tool.remote_id,
+        "input": invocation.arguments,  # `{}` too: a runner silently drops a request without it
+        "requestId": invocation.call_id,
+        "return_to_llm": return_to_llm,
+    }
+    if config_id is not None:
+        item["config_id"] = config_id
+    if schema == "tool_request":
+        tags = ["tool:request", workspace]
+        context = item | {"requestedBy": REQUESTED_BY}
+    else:
+        tags = ["agent:response"]
+        context = {"message": f"calling {invocation.tool.remote_id}", "tool_requests": [item]}
+    tags.append(OWN_TAG + invocation.call_id)
+    if invocation.group and not invocation.group.startswith(ONCE):
+        tags.append(f"session:{invocation.group}")
+    return {
+        "schema_name": REQUEST_SCHEMAS[schema],
+        "title": f"{REQUESTED_BY}: {invocation.tool.remote_id}",
+        "tags": tags,
+        "ttl": ttl,
+        "context": context,
+    }
+
+
+def config_of(arguments: JsonObject, allowed: Collection[str]) -> str | None:
+    """The tool configuration a caller picks with `config_id`. It decides whose API keys a tool uses.
+
+    Raises INVALID_ARGUMENTS for one that is not allowed; tools read it out of their input, so it must not pass.
+    """
+    picked = arguments.get("config_id")
+    if picked is None:
+        return None
+    if not isinstance(picked, str) or picked not in allowed:
+        parameters = {"config_id": "This configuration may not be used."}
+        raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "The arguments are not valid.", parameters=parameters)
+    return picked
+
+
+def decode_event(document: Json) -> Crumb | None:
+    """Reads an event of the stream; None for pings and whatever else is not about a breadcrumb.
+
+    `breadcrumb.created` is documented and never sent, an older server left `type` out, and a newer one announces
+    small changes without schema, tags and context.
+    """
+    if not isinstance(document, dict):
+        return None
+    if document.get("type", "breadcrumb.updated") not in ("breadcrumb.updated", "breadcrumb.created"):
+        return None
+    return _crumb(document, "breadcrumb_id")
+
+
+def decode_crumb(document: Json) -> Crumb | None:
+    """Reads an entry of a list, or a record; None if it is not one."""
+    return _crumb(document, "id") if isinstance(document, dict) else None
+
+
+def _crumb(document: JsonObject, id_member: str) -> Crumb | None:
+    crumb_id, schema = document.get(id_member), document.get("schema_name")
+    if not isinstance(crumb_id, str) or not CRUMB_ID.fullmatch(crumb_id):
+        return None
+    tags, context = document.get("tags"), document.get("context")
+    return Crumb(
+        id=crumb_id,
+        schema=schema if isinstance(schema, str) else None,
+        tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+        context=context if isinstance(context, dict) else None,
+        stamp=(document.get("version"), document.get("updated_at")),
+    )
+
+
+def asked(crumb: Crumb) -> str | None:
+    """The call id in a request of ours; None for all other breadcrumbs."""
+    if crumb.schema not in (TOOL_REQUEST, AGENT_RESPONSE):
+        return None
+    return next((tag.removeprefix(OWN_TAG) for tag in crumb.tags if tag.startswith(OWN_TAG)), None)
+
+
+def answered(crumb: Crumb) -> tuple[str, ...]:
+    """The ids a response may be for: of a call, or of the breadcrumb that asked for it.
+
+    The context counts first: a runner that does not know the tool leaves the `request:` tag off.
+    """
+    if crumb.schema != TOOL_RESPONSE:
+        return ()
+    context = crumb.context or {}
+    named = context.get("request_id", context.get("requestId"))
+    if isinstance(named, str):
+        return (named,)
+    return tuple(tag.removeprefix(ANSWER_TAG) for tag in crumb.tags if tag.startswith(ANSWER_TAG))
+
+
+def decode_response(context: JsonObject | None, *, idempotent: bool) -> ToolResult:
+    """Reads how a call ended, in the present form and the older ones; None is a context that is no object."""
+    if context is None:
+        return ToolResult(failure=BROKEN)
+    output = context.get("output", context.get("result"))
+    status = context.get("status", "error" if "error" in context else "success")
+    duration_ms = _duration(context)
+    if status == "success":
+        failure = _failure_inside(output)
+        return ToolResult(value=None if failure else output, failure=failure, duration_ms=duration_ms)
+    if status != "error":
+        return ToolResult(failure=BROKEN)
+    error = context.get("error", output.get("error") if isinstance(output, dict) else None)
+    # A runner says 0 when it did not measure.
+    return ToolResult(failure=_failure(error, idempotent), duration_ms=duration_ms or None)
+
+
+def _duration(context: JsonObject) -> float | None:
+    """The time of the process; failing that, the runner's own, which counts waiting for a place."""
+    metadata = context.get("metadata")
+    candidates = (
+        metadata.get("duration_ms") if isinstance(metadata, dict) else None,
+        context.get("execution_time_ms"),
+        context.get("executionTime"),
+    )
+    for value in candidates:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+            return value
+    return None
+
+
+def _failure_inside(output: Json) -> ToolFailure | None:
+    """`success` says no more than that a process ended well: stock tools put their failures inside."""
+    if not isinstance(output, dict) or output.get("success") is not False or not isinstance(output.get("error"), str):
+        return None
+    return ToolFailure(message=_first_line(output["error"]))
+
+
+# What a runner's error begins with -> what it means for the caller, and whether the tool may have run.
+MEANINGS: tuple[tuple[re.Pattern[str], str, bool], ...] = (
+    (
+        re.compile(r"(Error: )?Tool (\S+ not found|not found: )"),
+        "The tool server no longer knows the tool; it has not run.",
+        False,
+    ),
+    (
+        re.compile(r"Error: Tool execution timed out"),
+        "The tool took too long and was stopped; it may have done part of its work.",
+        True,
+    ),
+    (
+        re.compile(r"Error: Failed to parse tool output"),
+        "The tool ran, but its output could not be read.",
+        True,
+    ),
+    (
+        re.compile(r"Error: Failed to create breadcrumb"),
+        "The tool ran, but its server did not take its result, which may be too large.",
+        True,
+    ),
+)
+THROWN = re.compile(r"Tool Error: (.*?)(?:\nStack:|\Z)", re.DOTALL)
+
+
+def _failure(error: Json, idempotent: bool) -> ToolFailure:
+    """A runner's error. Only a run of uncertain end may be tried again, and only where that is allowed.
+
+    What a tool threw is passed on without the stack, which holds paths of its server.
+    """
+    if not isinstance(error, str) or not error.strip():
+        return ToolFailure(message="The tool failed and did not say why.")
+    for pattern, message, uncertain in MEANINGS:
+        if pattern.match(error):
+            return ToolFailure(message=message, can_retry=uncertain and idempotent)
+    thrown = THROWN.search(error)
+    return ToolFailure(message=_first_line(thrown[1] if thrown else error.removeprefix("Error: ")))
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0].strip()
+    return line[:MAX_ERROR_TEXT] or "The tool failed and did not say why."

@@ -1,0 +1,109 @@
+"""What an RCRT workspace offers: `tool.code.v1` breadcrumbs, and the older `tool.catalog.v1` that sums them up.
+
+As the runners of November 2025 read them; older spellings of the members are understood too.
+"""
+
+from __future__ import annotations
+
+from gateway import naming
+from gateway.dialects.rcrt import Crumb
+from gateway.model import Json, JsonObject, ToolDefinition
+
+TOOL_TAG = "tool:"
+APPROVED = "approved"  # the newer edition runs nothing without this tag; the older knows none
+
+
+class ToolError(ValueError):
+    """A tool that cannot be used; the text says why, for the operator."""
+
+
+def tool_name(crumb: Crumb) -> str:
+    """What a runner calls the tool. Raises ToolError when no request could reach it."""
+    tagged = [tag.removeprefix(TOOL_TAG) for tag in crumb.tags if tag.startswith(TOOL_TAG)]
+    named = (crumb.context or {}).get("name")
+    if not isinstance(named, str) or not named:
+        if not tagged:
+            raise ToolError("neither its context nor its tags name it")
+        return tagged[0]
+    # A runner looks for the breadcrumb by its tag and for the code by its name.
+    if named not in tagged:
+        raise ToolError(f"its tags do not name it as its context does, {TOOL_TAG}{named[:64]}")
+    return named
+
+
+def is_callable(crumb: Crumb, workspace: str, *, needs_approval: bool) -> bool:
+    """Whether a runner would take requests for it."""
+    return workspace in crumb.tags and (not needs_approval or APPROVED in crumb.tags)
+
+
+def read_tool(record: JsonObject, name: str, toolkit: str) -> tuple[ToolDefinition, tuple[str, ...]]:
+    """Reads the whole record of a `tool.code.v1`, and warnings about its name. Raises ToolError."""
+    context = _object(record.get("context"))
+    version = _text(record.get("semantic_version")) or _text(context.get("version"))
+    description = _text(record.get("description")) or _text(context.get("description"))
+    return _definition(context, name, version, description, toolkit)
+
+
+def read_catalog(context: JsonObject | None, toolkit: str) -> list[tuple[str, ToolDefinition | ToolError]]:
+    """Reads a `tool.catalog.v1`, tool by tool."""
+    entries = (context or {}).get("tools")
+    found: list[tuple[str, ToolDefinition | ToolError]] = []
+    for entry in entries if isinstance(entries, list) else []:
+        tool = _object(entry)
+        name = _text(tool.get("name"))
+        if name is None:
+            found.append(("?", ToolError("it has no name")))
+            continue
+        try:
+            # Its version is always 1.0.0, whatever the tool's own.
+            definition, _ = _definition(tool, name, _text(tool.get("version")), _text(tool.get("description")), toolkit)
+            found.append((name, definition))
+        except ToolError as exc:
+            found.append((name, exc))
+    return found
+
+
+def _definition(
+    source: JsonObject, name: str, version: str | None, description: str | None, toolkit: str
+) -> tuple[ToolDefinition, tuple[str, ...]]:
+    older = _object(source.get("definition"))
+    try:
+        named = naming.tool_and_version(name, version, toolkit)
+    except naming.NamingError as exc:
+        raise ToolError(exc.reason) from exc
+    examples = source.get("examples")
+    definition = ToolDefinition(
+        tool=named.tool,
+        version=named.version,
+        name=naming.published_name(named.tool),
+        description=description or "",
+        input_schema=_schema(
+            "input",
+            source.get("input_schema"),
+            source.get("inputSchema"),
+            older.get("inputSchema"),
+            source.get("parameters"),
+        ),
+        output_schema=_schema(
+            "output", source.get("output_schema"), source.get("outputSchema"), older.get("outputSchema")
+        ),
+        remote_id=name,
+        examples=examples if isinstance(examples, list) and examples else None,
+    )
+    return definition, named.warnings
+
+
+def _schema(which: str, *candidates: Json) -> JsonObject:
+    """The first schema there is; without one, anything goes."""
+    found: Json = next((candidate for candidate in candidates if candidate is not None), {})
+    if not isinstance(found, dict):
+        raise ToolError(f"its {which} schema is not an object")
+    return found
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,80 @@
+"""How calls end: each outcome is written down once, or held until it can be, and told to those who wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from msgspec.structs import replace
+
+from gateway.backlog import Backlog
+from gateway.errors import GatewayError
+from gateway.kept import TOO_LARGE, UNTOLD, may_be_repeated, note_of, pack
+from gateway.model import JsonObject, ToolResult
+from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, State, StateUnavailable
+
+MAX_PARTED = 100  # endings of calls that were forgotten, told to those who had joined them
+PARTED_S = 5.0  # they hear of it at once, or with the next poll of the state
+BEFORE_CONSENT = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED)
+
+
+class Endings:
+    """Writes them into a state. Calls are named by their keys."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._backlog = Backlog(lambda: state.is_up)
+        self._parted: OrderedDict[str, tuple[float, ToolResult | GatewayError]] = OrderedDict()  # and until when
+
+    async def settle(self, key: str, result: ToolResult) -> bool:
+        """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
+        try:
+            return await self._settle(key, result)
+        except StateUnavailable:
+            if self._backlog.hold(len(pack(result)), lambda: self._settle(key, result)):
+                return True
+            raise
+
+    async def _settle(self, key: str, result: ToolResult) -> bool:
+        if may_be_repeated(result):
+            record = await self._state.get(key)
+            if record is not None and not record.state.is_over and record.replica == self._state.replica:
+                await self.part(key, result)  # pinned, the retry that it asks for could never succeed
+                return True
+        try:
+            return await self._state.settle(key, pack(result))
+        except OutcomeTooLarge:
+            return await self._state.settle(key, pack(TOO_LARGE))
+
+    async def challenge(self, key: str, challenge: JsonObject) -> bool:
+        """Has a call wait for its user; False and raises as `settle`."""
+        try:
+            return await self._challenge(key, challenge)
+        except StateUnavailable:
+            if self._backlog.hold(MAX_NOTE_BYTES, lambda: self._challenge(key, challenge)):
+                return True
+            raise
+
+    async def _challenge(self, key: str, challenge: JsonObject) -> bool:
+        record = await self._state.get(key)
+        if record is None or not record.note:
+            return False
+        note = replace(note_of(record), challenge=challenge).packed()
+        if len(note) > MAX_NOTE_BYTES:
+            return await self._settle(key, UNTOLD)
+        return await self._state.advance(key, BEFORE_CONSENT, CallState.AWAITING_USER, note=note)
+
+    async def part(self, key: str, ending: ToolResult | GatewayError) -> None:
+        """Forgets a call; whoever has joined it here is told how it ended, instead of beginning it once more."""
+        if len(self._parted) >= MAX_PARTED:
+            self._parted.popitem(last=False)
+        self._parted[key] = (asyncio.get_running_loop().time() + PARTED_S, ending)
+        await self._state.forget(key)
+
+    def parting(self, key: str) -> ToolResult | GatewayError | None:
+        """How a call ended that was forgotten a moment ago."""
+        until, ending = self._parted.get(key, (0.0, None))
+        return ending if until > asyncio.get_running_loop().time() else None
+
+    async def aclose(self) -> None:
+        await self._backlog.aclose()

@@ -1,0 +1,158 @@
+"""How a kept call stands, in the words of its record."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Json, JsonObject, ToolFailure, ToolResult
+from gateway.state.port import CallState, Conflict, Expired, Full, Record
+
+PREFIX = "tg-"
+RETRY_AFTER_MS = 1000  # told with "still running"; joining costs next to nothing
+STATE_RETRY_S = 1.0
+
+TOO_LARGE = ToolResult(failure=ToolFailure(message="The tool has run, but its result was too large to be kept."))
+CANCELLED = ToolResult(failure=ToolFailure(message="The call was cancelled; the tool may have run."))
+OUTLASTED = ToolResult(failure=ToolFailure(message="The tool took too long and was told to stop; it may have run."))
+STOPPED = ToolResult(failure=ToolFailure(message="The gateway was stopped; the tool may have run."))
+BROKEN = ToolResult(failure=ToolFailure(message="The gateway failed; the tool may have run."))
+UNTOLD = ToolResult(failure=ToolFailure(message="The tool asked for a consent in a way that cannot be passed on."))
+UNREMEMBERED = ToolResult(
+    failure=ToolFailure(message="The gateway that ran this call broke down; nobody knows whether the tool ran.")
+)
+
+
+class Note(Struct, frozen=True, kw_only=True):
+    """What any replica needs to know of a call besides its outcome: how to tell it, and what it waits for.
+
+    `call_id` is what the caller is told, `tool` the full id of what ran; `group` as in `Invocation`; `challenge` what
+    its user has to consent to.
+    """
+
+    dialect: str
+    spelling: str
+    call_id: str
+    tool: str
+    group: str = ""
+    challenge: JsonObject | None = None
+
+    def packed(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+class Consent(Struct, frozen=True):
+    """A call waits for its user to consent at `challenge["url"]`."""
+
+    challenge: JsonObject
+
+
+class Gone(Struct, frozen=True):
+    """A call is as if it had never begun."""
+
+
+GONE = Gone()
+Standing = ToolResult | Consent | Gone | None  # None: it still runs
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """How a call stands: its result, the consent it waits for, why it was refused, or None while it runs.
+
+    `id` is ours. `remembered`: it can be asked for by that id.
+    """
+
+    id: str
+    note: Note
+    backend: str
+    standing: ToolResult | Consent | GatewayError | None
+    remembered: bool = True
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its caller gave it an id to come back with."""
+        return self.note.call_id != self.id
+
+
+class _Outcome(Struct, frozen=True, array_like=True):
+    """A `ToolResult` in few bytes; a duration stays the integer that it was."""
+
+    value: Json
+    failure: ToolFailure | None = None
+    duration_ms: int | float | None = None
+
+
+_notes = msgspec.json.Decoder(Note)
+_outcomes = msgspec.json.Decoder(_Outcome)
+_encode = msgspec.json.Encoder().encode
+
+
+def note_of(record: Record) -> Note:
+    return _notes.decode(record.note)
+
+
+def pack(result: ToolResult) -> bytes:
+    return _encode(_Outcome(result.value, result.failure, result.duration_ms))
+
+
+def unpack(outcome: bytes) -> ToolResult:
+    packed = _outcomes.decode(outcome)
+    return ToolResult(value=packed.value, failure=packed.failure, duration_ms=packed.duration_ms)
+
+
+def may_be_repeated(standing: object) -> bool:
+    """Whether a call ended so that its caller may send it again, id and all."""
+    return isinstance(standing, ToolResult) and standing.failure is not None and standing.failure.can_retry
+
+
+def standing_of(record: Record | None) -> Standing:
+    """What a record says of its call."""
+    if record is None:
+        return GONE
+    if record.outcome is not None:
+        return unpack(record.outcome)
+    if record.state is CallState.UNKNOWN:
+        return UNREMEMBERED
+    if record.state is CallState.AWAITING_USER:
+        return Consent(note_of(record).challenge or {})
+    return None
+
+
+def still_running(*, keyed: bool) -> ToolResult:
+    """What a caller is told whose patience ended before its call; without an id of its own it cannot come back."""
+    failure = ToolFailure(message="The tool is still running.", can_retry=True, retry_after_ms=RETRY_AFTER_MS)
+    if not keyed:
+        hint = "It is still running and must not be called again."
+        failure = ToolFailure(message="The tool is still running.", prompt_hint=hint)
+    return ToolResult(failure=failure)
+
+
+def kept_as(key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None) -> Kept:
+    """A call as its caller is told of it."""
+    remembered = not (isinstance(standing, GatewayError) or may_be_repeated(standing))
+    return Kept(id=PREFIX + key, note=note, backend=backend, standing=standing, remembered=remembered)
+
+
+def kept_by(record: Record) -> Kept:
+    """A call as its record tells of it."""
+    standing = standing_of(record)
+    assert not isinstance(standing, Gone)
+    return kept_as(record.key, note_of(record), record.backend, standing)
+
+
+def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
+    """Tells a caller why its call may not go on."""
+    match begun:
+        case Conflict():
+            return GatewayError(ErrorCode.INVALID_REQUEST, "This call_id was used for a different call.")
+        case Expired():
+            return GatewayError(ErrorCode.INVALID_REQUEST, "The result of this call_id has expired.")
+        case Full(retry_after_s):
+            message = "Too many of your calls are not over or not forgotten yet."
+            return GatewayError(ErrorCode.RATE_LIMITED, message, retry_after_s=retry_after_s)
+
+
+def unavailable() -> GatewayError:
+    """The refusal of everything that has to be remembered, while it cannot be."""
+    message = "Calls cannot be remembered at the moment."
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=STATE_RETRY_S)

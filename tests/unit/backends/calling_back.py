@@ -1,0 +1,129 @@
+"""A callback backend in front of a tool server on a real socket, and somebody who notes what becomes of its calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from gateway.backends.callback import CallbackBackend
+from gateway.backends.credentials import Credentials, Fixed
+from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.ports import AsyncBackend
+from gateway.transport import Limits, Origin, Pool
+from tests.unit.backends.facing import reply
+from tests.unit.transport.scripted import Peer, Script, Server, serving
+
+CALL_ID, GROUP = "tg-1", "grp-1"
+CALLBACK_URL = "http://127.0.0.1:9/callbacks/token"
+DEFINITION = ToolDefinition(
+    tool="builds.lint",
+    version="1.0.0",
+    name="builds_lint",
+    description="",
+    input_schema={},
+    output_schema={},
+    remote_id="lint",
+)
+INVOCATION = Invocation(call_id=CALL_ID, tool=DEFINITION, arguments={"n": 1}, timeout_s=5.0, group=GROUP)
+TOOL = {"name": "lint", "description": "Lints.", "inputSchema": {"type": "object"}}
+OK = reply(200, b"")
+
+
+class Ends:
+    """The outcomes of calls; as everywhere, the first one counts. `ended` calls are over from the start."""
+
+    def __init__(self, *ended: str) -> None:
+        self.results: dict[str, ToolResult | None] = dict.fromkeys(ended)
+        self.challenges: list[tuple[str, JsonObject]] = []
+
+    async def settle(self, call_id: str, result: ToolResult) -> bool:
+        return self.results.setdefault(call_id, result) is result
+
+    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
+        if call_id in self.results:
+            return False
+        self.challenges.append((call_id, challenge))
+        return True
+
+
+class Toolset:
+    """A tool server that lists one tool, and answers whatever else is posted with `acknowledgement`.
+
+    `noted` holds path and body of every post. `endpoint` may be anything; by default it is a path of the server.
+    """
+
+    def __init__(self, acknowledgement: bytes | Script = OK, endpoint: str | None = None) -> None:
+        self.acknowledgement = acknowledgement
+        self.endpoint = endpoint
+        self.manifest: bytes | None = None
+        self.noted: list[tuple[str, Any]] = []
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            head, _, body = (await peer.request()).partition(b"\r\n\r\n")
+            method, path, _ = head.decode().split(" ", 2)
+            if method == "GET":
+                await peer.send(self.manifest or self._manifest(head))
+                continue
+            self.noted.append((path, json.loads(body)))
+            if isinstance(self.acknowledgement, bytes):
+                await peer.send(self.acknowledgement)
+            else:
+                await self.acknowledgement(peer)
+
+    def _manifest(self, head: bytes) -> bytes:
+        host = head.lower().partition(b"host: ")[2].partition(b"\r\n")[0].decode()
+        endpoint = f"http://{host}/invoke" if self.endpoint is None else self.endpoint
+        return reply(200, {"name": "builds", "endpoint": endpoint, "tools": [TOOL]})
+
+
+class Facing:
+    """All that a test needs of one backend and its surroundings."""
+
+    def __init__(self, backend: CallbackBackend, server: Server, ends: Ends, changes: list[str]) -> None:
+        self.backend = backend
+        self.server = server
+        self.ends = ends
+        self.changes = changes
+
+    async def receive(self, message: object, content_type: str | None = "application/json", **how: Any) -> int:
+        body = message if isinstance(message, bytes) else json.dumps(message).encode()
+        return await self.backend.receive(CALL_ID, GROUP, body, content_type, **how)
+
+
+def backend_at(
+    url: str, ends: Ends, changes: list[str], allowed: Collection[str] = (), credentials: Credentials | None = None
+) -> CallbackBackend:
+    limits = Limits(connect_timeout_s=1.0)
+    return CallbackBackend(
+        "builds",
+        url,
+        {origin: Pool(origin, limits) for origin in map(Origin.parse, (url, *allowed))},
+        credentials=credentials or Fixed(),
+        outcomes=ends,
+        on_change=lambda: changes.append("builds"),
+        max_response_bytes=4096,
+    )
+
+
+@asynccontextmanager
+async def facing(
+    script: Script, path: str = "", *, ends: Ends | None = None, listed: bool = True, **settings: Any
+) -> AsyncIterator[Facing]:
+    """A backend in front of a tool server that follows a script; unless told otherwise it knows its toolset."""
+    async with serving(script) as server:
+        ends, changes = ends or Ends(), list[str]()
+        backend = backend_at(server.url + path, ends, changes, **settings)
+        _: AsyncBackend = backend  # that it is one is checked here
+        try:
+            if listed:
+                await backend.list_tools()
+            yield Facing(backend, server, ends, changes)
+        finally:
+            await backend.aclose()
+
+
+def message(kind: str, **members: Any) -> JsonObject:
+    return {"type": kind, "group_id": GROUP, "id": CALL_ID, "call_id": None, **members}

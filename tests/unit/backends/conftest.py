@@ -1,0 +1,49 @@
+"""The RCRT demonstration server as a real process, and the faults tests order from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.demo.conftest import running
+
+PING_S = "0.2"  # so that a silent stream is noticed within a test's time
+
+
+class Crumbs:
+    """A running server, seen from the side a test orders things on."""
+
+    def __init__(self, url: str, http: httpx.Client) -> None:
+        self.url = url
+        self.http = http
+
+    def order(self, operation: str, fault: str, **more: Any) -> None:
+        self.http.post("/faults", json={"operation": operation, "fault": fault, **more}).raise_for_status()
+
+    def executions(self, call_id: str) -> int:
+        """How often the runner ran a call."""
+        return int(self.http.get("/executions").json()["requests"].get(call_id, 0))
+
+    def listed(self, **query: Any) -> list[Any]:
+        """Breadcrumbs, the last changed first."""
+        return list(self.http.get("/breadcrumbs", params=query).json())
+
+
+def serving(*arguments: str) -> Iterator[Crumbs]:
+    with running("rcrt_server", "--ping-s", PING_S, *arguments) as (url, _), httpx.Client(base_url=url) as http:
+        yield Crumbs(url, http)
+
+
+@pytest.fixture(scope="module")
+def newer() -> Iterator[Crumbs]:
+    """The newer edition, which also expands what the letter of the standard asks for."""
+    yield from serving("--standard")
+
+
+@pytest.fixture
+def crumbs(newer: Crumbs) -> Iterator[Crumbs]:
+    yield newer
+    newer.http.delete("/faults").raise_for_status()

@@ -1,0 +1,120 @@
+"""An RCRT backend in front of the demonstration server, or of a scripted one, with waits a test can afford."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from msgspec.structs import replace
+
+from gateway.backends.rcrt import RcrtBackend
+from gateway.backends.rcrt_client import IssuedTokens, Tokens
+from gateway.backends.rcrt_timings import Timings
+from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.transport import HttpTransport, Limits, Origin, Pool
+
+OWNER = "00000000-0000-0000-0000-000000000001"
+AGENT = "00000000-0000-0000-0000-0000000000a1"
+DEADLINE_S = 5.0  # no test waits longer for anything
+MAX_RESPONSE = 4 * 2**20
+LIMITS = Limits(connect_timeout_s=1.0)
+
+# Everything short but the insurance: what a test sees within its deadline came from the stream.
+SLOW_POLL = Timings(idle_s=1.0, canary_s=DEADLINE_S, backoff_s=0.02, reconnect_s=0.3, insurance_s=(60.0, 60.0))
+FAST_POLL = Timings(
+    idle_s=1.0,
+    canary_s=0.3,
+    backoff_s=0.02,
+    reconnect_s=0.3,
+    poll_s=(0.02, 0.1),
+    insurance_s=(0.1, 0.2),
+    untagged_s=0.05,
+    seen_s=0.0,
+    change_s=0.05,
+)
+
+
+class Kept:
+    """Keeps the first outcome of each call, as the life of a call does."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, ToolResult] = {}
+        self.settled: list[str] = []
+
+    async def settle(self, call_id: str, result: ToolResult) -> bool:
+        self.settled.append(call_id)
+        return self.results.setdefault(call_id, result) is result
+
+    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
+        raise AssertionError("RCRT has no challenges")
+
+    async def call(self, backend: RcrtBackend, invocation: Invocation) -> ToolResult:
+        """Hands a call over and waits for its outcome."""
+        assert await backend.dispatch(invocation, "") is None
+        return await self.outcome(invocation.call_id)
+
+    async def outcome(self, call_id: str) -> ToolResult:
+        await until(lambda: call_id in self.results)
+        return self.results[call_id]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for a condition that the other side brings about."""
+    give_up = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < give_up, "the condition never came true"
+        await asyncio.sleep(0.002)
+
+
+def invocation(tool: str = "echo", call_id: str = "tg-1", /, **changes: Any) -> Invocation:
+    name = tool.replace("-", "_")
+    definition = ToolDefinition(
+        tool=f"Crumbs.{name}",
+        version="2.1.0",
+        name=f"Crumbs_{name}",
+        description="",
+        input_schema={},
+        output_schema={},
+        remote_id=tool,
+    )
+    call = Invocation(call_id=call_id, tool=definition, arguments={"message": "hello"}, timeout_s=DEADLINE_S)
+    return replace(call, **changes)
+
+
+def tokens_of(pool: Pool, url: str) -> IssuedTokens:
+    return IssuedTokens(pool, url, owner_id=OWNER, agent_id=AGENT, clock=time.monotonic, wall_clock=time.time)
+
+
+def backend_at(
+    url: str, outcomes: Kept, *, timings: Timings = FAST_POLL, tokens: Tokens | None = None, **settings: Any
+) -> RcrtBackend:
+    pool = Pool(Origin.parse(url), LIMITS)
+    return RcrtBackend(
+        "crumbs",
+        pool,
+        httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False),
+        url,
+        tokens=tokens or tokens_of(pool, url),
+        outcomes=outcomes,
+        workspace="workspace:tools",
+        toolkit="Crumbs",
+        wall_clock=time.time,
+        max_response_bytes=MAX_RESPONSE,
+        timings=timings,
+        **{"on_change": lambda: None} | settings,
+    )
+
+
+@asynccontextmanager
+async def facing(url: str, outcomes: Kept | None = None, **settings: Any) -> AsyncIterator[tuple[RcrtBackend, Kept]]:
+    """A backend in front of a server, and what it brings home."""
+    outcomes = outcomes or Kept()
+    backend = backend_at(url, outcomes, **settings)
+    try:
+        yield backend, outcomes
+    finally:
+        await backend.aclose()

@@ -1,0 +1,175 @@
+"""Handing calls to a callback tool server: what each kind of acknowledgement, or none, means."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.backends.credentials import Fixed
+from gateway.errors import ErrorCode
+from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
+from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Ends, Toolset, backend_at, facing
+from tests.unit.backends.facing import head_of, refusal, reply
+from tests.unit.transport.scripted import Peer, Script, serving
+
+pytestmark = pytest.mark.anyio
+
+IDEMPOTENT = replace(INVOCATION, idempotent=True)
+
+
+async def test_an_invocation_carries_our_credential_and_nothing_the_tool_did_not_ask_for() -> None:
+    context = CallContext(user_id="user-42", tokens={"t": "canary"}, secrets={"s": "canary"})
+    invocation = replace(INVOCATION, context=context, headers=((b"x-tenant", b"9"),), ancestors=("grp-0",))
+    async with facing(Toolset(), credentials=Fixed.bearer("t0k")) as at:
+        assert await at.backend.dispatch(invocation, CALLBACK_URL) is None
+    request = at.server.requests[-1]
+    fields = head_of(request)
+    assert request.startswith(b"POST /invoke HTTP/1.1\r\n")
+    assert (fields["content-type"], fields["authorization"]) == ("application/json", "bearer t0k")
+    assert (fields["x-tenant"], fields["user-agent"][:9]) == ("9", "toolgate/")
+    assert json.loads(request.partition(b"\r\n\r\n")[2]) == {
+        "operation": "lint",
+        "arguments": {"n": 1},
+        "id": "tg-1",
+        "call_id": None,
+        "callback_url": CALLBACK_URL,
+        "group_id": "grp-1",
+        "thread_ancestors": ["grp-0"],
+        "user_id": "user-42",
+    }
+
+
+ACCEPTED = [
+    reply(200, b""),
+    reply(200, b"OK", "text/plain"),
+    reply(200, b'{"error": "nobody reads this"}'),
+    reply(202, b""),
+    b"HTTP/1.1 204 No Content\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("answer", ACCEPTED, ids=repr)
+async def test_any_2xx_is_an_acknowledgement_and_its_body_is_not_read(answer: bytes) -> None:
+    async with facing(Toolset(answer)) as at:
+        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL) is None
+    assert at.ends.results == {}
+
+
+async def test_an_acknowledgement_that_is_not_200_is_told_to_the_operator_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with facing(Toolset(reply(202, b""))) as at:
+        for _ in range(3):
+            await at.backend.dispatch(INVOCATION, CALLBACK_URL)
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        "a tool server acknowledges calls with 202 instead of 200"
+    ]
+
+
+NOT_TAKEN = "The tool server did not take the call."
+FAILED_TO = "The tool server failed to take the call; the tool may have run."
+CHANGED = "The tools of the tool server have changed; look at them again before you call."
+REFUSED = [
+    (302, "The tool server gave a broken answer."),
+    (307, "The tool server gave a broken answer."),
+    (400, NOT_TAKEN),
+    (401, "The tool is temporarily unavailable."),
+    (403, "The tool is temporarily unavailable."),
+    (404, NOT_TAKEN),
+    (408, NOT_TAKEN),
+    (409, CHANGED),
+    (413, NOT_TAKEN),
+    (415, NOT_TAKEN),
+    (422, NOT_TAKEN),
+    (429, "The tool server is busy."),
+    (500, FAILED_TO),
+    (502, FAILED_TO),
+    (503, "The tool server is busy."),
+    (504, FAILED_TO),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), REFUSED)
+@pytest.mark.parametrize("invocation", [INVOCATION, IDEMPOTENT], ids=["once", "idempotent"])
+async def test_any_other_status_fails_the_call_at_once(status: int, message: str, invocation: Invocation) -> None:
+    toolset = Toolset(reply(status, b"canary", "text/plain", location="http://elsewhere.example/"))
+    async with facing(toolset) as at:
+        result = await at.backend.dispatch(invocation, CALLBACK_URL)
+    can_retry = invocation is IDEMPOTENT and status in (429, 503)
+    assert result == ToolResult(failure=ToolFailure(message=message, can_retry=can_retry))
+    assert len(toolset.noted) == 1  # never sent again, and no redirect followed
+    assert at.changes == (["builds"] if status == 409 else [])
+
+
+async def test_a_busy_tool_server_may_say_when_to_come_back() -> None:
+    async with facing(Toolset(reply(503, b"", retry_after="7"))) as at:
+        result = await at.backend.dispatch(IDEMPOTENT, CALLBACK_URL)
+    assert result is not None
+    assert result.failure is not None
+    assert result.failure.retry_after_ms == 7000
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_our_own_credential_refused_is_for_the_operator(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with facing(Toolset(reply(status, b"canary", "text/plain"))) as at:
+        await at.backend.dispatch(INVOCATION, CALLBACK_URL)
+    assert "a tool server does not accept our credential" in caplog.text
+    assert "canary" not in caplog.text
+
+
+async def say_nothing(peer: Peer) -> None:
+    await peer.until_closed()
+
+
+async def hang_up(peer: Peer) -> None:
+    raise ConnectionResetError
+
+
+async def reset(peer: Peer) -> None:
+    peer.reset()
+    raise ConnectionResetError
+
+
+async def half_an_answer(peer: Peer) -> None:
+    await peer.send(OK[:-5])
+    raise ConnectionResetError
+
+
+async def no_http(peer: Peer) -> None:
+    await peer.send(b"SMTP ready\r\n\r\n")
+
+
+async def far_too_much(peer: Peer) -> None:
+    await peer.send(reply(200, b"x" * 10_000))
+
+
+@pytest.mark.parametrize("ending", [say_nothing, hang_up, reset, half_an_answer, no_http, far_too_much])
+async def test_a_call_that_may_have_arrived_is_waited_for(ending: Script, caplog: pytest.LogCaptureFixture) -> None:
+    toolset = Toolset(ending)
+    async with facing(toolset) as at:
+        assert await at.backend.dispatch(replace(IDEMPOTENT, timeout_s=0.2), CALLBACK_URL) is None
+    assert len(toolset.noted) == 1
+    assert "a tool server did not acknowledge a call, which may run all the same" in caplog.text
+    assert "token" not in caplog.text  # of the callback URL
+
+
+async def test_a_call_that_never_left_is_refused() -> None:
+    toolset = Toolset()
+    async with serving(toolset) as server:
+        backend = backend_at(server.url, Ends(), [])
+        await backend.list_tools()
+    error = await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))
+    await backend.aclose()
+    assert (error.code, error.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
+    assert toolset.noted == []
+
+
+async def test_a_call_is_dispatched_and_never_called() -> None:
+    async with facing(Toolset()) as at:
+        assert (await refusal(at.backend.call(INVOCATION))).code is ErrorCode.INTERNAL
+        await at.backend.resume("tg-1")  # there is nothing one could ask
+        assert await at.backend.challenge_status("http://x/") == "failed"
+    assert len(at.server.requests) == 1  # for the list

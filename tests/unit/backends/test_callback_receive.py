@@ -1,0 +1,285 @@
+"""What a tool server posts to the callback URL of a call: the answer it gets, and what becomes of the call."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from gateway.backends import callback_notices
+from gateway.model import ToolFailure, ToolResult
+from tests.unit.backends.calling_back import (
+    CALL_ID,
+    CALLBACK_URL,
+    GROUP,
+    INVOCATION,
+    Ends,
+    Facing,
+    Toolset,
+    facing,
+    message,
+)
+from tests.unit.backends.facing import reply
+from tests.unit.transport.scripted import Peer, serving, until
+
+pytestmark = pytest.mark.anyio
+
+RESULT = message("tool_result", text='{"units": 12}')
+VALUE = ToolResult(value={"units": 12})
+BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+NOT_ALLOWED = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+EVENT = {"type": "subscription_event", "group_id": GROUP, "tool_call_id": CALL_ID, "text": "3", "final": True}
+VIEW = {"type": "view_update", "group_id": GROUP, "view_type": "map", "content": {}}
+
+STATUSES: list[tuple[Any, int, ToolResult | None]] = [
+    (RESULT, 200, VALUE),
+    (message("tool_result", text="Error: no"), 200, ToolResult(failure=ToolFailure(message="no"))),
+    (RESULT | {"id": "tg-2"}, 404, None),
+    (RESULT | {"group_id": "grp-2"}, 404, None),
+    (b"{", 400, BROKEN),
+    (b"[]", 400, BROKEN),
+    (message("tool_result"), 400, BROKEN),
+    (message("tool_result", text=7), 400, BROKEN),
+    (message("oauth"), 400, BROKEN),
+    (message("progress", text="x"), 400, None),
+    (EVENT, 200, None),
+    (EVENT | {"text": 7}, 400, None),
+    (EVENT | {"tool_call_id": "tg-2"}, 404, None),
+    (VIEW, 200, None),
+    (VIEW | {"content": 7}, 400, None),
+]
+
+
+@pytest.mark.parametrize(("posted", "status", "ending"), STATUSES, ids=lambda item: repr(item)[:60])
+async def test_each_kind_of_message_has_its_answer_and_its_effect(
+    posted: Any, status: int, ending: ToolResult | None
+) -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        assert await at.receive(posted) == status
+        assert at.ends.results == ({} if ending is None else {CALL_ID: ending})
+    assert toolset.noted == []
+
+
+@pytest.mark.parametrize(
+    "again", [RESULT, message("tool_result", text="another"), message("oauth", auth_url="https://x/")]
+)
+async def test_the_first_result_counts_and_later_ones_are_taken_and_dropped(again: Any) -> None:
+    async with facing(Toolset()) as at:
+        assert [await at.receive(RESULT), await at.receive(again)] == [200, 200]
+    assert at.ends.results == {CALL_ID: VALUE}
+    assert at.ends.challenges == []
+
+
+async def test_a_result_after_its_call_ended_is_taken_and_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with facing(Toolset(), ends=Ends(CALL_ID)) as at:
+        assert await at.receive(RESULT) == 200
+        assert await at.receive(b"{") == 400
+    assert at.ends.results == {CALL_ID: None}
+    assert caplog.text.count("a late or repeated result was dropped") == 2
+
+
+async def test_a_result_may_come_before_its_call_is_acknowledged_and_to_a_replica_that_knows_no_toolset() -> None:
+    async with facing(Toolset(), listed=False) as at:
+        assert await at.receive(RESULT) == 200
+    assert at.ends.results == {CALL_ID: VALUE}
+
+
+@pytest.mark.parametrize("content_type", [None, "", "text/plain", "application/x-www-form-urlencoded"])
+async def test_a_result_of_another_content_type_is_not_lost(
+    content_type: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours: the protocol asks for application/json, and a tool server that forgets it does not come again."""
+    async with facing(Toolset()) as at:
+        assert [await at.receive(RESULT, content_type), await at.receive(RESULT, content_type)] == [200, 200]
+    assert at.ends.results == {CALL_ID: VALUE}
+    assert caplog.text.count("a tool server does not call back with application/json") == 1
+
+
+async def test_the_route_says_how_texts_are_read() -> None:
+    async with facing(Toolset()) as at:
+        await at.receive(
+            RESULT, "application/json; charset=utf-8", decode="never", failure_patterns=[re.compile("units")]
+        )
+    assert at.ends.results == {CALL_ID: ToolResult(value='{"units": 12}')}
+    async with facing(Toolset()) as at:
+        await at.receive(RESULT, failure_patterns=[re.compile(".*units")])
+    assert at.ends.results == {CALL_ID: ToolResult(failure=ToolFailure(message='{"units": 12}'))}
+
+
+async def test_what_is_refused_is_told_to_the_operator_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
+    async with facing(Toolset()) as at:
+        await at.receive(message("tool_result", content=[{"type": "canary", "text": "canary"}]))
+        await at.receive(message("canary"))
+        await at.receive(message("oauth", auth_url="javascript:canary"))
+    records = [record for record in caplog.records if record.message == "a callback was refused"]
+    reasons = [record.__dict__["reason"] for record in records]
+    assert reasons == [
+        "Unknown type - at `$.content[0].type`",
+        "its type is not known",
+        "its auth_url is neither https nor loopback",
+    ]
+
+
+@pytest.mark.parametrize("url", ["https://login.example/authorize?state=k2", "http://127.0.0.1:9/consent"])
+async def test_a_request_for_consent_leaves_the_call_open_for_its_result(url: str) -> None:
+    async with facing(Toolset()) as at:
+        assert await at.receive(message("oauth", auth_url=url)) == 200
+        assert at.ends.challenges == [(CALL_ID, {"id": CALL_ID, "url": url})]
+        assert at.ends.results == {}
+        assert await at.receive(RESULT) == 200
+    assert at.ends.results == {CALL_ID: VALUE}
+
+
+async def has_noted(toolset: Toolset, *expected: tuple[str, Any]) -> None:
+    """Waits for posts that go out behind the backs of calls."""
+    await until(lambda: len(toolset.noted) >= len(expected))
+    assert toolset.noted == list(expected)
+
+
+CANCELLED = ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": CALL_ID})
+CLOSED = ("/close_thread", {"thread_id": GROUP})
+
+
+@pytest.mark.parametrize("url", ["http://login.example/", "javascript:alert(1)", "https://x.example/\r\n", "", "login"])
+async def test_a_user_is_not_sent_where_no_browser_should_go(url: str) -> None:
+    """Ours: without an address nobody can consent, so the call is over, and the tool need not wait for it."""
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        assert await at.receive(message("oauth", auth_url=url)) == 400
+        assert at.ends.challenges == []
+        assert at.ends.results == {CALL_ID: NOT_ALLOWED}
+        await has_noted(toolset, CANCELLED)
+
+
+def question(url: str) -> dict[str, Any]:
+    return message("user_choice", prompt="Keep?", choices=["Drop", "Keep"], default=1, response_url=url)
+
+
+async def test_a_choice_is_answered_with_its_default_and_the_call_stays_open() -> None:
+    toolset = Toolset()
+    async with facing(toolset, "/base") as at:
+        assert await at.receive(question(f"{at.server.url}/choice/7?x=1")) == 200
+        await has_noted(toolset, ("/choice/7?x=1", {"id": CALL_ID, "selected": 1}))
+        assert at.ends.results == {}
+        assert await at.receive(RESULT) == 200
+    assert at.ends.results == {CALL_ID: VALUE}
+
+
+async def test_each_choice_of_a_call_is_answered() -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        for _ in range(2):
+            await at.receive(question(f"{at.server.url}/choice"))
+        await has_noted(toolset, *[("/choice", {"id": CALL_ID, "selected": 1})] * 2)
+
+
+async def test_a_choice_at_an_allowed_origin_is_answered_there() -> None:
+    other = Toolset()
+    async with serving(other) as server, facing(Toolset(), allowed=[server.url]) as at:
+        assert await at.receive(question(f"{server.url}/choice")) == 200
+        await has_noted(other, ("/choice", {"id": CALL_ID, "selected": 1}))
+
+
+FORBIDDEN = [
+    "http://localhost:{port}/choice",
+    "https://127.0.0.1:{port}/",
+    "http://169.254.169.254/latest",
+    "/choice",
+    "",
+]
+
+
+@pytest.mark.parametrize("url", FORBIDDEN)
+async def test_a_choice_that_leads_elsewhere_is_refused_and_ends_the_call(url: str) -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        assert await at.receive(question(url.format(port=at.server.origin.port))) == 400
+        assert at.ends.results == {CALL_ID: NOT_ALLOWED}
+        await has_noted(toolset, CANCELLED)
+
+
+async def test_a_subscription_is_confirmed_and_then_cancelled_once() -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        confirmation = message("tool_result", text="Watching", subscription=True)
+        for posted in (EVENT, confirmation, EVENT, confirmation, EVENT):  # an event may overtake its confirmation
+            assert await at.receive(posted) == 200
+        await has_noted(toolset, CANCELLED)
+        await close_and_wait(at, toolset, 2)
+    assert at.ends.results == {CALL_ID: ToolResult(value="Watching")}
+    assert toolset.noted == [CANCELLED, CLOSED]
+
+
+async def close_and_wait(at: Facing, toolset: Toolset, count: int) -> None:
+    """A notice that must arrive, so that others that must not have had their time."""
+    await at.backend.close(GROUP)
+    await until(lambda: len(toolset.noted) >= count)
+
+
+async def test_notices_go_once_each_to_the_configured_url_and_not_to_the_endpoint() -> None:
+    toolset = Toolset()
+    async with facing(toolset, "/base") as at:
+        for _ in range(3):
+            await at.backend.cancel(CALL_ID, GROUP)
+            await at.backend.close(GROUP)
+        await at.backend.cancel("tg-2", GROUP)
+        await until(lambda: len(toolset.noted) >= 3)
+    cancelled_too = ("/base/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": "tg-2"})
+    expected = [(f"/base{CANCELLED[0]}", CANCELLED[1]), (f"/base{CLOSED[0]}", CLOSED[1]), cancelled_too]
+    assert sorted(toolset.noted, key=repr) == sorted(expected, key=repr)
+
+
+async def test_a_thread_that_is_used_again_may_be_closed_again() -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        await close_and_wait(at, toolset, 1)
+        await at.backend.dispatch(INVOCATION, CALLBACK_URL)
+        await close_and_wait(at, toolset, 3)
+    assert [path for path, _ in toolset.noted] == ["/close_thread", "/invoke", "/close_thread"]
+
+
+@pytest.mark.parametrize("answer", [reply(404, b""), reply(500, b""), b"SMTP ready\r\n\r\n"])
+async def test_a_notice_that_fails_is_not_sent_again_and_hurts_nobody(answer: bytes) -> None:
+    toolset = Toolset(answer)
+    async with facing(toolset) as at:
+        await at.backend.cancel(CALL_ID, GROUP)
+        await close_and_wait(at, toolset, 2)
+    assert sorted(path for path, _ in toolset.noted) == ["/cancel_tool_call", "/close_thread"]
+
+
+async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    async def never(peer: Peer) -> None:
+        await peer.stay()
+
+    toolset = Toolset(never)
+    async with facing(toolset) as at:
+        for number in range(callback_notices.MAX_WAITING + 5):
+            await at.backend.cancel(f"tg-{number}", GROUP)
+        await until(lambda: len(toolset.noted) == callback_notices.AT_ONCE)
+        started = asyncio.get_running_loop().time()
+        await at.backend.aclose()
+        assert asyncio.get_running_loop().time() - started < 2 * callback_notices.CLOSE_WITHIN_S
+    assert len(toolset.noted) == callback_notices.AT_ONCE
+    assert caplog.text.count("a notice was dropped") == 5
+
+
+async def test_a_notice_under_way_may_arrive_before_the_end() -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        await at.backend.cancel(CALL_ID, GROUP)
+        await at.backend.aclose()
+    assert toolset.noted == [CANCELLED]
+
+
+async def test_only_the_latest_notices_are_remembered() -> None:
+    notices = callback_notices.Notices("builds")
+    assert notices.first_time("close", "first")
+    for number in range(callback_notices.REMEMBERED - 1):
+        notices.first_time("close", str(number))
+    assert not notices.first_time("close", "first")
+    assert notices.first_time("close", "one more")
+    assert notices.first_time("close", "first")

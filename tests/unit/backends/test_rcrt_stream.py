@@ -1,0 +1,265 @@
+"""The event stream: believed as long as it proves itself, reopened sparingly, and never the only way home."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from gateway.backends.rcrt_client import FixedTokens
+from gateway.backends.rcrt_stream import EventStream, Pace
+from gateway.backends.rcrt_timings import Timings
+from gateway.dialects.rcrt import Crumb
+from gateway.transport import HttpTransport
+from tests.unit.backends.conftest import Crumbs
+from tests.unit.backends.crumbs import FAST_POLL, LIMITS, SLOW_POLL, facing, invocation, until
+from tests.unit.backends.test_rcrt_calls import HELLO, new_id
+from tests.unit.transport.scripted import Peer, Script, Server, serving
+
+pytestmark = pytest.mark.anyio
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+PING = b'data: {"type":"ping","ts":"2025-11-10T09:00:05Z"}\n\n'
+
+
+def event(crumb_id: str = "b7e0", **members: object) -> bytes:
+    return b"data: %b\n\n" % json.dumps({"breadcrumb_id": crumb_id, **members}).encode()
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.crumbs: list[Crumb] = []
+        self.gaps = 0
+
+    def gap(self) -> None:
+        self.gaps += 1
+
+
+@asynccontextmanager
+async def listening(script: Script, timings: Timings = FAST_POLL) -> AsyncIterator[tuple[EventStream, Heard, Server]]:
+    heard = Heard()
+    async with serving(script) as server, httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False) as http:
+        stream = EventStream(
+            "crumbs",
+            http,
+            server.url,
+            FixedTokens(((b"authorization", b"Bearer t"),)),
+            on_event=heard.crumbs.append,
+            on_gap=heard.gap,
+            max_event_bytes=1000,
+            timings=timings,
+        )
+        stream.start()
+        try:
+            yield stream, heard, server
+        finally:
+            await stream.aclose()
+
+
+def sending(*parts: bytes, stays: bool = True) -> Script:
+    """Answers each connection with these bytes, then stays open or ends it."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        for part in parts:
+            await peer.send(part)
+        if stays:
+            await peer.until_closed()
+
+    return script
+
+
+async def test_a_stream_is_asked_for_with_our_token() -> None:
+    async with listening(sending(HEAD, PING)) as (stream, heard, server):
+        await until(lambda: stream.is_up)
+        head = server.requests[0].lower()
+    assert head.startswith(b"get /events/stream http/1.1\r\n")
+    assert b"\r\nauthorization: bearer t\r\n" in head
+    assert b"\r\naccept: text/event-stream\r\n" in head
+    assert heard.crumbs == []
+
+
+async def test_events_are_handed_on_and_pings_are_not() -> None:
+    async with listening(sending(HEAD, PING, event("a") + event("b")[:9], event("b")[9:])) as (_, heard, _server):
+        await until(lambda: len(heard.crumbs) == 2)
+    assert [crumb.id for crumb in heard.crumbs] == ["a", "b"]
+
+
+@pytest.mark.parametrize("lost", [b"data: {broken\n\n", b"data: \xff\n\n", event("x" * 50, context={"a": "x" * 2000})])
+async def test_an_event_that_cannot_be_read_is_a_gap(lost: bytes) -> None:
+    """Ours: it may have been a response, and a poll will find that."""
+    async with listening(sending(HEAD, lost, event("after"))) as (stream, heard, _):
+        await until(lambda: len(heard.crumbs) == 1)
+        assert heard.gaps == 2  # the first is that the stream was opened
+        assert stream.is_up
+
+
+NO_STREAM = [
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nNATS",
+    b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi",
+    b"rubbish\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("answer", NO_STREAM, ids=["503", "401", "html", "rubbish"])
+async def test_a_stream_that_is_none_is_tried_again_and_told_once(
+    answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await peer.send(answer)
+
+    async with listening(script) as (stream, heard, server):
+        await stream.tried()
+        assert not stream.is_open
+        await until(lambda: len(server.requests) >= 3 and heard.gaps >= 3)
+    assert [record.message for record in caplog.records] == ["an event stream broke off"]
+
+
+async def test_a_silent_stream_is_given_up() -> None:
+    async with listening(sending(HEAD, PING), replace(FAST_POLL, idle_s=0.05)) as (stream, heard, server):
+        await until(lambda: server.connections == 2 and stream.is_open)
+        assert heard.gaps >= 3  # opened, broken off, opened
+
+
+async def test_pings_keep_a_stream_alive() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD)
+        for _ in range(10):
+            await peer.send(PING)
+            await asyncio.sleep(0.03)
+        await peer.send(event("last"))
+        await peer.until_closed()
+
+    async with listening(script, replace(FAST_POLL, idle_s=0.2)) as (_, heard, server):
+        await until(lambda: bool(heard.crumbs))
+        assert server.connections == 1
+
+
+async def test_a_stream_that_ends_cleanly_is_opened_again() -> None:
+    async with listening(sending(HEAD, event("a"), stays=False)) as (_, heard, server):
+        await until(lambda: server.connections >= 2 and len(heard.crumbs) >= 2)
+
+
+async def test_a_suspected_stream_is_closed_and_trusted_again_with_its_first_event() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD + PING)
+        if peer.number > 0:
+            await go.wait()
+            await peer.send(event("a"))
+        await peer.until_closed()
+
+    go = asyncio.Event()
+    async with listening(script) as (stream, _, server):
+        await until(lambda: stream.is_up)
+        stream.suspect(stream.connection)
+        stream.suspect(stream.connection)
+        assert not stream.is_up
+        await until(lambda: stream.connection == 2 and stream.is_open)
+        stream.suspect(1)  # of a connection that is gone
+        assert stream.is_open
+        assert not stream.is_up
+        go.set()
+        await until(lambda: stream.is_up)
+        assert server.connections == 2
+
+
+async def test_who_waits_for_the_first_attempt_does_not_wait_for_ever() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.stay()
+
+    async with listening(script, replace(FAST_POLL, stream_open_s=0.05)) as (stream, _, _server):
+        await stream.tried()
+        assert not stream.is_open
+
+
+def test_the_first_three_reconnects_are_quick_and_later_ones_half_a_minute_apart() -> None:
+    pace = Pace(Timings(), uniform=lambda low, high: low)
+    assert [pace.next_wait_s(0.0) for _ in range(5)] == [0.5, 1.0, 2.0, 30.0, 30.0]
+    assert pace.next_wait_s(20.0) == 10.0  # from one opening to the next
+    assert pace.next_wait_s(45.0) == 0.5
+    assert [pace.next_wait_s(lasted_s) for lasted_s in (60.0, 0.0)] == [0.5, 1.0]
+
+
+def test_waits_are_spread() -> None:
+    assert Pace(Timings(), uniform=lambda low, high: high).next_wait_s(0.0) == 0.625
+
+
+# With the demonstration server.
+
+
+@pytest.mark.parametrize("fault", ["no_space", "split_text"])
+async def test_a_stream_in_another_shape_is_understood(crumbs: Crumbs, fault: str) -> None:
+    crumbs.order("stream", fault)
+    crumbs.order("echo", "unicode_output")
+    async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == {"text": "Grüße, 世界 🎛"}
+
+
+@pytest.mark.parametrize("fault", ["clean_end", "abrupt_end"])
+async def test_a_stream_that_ends_during_a_call_loses_nothing(crumbs: Crumbs, fault: str) -> None:
+    call_id = new_id()
+    async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
+        await backend.list_tools()
+        await until(lambda: backend.stream_up)
+        crumbs.order("stream", fault)
+        await backend.dispatch(invocation("echo", call_id), "")
+        assert (await kept.outcome(call_id)).value == HELLO
+        await until(lambda: backend.stream_up)
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+    assert kept.settled.count(call_id) == 1
+    assert crumbs.executions(call_id) == 1
+
+
+async def test_a_deaf_stream_is_found_out_by_our_own_request(crumbs: Crumbs, caplog: pytest.LogCaptureFixture) -> None:
+    """Gap of the server: pings go on after its threads have run out."""
+    crumbs.order("stream", "deaf")
+    timings = replace(SLOW_POLL, canary_s=0.2)
+    async with facing(crumbs.url, timings=timings) as (backend, kept):
+        call_id = new_id()
+        await backend.dispatch(invocation("echo", call_id), "")
+        assert backend.stream_up
+        assert (await kept.outcome(call_id)).value == HELLO  # polled for, as soon as the stream is under suspicion
+        await until(lambda: backend._stream.connection == 2)
+        assert not backend.stream_up  # open, but it has proved nothing yet
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert backend.stream_up
+    reasons = [getattr(record, "reason", "") for record in caplog.records]
+    assert "our own request did not come back as an event" in reasons
+
+
+async def test_a_stream_that_stays_deaf_costs_few_connections(crumbs: Crumbs) -> None:
+    crumbs.order("stream", "deaf", times=100)
+    timings = replace(FAST_POLL, canary_s=0.05, reconnect_s=60.0)
+    async with facing(crumbs.url, timings=timings) as (backend, kept):
+        for _ in range(8):
+            assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+            await asyncio.sleep(0.06)  # longer than the canary lives: each call may raise suspicion
+        assert 2 <= backend._stream.connection <= 4
+
+
+async def test_without_a_stream_calls_are_polled_for(crumbs: Crumbs) -> None:
+    crumbs.order("stream", "status_503", times=100)
+    async with facing(crumbs.url) as (backend, kept):
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert not backend.stream_up
+
+
+async def test_a_fast_tool_is_no_reason_for_suspicion(crumbs: Crumbs) -> None:
+    timings = replace(SLOW_POLL, canary_s=0.05)
+    async with facing(crumbs.url, timings=timings) as (backend, kept):
+        for _ in range(5):
+            await kept.call(backend, invocation("echo", new_id()))
+        await asyncio.sleep(0.1)  # the canaries are judged by then
+        assert (backend.stream_up, backend._stream.connection) == (True, 1)
+        assert not backend._awaiting._echoes

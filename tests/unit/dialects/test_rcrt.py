@@ -1,0 +1,181 @@
+"""RCRT: requests as breadcrumbs, responses as events, by the examples in `tests/wire/rcrt` and one by one.
+
+An example there is `{spec, call, settings?, sent, answered, result}`: a call, the breadcrumb it becomes, the event
+that answers it, and the members of the `ToolResult` this means.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.dialects import rcrt
+from gateway.dialects.rcrt import Crumb
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Invocation, ToolDefinition, ToolResult
+from tests.wire import ROOT, canonical
+
+TTL = "2025-11-10T10:00:00Z"
+EXAMPLES = sorted((ROOT / "rcrt").glob("*.json"))
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def invocation(call: dict[str, Any]) -> Invocation:
+    definition = ToolDefinition(
+        tool="Crumbs.t",
+        version="1.0.0",
+        name="Crumbs_t",
+        description="",
+        input_schema={},
+        output_schema={},
+        remote_id=call["tool"],
+    )
+    return Invocation(**{**call, "tool": definition}, timeout_s=30.0)
+
+
+def encoded(call: Invocation, settings: dict[str, Any]) -> Any:
+    return rcrt.encode_request(
+        call,
+        schema=settings.get("schema", "tool_request"),
+        workspace="workspace:tools",
+        ttl=TTL,
+        return_to_llm=settings.get("return_to_llm", True),
+        config_id=rcrt.config_of(call.arguments, settings.get("config_ids", ())),
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_call_becomes_the_breadcrumb_of_the_example(path: Path) -> None:
+    example = read(path)
+    sent = encoded(invocation(example["call"]), example.get("settings", {}))
+    assert canonical(sent) == canonical(example["sent"])
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_event_becomes_the_result_of_the_example(path: Path) -> None:
+    example = read(path)
+    crumb = rcrt.decode_event(example["answered"])
+    assert crumb is not None
+    assert rcrt.answered(crumb) == (example["call"]["call_id"],)
+    result = rcrt.decode_response(crumb.context, idempotent=example["call"].get("idempotent", False))
+    assert result == msgspec.convert(example["result"], ToolResult)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_our_own_request_is_known_again(path: Path) -> None:
+    example = read(path)
+    event = {"breadcrumb_id": "1d0b", "type": "breadcrumb.updated", **example["sent"]}
+    crumb = rcrt.decode_event(event)
+    assert crumb is not None
+    assert rcrt.asked(crumb) == example["call"]["call_id"]
+    assert rcrt.answered(crumb) == ()
+
+
+@pytest.mark.parametrize("config_id", ["another", 7, ["6f1c"], {"a": 1}, ""], ids=repr)
+def test_a_configuration_that_is_not_allowed_is_refused(config_id: Any) -> None:
+    """Ours: it decides whose keys a tool uses, and tools read it from their input."""
+    with pytest.raises(GatewayError) as caught:
+        rcrt.config_of({"config_id": config_id}, frozenset({"6f1c"}))
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENTS
+    assert caught.value.parameters == {"config_id": "This configuration may not be used."}
+
+
+def test_no_configuration_is_always_allowed() -> None:
+    assert rcrt.config_of({"config_id": None}, ()) is None
+
+
+NOT_ABOUT_A_BREADCRUMB = [
+    {"type": "ping", "ts": "2025-11-10T09:00:05Z"},
+    {"type": "breadcrumb.deleted", "breadcrumb_id": "b7e0"},
+    {"type": None, "breadcrumb_id": "b7e0"},
+    {"owner_id": "0000"},
+    {"breadcrumb_id": 7},
+    {"breadcrumb_id": "../../auth"},
+    {"breadcrumb_id": ""},
+    {"breadcrumb_id": "b7e0\n"},
+    [],
+    "ping",
+    None,
+]
+
+
+@pytest.mark.parametrize("document", NOT_ABOUT_A_BREADCRUMB, ids=repr)
+def test_what_is_not_about_a_breadcrumb_is_passed_over(document: Any) -> None:
+    assert rcrt.decode_event(document) is None
+
+
+def test_a_partial_event_has_an_id_and_no_more() -> None:
+    event = {"type": "breadcrumb.updated", "breadcrumb_id": "b7e0", "owner_id": "0000", "tags_added": 1}
+    assert rcrt.decode_event(event) == Crumb(id="b7e0")
+
+
+def test_members_of_the_wrong_type_count_as_absent() -> None:
+    event = {"breadcrumb_id": "b7e0", "schema_name": 7, "tags": [1, "a", None], "context": []}
+    assert rcrt.decode_event(event) == Crumb(id="b7e0", tags=("a",))
+    assert rcrt.decode_event({"breadcrumb_id": "b7e0", "tags": "tool:response"}) == Crumb(id="b7e0")
+
+
+def test_an_entry_of_a_list_is_read_like_an_event() -> None:
+    item = {"id": "b7e0", "schema_name": "tool.response.v1", "tags": [], "context": {"request_id": "tg-1"}}
+    crumb = rcrt.decode_crumb(item | {"version": 3, "updated_at": "2025-11-10T09:00:07Z"})
+    assert crumb is not None
+    assert (crumb.stamp, rcrt.answered(crumb)) == ((3, "2025-11-10T09:00:07Z"), ("tg-1",))
+    assert rcrt.decode_crumb([]) is None
+
+
+ANSWERED = [
+    ({"request_id": "tg-1"}, ("request:tg-2",), ("tg-1",)),  # the context counts first
+    ({"requestId": "tg-1"}, (), ("tg-1",)),
+    ({}, ("request:tg-1", "request:tg-1"), ("tg-1", "tg-1")),
+    ({"request_id": 7}, ("request:tg-1",), ("tg-1",)),
+    (None, ("request:llm", "request:llm-7"), ("llm", "llm-7")),
+    ({}, ("error",), ()),
+]
+
+
+@pytest.mark.parametrize(("context", "tags", "ids"), ANSWERED)
+def test_a_response_says_what_it_answers(context: Any, tags: tuple[str, ...], ids: tuple[str, ...]) -> None:
+    assert rcrt.answered(Crumb(id="b7e0", schema="tool.response.v1", tags=tags, context=context)) == ids
+
+
+@pytest.mark.parametrize("schema", [None, "tool.error.v1", "tool.request.v1"])
+def test_other_breadcrumbs_answer_nothing(schema: str | None) -> None:
+    crumb = Crumb(id="b7e0", schema=schema, tags=("request:tg-1",), context={"request_id": "tg-1"})
+    assert rcrt.answered(crumb) == ()
+
+
+def test_somebody_elses_request_is_none_of_ours() -> None:
+    assert rcrt.asked(Crumb(id="b7e0", schema="tool.request.v1", tags=("tool:request",))) is None
+    assert rcrt.asked(Crumb(id="b7e0", schema="note.v1", tags=("gateway:tg-1",))) is None
+
+
+@pytest.mark.parametrize("time", [-1, True, "12", float("inf"), None], ids=repr)
+def test_a_time_that_is_none_is_left_out(time: Any) -> None:
+    assert rcrt.decode_response({"status": "success", "execution_time_ms": time}, idempotent=False) == ToolResult()
+
+
+def test_a_long_error_is_cut_and_only_its_first_line_is_told() -> None:
+    result = rcrt.decode_response({"error": "x" * 5000 + "\n/srv/tools/secret.ts:1"}, idempotent=True)
+    assert result.failure is not None
+    assert result.failure.message == "x" * 500
+    assert not result.failure.can_retry
+
+
+@pytest.mark.parametrize("error", ["", " \n ", 7, {"code": 1}, "Error: ", "Tool Error: \nStack: at x"], ids=repr)
+def test_an_error_without_words_says_so(error: Any) -> None:
+    result = rcrt.decode_response({"status": "error", "error": error}, idempotent=False)
+    assert result.failure is not None
+    assert result.failure.message == "The tool failed and did not say why."
+
+
+def test_a_false_success_without_an_error_is_a_value() -> None:
+    """Ours: only what stock tools write is taken for a failure."""
+    output = {"success": False, "error": {"code": 7}}
+    assert rcrt.decode_response({"status": "success", "output": output}, idempotent=False).value == output

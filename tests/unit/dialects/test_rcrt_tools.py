@@ -1,0 +1,126 @@
+"""RCRT: tools as breadcrumbs, in the present form and the older ones, and the catalogue of the older edition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.dialects.rcrt import Crumb
+from gateway.dialects.rcrt_tools import ToolError, is_callable, read_catalog, read_tool, tool_name
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
+
+
+def read(context: Any, **record: Any) -> Any:
+    return read_tool({"context": context, **record}, "json-transform", "Crumbs")
+
+
+def test_a_tool_is_read_from_its_record() -> None:
+    context = {
+        "name": "json-transform",
+        "input_schema": SCHEMA,
+        "output_schema": {"type": "object"},
+        "examples": [{"input": {}}],
+    }
+    tool, warnings = read(context, description="Transforms.", semantic_version="2.1.0")
+    assert (tool.id, tool.name, tool.remote_id) == (
+        "Crumbs.json_transform@2.1.0",
+        "Crumbs_json_transform",
+        "json-transform",
+    )
+    assert (tool.description, tool.input_schema, tool.output_schema) == ("Transforms.", SCHEMA, {"type": "object"})
+    assert (tool.examples, warnings) == ([{"input": {}}], ())
+
+
+OLDER: list[dict[str, Any]] = [
+    {"inputSchema": SCHEMA, "outputSchema": SCHEMA},
+    {"definition": {"inputSchema": SCHEMA, "outputSchema": SCHEMA}},
+    {"parameters": SCHEMA, "output_schema": SCHEMA},
+]
+
+
+@pytest.mark.parametrize("context", OLDER, ids=["camel", "definition", "parameters"])
+def test_older_spellings_of_the_schemas_are_understood(context: dict[str, Any]) -> None:
+    tool, _ = read({**context, "description": "Older.", "version": "1.2"})
+    assert (tool.input_schema, tool.output_schema) == (SCHEMA, SCHEMA)
+    assert (tool.description, tool.version) == ("Older.", "1.2.0")
+
+
+@pytest.mark.parametrize("context", [{}, None, "code", {"definition": 7, "examples": {}}], ids=repr)
+def test_a_tool_that_says_nothing_takes_and_returns_anything(context: Any) -> None:
+    tool, _ = read(context, description=7, semantic_version=None)
+    assert (tool.version, tool.description, tool.input_schema, tool.output_schema) == ("1.0.0", "", {}, {})
+    assert tool.examples is None
+
+
+def test_an_odd_version_is_replaced_and_told() -> None:
+    tool, warnings = read({}, semantic_version="beta")
+    assert tool.version == "1.0.0"
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("context", [{"input_schema": 7}, {"outputSchema": []}], ids=repr)
+def test_a_schema_that_is_no_object_is_refused(context: Any) -> None:
+    with pytest.raises(ToolError, match="schema is not an object"):
+        read(context)
+
+
+def test_a_name_of_which_no_id_can_be_made_is_refused() -> None:
+    with pytest.raises(ToolError):
+        read_tool({"context": {}}, "x" * 300, "Crumbs")
+
+
+NAMES = [
+    (("tool", "tool:echo"), {"name": "echo"}, "echo"),
+    (("tool:echo", "tool:other"), {"name": "other"}, "other"),
+    (("tool:echo",), {}, "echo"),
+    (("tool:echo",), {"name": 7}, "echo"),
+    (("tool:echo",), None, "echo"),
+]
+
+
+@pytest.mark.parametrize(("tags", "context", "name"), NAMES)
+def test_a_tool_is_named_by_its_context_and_failing_that_by_its_tag(
+    tags: tuple[str, ...], context: Any, name: str
+) -> None:
+    assert tool_name(Crumb(id="b7e0", tags=tags, context=context)) == name
+
+
+@pytest.mark.parametrize("tags", [(), ("tool:openrouter-models-sync",)])
+def test_a_tool_its_tags_do_not_name_cannot_be_reached(tags: tuple[str, ...]) -> None:
+    """Gap of the stock tools: one is tagged otherwise than it is called."""
+    with pytest.raises(ToolError):
+        tool_name(Crumb(id="b7e0", tags=tags, context={"name": "openrouter_models_sync"} if tags else {}))
+
+
+@pytest.mark.parametrize(
+    ("tags", "needs_approval", "callable_"),
+    [
+        (("w", "approved"), True, True),
+        (("w",), False, True),
+        (("w",), True, False),
+        (("approved",), False, False),
+    ],
+)
+def test_a_tool_is_callable_in_its_workspace_and_once_approved(
+    tags: tuple[str, ...], needs_approval: bool, callable_: bool
+) -> None:
+    assert is_callable(Crumb(id="b7e0", tags=tags), "w", needs_approval=needs_approval) is callable_
+
+
+def test_a_catalogue_is_read_tool_by_tool() -> None:
+    entries = [
+        {"name": "echo", "version": "1.0.0", "inputSchema": SCHEMA, "outputSchema": SCHEMA},
+        {"version": "1.0.0"},
+        {"name": "odd", "inputSchema": 7},
+        "x",
+    ]
+    outcomes = read_catalog({"tools": entries}, "Crumbs")
+    assert [name for name, _ in outcomes] == ["echo", "?", "odd", "?"]
+    assert [isinstance(outcome, ToolError) for _, outcome in outcomes] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("context", [None, {}, {"tools": 7}], ids=repr)
+def test_a_catalogue_without_a_list_is_empty(context: Any) -> None:
+    assert read_catalog(context, "Crumbs") == []
