@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -246,7 +247,7 @@ class Calls:
         cancel_at = self._loop.time() + asked.invocation.timeout_s
         ending: Ending = BROKEN
         try:
-            ending = await self._run(key, backend, replace(asked.invocation, call_id=PREFIX + key, group=group))
+            ending = await self._run(key, replace(asked.invocation, call_id=PREFIX + key, group=group), asked)
         finally:
             if self._running.get(key) is attempt:
                 del self._running[key]
@@ -254,43 +255,48 @@ class Calls:
         if ending is None and backend.asynchronous and asked.tool.route.cancel_on_timeout:
             self._in_background(self._cancel_at(cancel_at, key, backend.name, group))
 
-    async def _run(self, key: str, backend: Backend, invocation: Invocation) -> Ending:
-        """Dispatches a call and writes down what came of it; None if its record tells, now or later."""
+    async def _run(self, key: str, invocation: Invocation, asked: Asked) -> Ending:
+        """Runs a call and writes down what came of it; None if its record tells, now or later."""
+        ending: Ending
         try:
-            if not await self._take(key):
-                return None  # cancelled, or taken for abandoned
-            if backend.asynchronous:
-                result = await cast(AsyncBackend, backend).dispatch(invocation, self._callback_url(key))
-            else:
-                result = await backend.call(invocation)
+            ending = await self._dispatch(key, invocation, asked.tool.backend)
         except GatewayError as refusal:
-            await self._endings.part(key, refusal)
-            return refusal
+            ending = refusal
         except Exception:
             log.exception("a call failed inside the gateway after it may have reached a tool server")
-            result = BROKEN
+            ending = BROKEN
         try:
-            return await self._keep(key, result)
+            return await self._keep(key, ending, keyed=asked.call.call_id is not None)
         except StateUnavailable:  # a call whose result is at hand does not fail for it
             log.warning("the state is away while a call runs")
-            return result
+            return ending
 
-    async def _take(self, key: str) -> bool:
-        """Whether a call is ours to dispatch. Raises BACKEND_UNAVAILABLE."""
+    async def _dispatch(self, key: str, invocation: Invocation, backend: Backend) -> ToolResult | None:
+        """Asks the tool server; None if the outcome comes later. Raises GatewayError: the tool did not run."""
         try:
-            return await self._state.advance(key, (CallState.REGISTERED,), CallState.DISPATCHING)
+            if not await self._state.advance(key, (CallState.REGISTERED,), CallState.DISPATCHING):
+                return None  # cancelled, or taken for abandoned
         except StateUnavailable as exc:
             raise unavailable() from exc
-
-    async def _keep(self, key: str, result: ToolResult | None) -> Ending:
-        """Writes down what came of a dispatch; returns what everybody is told."""
+        if not backend.asynchronous:
+            return await backend.call(invocation)
+        result = await cast(AsyncBackend, backend).dispatch(invocation, self._callback_url(key))
         if result is None:
-            await self._state.advance(key, (CallState.DISPATCHING,), CallState.ACCEPTED)
+            with suppress(StateUnavailable):  # it completes the record only
+                await self._state.advance(key, (CallState.DISPATCHING,), CallState.ACCEPTED)
+        return result
+
+    async def _keep(self, key: str, ending: Ending, *, keyed: bool) -> Ending:
+        """Writes down how a call ended; returns what everybody is told."""
+        if ending is None:
             return None
-        if await self._endings.settle(key, result):
-            return result
+        if isinstance(ending, GatewayError):
+            await self._endings.refuse(key, ending, keyed=keyed)
+            return ending
+        if await self._endings.settle(key, ending):
+            return ending
         standing = standing_of(await self._state.get(key))  # it was cancelled meanwhile
-        return standing if isinstance(standing, ToolResult) else result
+        return standing if isinstance(standing, ToolResult) else ending
 
     # Ending it from outside.
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gateway.backlog import Backlog
 from gateway.errors import GatewayError
-from gateway.kept import TOO_LARGE, UNTOLD, may_be_repeated, note_of, pack
+from gateway.kept import PREFIX, TOO_LARGE, UNTOLD, may_be_repeated, note_of, pack, result_of
 from gateway.model import JsonObject, ToolResult
-from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, State, StateUnavailable
+from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
 MAX_PARTED = 100  # endings of calls that were forgotten, told to those who had joined them
 PARTED_S = 5.0  # they hear of it at once, or with the next poll of the state
@@ -38,13 +38,25 @@ class Endings:
     async def _settle(self, key: str, result: ToolResult) -> bool:
         if may_be_repeated(result):
             record = await self._state.get(key)
-            if record is not None and not record.state.is_over and record.replica == self._state.replica:
+            if record is not None and self._can_forget(record):
                 await self.part(key, result)  # pinned, the retry that it asks for could never succeed
                 return True
         try:
             return await self._state.settle(key, pack(result))
         except OutcomeTooLarge:
             return await self._state.settle(key, pack(TOO_LARGE))
+
+    def _can_forget(self, record: Record) -> bool:
+        """Whether it is ours to forget, and somebody can repeat it."""
+        ours = record.replica == self._state.replica and not record.state.is_over
+        return ours and bool(record.note) and note_of(record).call_id != PREFIX + record.key
+
+    async def refuse(self, key: str, refusal: GatewayError, *, keyed: bool) -> None:
+        """A call did not run. One that its caller cannot repeat can at least be asked for. Raises StateUnavailable."""
+        if keyed:
+            await self.part(key, refusal)
+        else:
+            await self.settle(key, result_of(refusal))
 
     async def challenge(self, key: str, challenge: JsonObject) -> bool:
         """Has a call wait for its user; False and raises as `settle`."""

@@ -127,6 +127,13 @@ def still_running(*, keyed: bool) -> ToolResult:
     return ToolResult(failure=failure)
 
 
+def result_of(refusal: GatewayError) -> ToolResult:
+    """A refusal as a result, for whoever comes too late to be refused."""
+    unavailable = refusal.code is ErrorCode.BACKEND_UNAVAILABLE
+    message = f"The tool did not run: {refusal.message}"
+    return ToolResult(failure=ToolFailure(message=message, can_retry=unavailable))
+
+
 def kept_as(key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None) -> Kept:
     """A call as its caller is told of it."""
     remembered = not (isinstance(standing, GatewayError) or may_be_repeated(standing))
@@ -137,7 +144,7 @@ def kept_by(record: Record) -> Kept:
     """A call as its record tells of it."""
     standing = standing_of(record)
     assert not isinstance(standing, Gone)
-    return kept_as(record.key, note_of(record), record.backend, standing)
+    return Kept(id=PREFIX + record.key, note=note_of(record), backend=record.backend, standing=standing)
 
 
 def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gateway.jsontext import encode
 from gateway.model import JsonObject
-from gateway.openapi_schemas import ANY_OBJECT, SCHEMAS, TEXT, schema_ref
+from gateway.openapi_schemas import ANY_OBJECT, SCHEMAS, TEXT, URI, schema_ref
 
 
 class _Form(Struct, frozen=True, kw_only=True):
@@ -49,6 +49,7 @@ def document(version: str, public_url: str | None) -> bytes:
         "/tools": {"get": _listing(FORMS, "in the dialect of the request", "list_tools")},
         "/tools/call": {"post": _calling(FORMS, "in the dialect of the request", "call_tool")},
         "/call": {"post": _calling(FORMS, "in the dialect of the request, at the path of the examples", "call")},
+        "/calls/{call_id}": {"get": _looking(), "delete": _cancelling()},
         "/challenges/{token}": {"get": _challenge()},
     }
     for form in FORMS:
@@ -103,17 +104,52 @@ def _calling(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
     return {
         "operationId": operation_id,
         "summary": f"Calls a tool, {spoken}",
-        "parameters": _version_parameter(forms),
+        "parameters": [*_version_parameter(forms), _parameter("Prefer", "header", PREFER, required=False)],
         "requestBody": {"required": True, "content": _json(_one_of(form.request for form in forms))},
         "responses": {
             "200": {
                 "description": "The tool ran, or may have run: its value, or its error with `success: false`.",
-                "headers": {"Cache-Control": {"schema": {"const": "no-store"}}} | _version_header(forms),
+                "headers": CALL_HEADERS | _version_header(forms),
                 "content": _json(_one_of(form.result for form in forms)),
             },
-            **_refusals(400, 401, 403, 404, 405, 413, 415, 422, 431),
+            "202": {
+                "description": "The tool still runs, and the caller did not want to wait: `success` is false.",
+                "headers": CALL_HEADERS | _version_header(forms),
+                "content": _json(_one_of(form.result for form in forms)),
+            },
+            **_refusals(400, 401, 403, 404, 405, 413, 415, 422, 429, 431),
         },
     }
+
+
+def _looking() -> JsonObject:
+    return {
+        "operationId": "look_at_call",
+        "summary": "The result of a call of the caller's, in the dialect of that call",
+        "parameters": [_parameter("call_id", "path", KEPT_ID, required=True)],
+        "responses": {
+            "200": _kept("It is over: what any repetition of it gets."),
+            "202": _kept("It still runs."),
+            **_refusals(400, 401, 404, 405, 431),
+        },
+    }
+
+
+def _cancelling() -> JsonObject:
+    return {
+        "operationId": "cancel_call",
+        "summary": "Cancels a call of the caller's, and tells the tool server if that can be told",
+        "parameters": [_parameter("call_id", "path", KEPT_ID, required=True)],
+        "responses": {
+            "202": _kept("It is over, if it was not before. The tool may have run."),
+            **_refusals(400, 401, 404, 405, 431),
+        },
+    }
+
+
+def _kept(description: str) -> JsonObject:
+    content = _json(_one_of(form.result for form in FORMS))
+    return {"description": description, "headers": CALL_HEADERS | _version_header(FORMS), "content": content}
 
 
 def _health(summary: str, operation_id: str) -> JsonObject:
@@ -188,11 +224,26 @@ def _json(schema: JsonObject) -> JsonObject:
     return {"application/json": {"schema": schema}}
 
 
+PREFER: JsonObject = TEXT | {"examples": ["respond-async", "wait=10", "respond-async, wait=2"]}
+KEPT_ID: JsonObject = TEXT | {
+    "description": "The Toolgate-Call-Id of its answer; or the caller's own call_id, if the call named no user."
+}
 HEADERS: JsonObject = {
+    "CallId": {"description": "The call as the gateway and its tool servers know it.", "schema": TEXT},
+    "Location": {"description": "Where the call can be asked for, if it is kept.", "schema": URI},
+    "PreferenceApplied": {"description": "What of `Prefer` was followed (RFC 7240).", "schema": TEXT},
     "OxpVersion": {"description": "The version of OXP as the caller spelled it.", "schema": TEXT},
     "RetryAfter": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
     "WwwAuthenticate": {"description": "How to authenticate.", "schema": TEXT},
     "Allow": {"description": "The methods this path has.", "schema": TEXT},
+}
+
+
+CALL_HEADERS: JsonObject = {
+    "Cache-Control": {"schema": {"const": "no-store"}},
+    "Toolgate-Call-Id": _ref("headers", "CallId"),
+    "Location": _ref("headers", "Location"),
+    "Preference-Applied": _ref("headers", "PreferenceApplied"),
 }
 
 
@@ -203,16 +254,17 @@ def _refusal(description: str, schema: str = "Refusal", **headers: str) -> JsonO
 
 RESPONSES: JsonObject = {
     "Refused400": _refusal(
-        "Not a call, not a tool, not a version there is; something is missing that the tool requires; or the tool "
-        "server is temporarily unavailable. The tool has not run.",
+        "Not a call, not a tool, not a version there is; something is missing that the tool requires; the call_id was "
+        "used for another call; or the tool server is temporarily unavailable. The tool has not run for this request.",
         Retry_After="RetryAfter",
     ),
     "Refused401": _refusal("No valid credential.", WWW_Authenticate="WwwAuthenticate"),
     "Refused403": _refusal("The caller may not use this tool."),
-    "Refused404": _refusal("There is no such path."),
+    "Refused404": _refusal("There is no such path, or no such call of the caller's."),
     "Refused405": _refusal("The path does not have this method.", Allow="Allow"),
     "Refused413": _refusal("The body is too large."),
     "Refused415": _refusal("The body is not JSON."),
     "Refused422": _refusal("The input does not satisfy the tool's schema.", "InvalidInput"),
+    "Refused429": _refusal("Too many calls of the caller's are not over or not forgotten.", Retry_After="RetryAfter"),
     "Refused431": _refusal("The head is too large."),
 }

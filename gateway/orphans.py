@@ -17,10 +17,10 @@ LOOK_S = 3.0  # between two looks for them; a lease is 10 s
 AT_ONCE = 100
 
 
-async def adopt_orphans(state: State, backends: Mapping[str, Backend]) -> None:
+async def adopt_orphans(state: State, backends: Mapping[str, Backend], *, every_s: float = LOOK_S) -> None:
     """Takes them over as they appear, until it is cancelled."""
     while True:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(every_s)
         try:
             orphans = await state.claim_orphans(AT_ONCE)
         except StateUnavailable:

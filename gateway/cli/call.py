@@ -6,6 +6,8 @@ import argparse
 import asyncio
 import difflib
 import os
+import secrets
+import shlex
 import sys
 import time
 
@@ -13,13 +15,15 @@ import httpx
 
 from gateway import jsontext
 from gateway.cli import answers
-from gateway.cli.command import Command
+from gateway.cli.command import Command, seconds
 from gateway.cli.consent import WAIT_S, wait_for_consent
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value
 from gateway.cli.remote import Remote, add_options, explain, no_gateway, refusal
+from gateway.cli.resume import ask_until_over, fetchable
 from gateway.model import Json, JsonObject
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024  # the largest body any gateway can be configured to take
+TIMEOUT_S = 600  # people look again after a while; a script that knows its tool says more
 MAX_CONSENTS = 5  # one after the other for one call; a tool that asks on and on will not be satisfied
 
 
@@ -30,7 +34,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "arguments", nargs="*", metavar="key=value", help="""JSON where it can be, else text; '"12"' is the text 12"""
     )
     parser.add_argument("--input", metavar="JSON", help="all arguments as one JSON object; - reads standard input")
-    parser.add_argument("--call-id", metavar="ID", help="your own name for this call")
+    parser.add_argument(
+        "--call-id", metavar="ID", help="your own name for this call; repeated, it gets the same result"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="how long to wait for a tool that outlasts the gateway's own patience (default: %(default)s)",
+    )
     parser.add_argument("--user-id", metavar="ID", help="for whom the tool works")
     parser.add_argument(
         "--secret", action="append", default=[], metavar="ID[=VALUE]", help="without a value: from the variable ID"
@@ -57,7 +70,7 @@ COMMAND = Command(
 
 
 def request_of(arguments: argparse.Namespace) -> JsonObject:
-    """The CallToolRequest that was typed. Raises CommandError."""
+    """The CallToolRequest that was typed, with an id to come back with. Raises CommandError."""
     context: JsonObject = {}
     if arguments.authorization:
         tokens = (_pair(text, "--authorization ID=TOKEN") for text in arguments.authorization)
@@ -66,9 +79,8 @@ def request_of(arguments: argparse.Namespace) -> JsonObject:
         context["secrets"] = [{"id": key, "value": value} for key, value in map(_secret, arguments.secret)]
     if arguments.user_id is not None:
         context["user_id"] = arguments.user_id
-    body: JsonObject = {"tool_id": arguments.tool, "input": _input(arguments)}
-    if arguments.call_id is not None:
-        body["call_id"] = arguments.call_id
+    call_id = secrets.token_hex(8) if arguments.call_id is None else arguments.call_id
+    body: JsonObject = {"call_id": call_id, "tool_id": arguments.tool, "input": _input(arguments)}
     return body | ({"context": context} if context else {})
 
 
@@ -76,26 +88,34 @@ async def _call(arguments: argparse.Namespace) -> int:
     body = request_of(arguments)
     waits = sys.stderr.isatty() if arguments.wait is None else arguments.wait
     async with Remote(arguments.url, arguments.token) as remote:
-        reply = await remote.ask("POST", "/tools/call", body)
+        reply = await ask_until_over(remote, body, arguments.timeout)
         if waits:
-            reply = await _with_consent(remote, reply, body)
-        if reply.status_code == 200:
+            reply = await _with_consent(remote, reply, body, arguments.timeout)
+        if reply.status_code in (200, 202):
             return _show(remote, reply, as_json=arguments.json)
         refused = refusal(remote, reply)
         if arguments.json:
             print_answer(reply.content)
         hints = await _similar(remote, arguments.tool) if reply.status_code == 400 else []
-    raise CommandError(USAGE, *explain(remote, reply, refused), *hints)
+    raise CommandError(USAGE, *explain(remote, reply, refused, _again(reply, body["call_id"])), *hints)
 
 
-async def _with_consent(remote: Remote, reply: httpx.Response, body: JsonObject) -> httpx.Response:
-    """Repeats a call for as long as consent is what it needs; a refused call has not run."""
+async def _with_consent(remote: Remote, reply: httpx.Response, body: JsonObject, timeout_s: float) -> httpx.Response:
+    """Repeats a call for as long as consent is what it needs; a refused call has not run, or is joined."""
     give_up_at = time.monotonic() + WAIT_S
     for _ in range(MAX_CONSENTS):
-        if not await wait_for_consent(remote, reply, give_up_at):
-            break
-        reply = await remote.ask("POST", "/tools/call", body)
+        begun = (asyncio.CancelledError, CommandError) if "location" in reply.headers else ()
+        with fetchable(body["call_id"], *begun):
+            if not await wait_for_consent(remote, reply, give_up_at):
+                break
+        reply = await ask_until_over(remote, body, timeout_s)
     return reply
+
+
+def _again(reply: httpx.Response, call_id: str) -> str:
+    """How to call again after a consent: a call that the gateway keeps goes on by itself and must not begin twice."""
+    kept = "location" in reply.headers
+    return f"repeat the command with --call-id {shlex.quote(call_id)}" if kept else "repeat the command"
 
 
 def _show(remote: Remote, reply: httpx.Response, *, as_json: bool) -> int:

@@ -43,6 +43,13 @@ class Command:
         return self.run(arguments)
 
 
+def seconds(text: str) -> int:
+    """Reads an option that is a length of time."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
+        raise argparse.ArgumentTypeError("must be a number of seconds, such as 3600")
+    return int(text)
+
+
 def sentence(text: str) -> str:
     """The text with a full stop, unless it ends as a sentence already."""
     return text if text.endswith((".", "?", "!")) else f"{text}."

@@ -95,6 +95,8 @@ def _variables(urls: Mapping[str, str], port: int | None) -> dict[str, str]:
     return {
         "DEMO_OTC_URL": urls["otc"],
         "DEMO_OXP_URL": urls["oxp"],
+        "DEMO_RAP_URL": urls["rap"],
+        "DEMO_RCRT_URL": urls["rcrt"],
         "DEMO_JWT_SECRET": secrets.token_hex(32),
         "DEMO_PORT": str(port),
         "DEMO_ADMIN_PORT": str(admin_port),

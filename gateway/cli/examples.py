@@ -11,6 +11,7 @@ from gateway.model import JsonObject
 
 FLAT = ("OXP-Version: 1.0",)
 OTC, OXP = "otc://1.0", "urn:oxp:1.0"
+BUILD, BUILD_ID, BUILD_S = "Builds.build", "build-1", 5  # longer than demo.yaml has anybody wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,13 @@ def introduction(url: str, admin_url: str, *, token: str, user: str, command: st
             "A catalogue, and what happens when a call needs something or goes wrong:",
             *_lines(_what_tools_need(user), url),
             "",
+            "Tool servers that answer later, one by calling back and one with breadcrumbs:",
+            *_lines(_tools_that_answer_later(user), url),
+            "",
             "The same without curl:",
             f"{command} tools",
             f"{command} call Calculator.Add a=2 b=40",
+            f"{command} call {BUILD} seconds={BUILD_S} --call-id {BUILD_ID}",
             f"{command} call Mail.Search query=invoice --user-id {user}",
         ]
     )
@@ -96,4 +101,30 @@ def _what_tools_need(user: str) -> list[Example]:
             {"$schema": OTC, "request": mail},
             '400, "url":',
         ),
+    ]
+
+
+def _tools_that_answer_later(user: str) -> list[Example]:
+    lint = {"tool_id": "Builds.lint", "input": {"source": "print(1) "}}
+    build = {"call_id": BUILD_ID, "tool_id": BUILD, "input": {"seconds": BUILD_S}}
+    deploy = {"tool_id": "Builds.deploy", "input": {"target": "staging"}, "context": {"user_id": user}}
+    dice = {"tool_id": "Crumbs.random", "input": {"min": 1, "max": 6}}
+    path = "/tools/call"
+    return [
+        Example("a tool that calls back at once", path, lint, '200, "problem": "trailing whitespace"', FLAT),
+        Example(
+            "one that takes longer than anybody waits: paste again for its value",
+            path,
+            build,
+            '200, "message": "The tool is still running."',
+            FLAT,
+        ),
+        Example(
+            "one that wants the consent of its user and then goes on by itself: open the url, connect, paste again",
+            path,
+            deploy,
+            '400, "url":',
+            FLAT,
+        ),
+        Example("a tool behind breadcrumbs", path, dice, '200, "numbers": [', FLAT),
     ]

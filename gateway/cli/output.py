@@ -16,6 +16,7 @@ OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3  # exit codes of every command
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 GAP = "  "  # between two columns
 NARROWEST = 20  # characters the last column gets at least, however little the terminal leaves it
+WIDEST_CUT_TO = 10  # characters that are left of the widest other column, if that has to make room
 
 
 class CommandError(Exception):
@@ -59,11 +60,16 @@ def print_value(value: Json) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lines of columns as wide as their widest cell; the last is cut to fit `width`, if given."""
+    """Lines of columns as wide as their widest cell; to fit `width`, if given, the last and the widest are cut."""
     lines = [list(head), *(list(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
-    room = None if width is None else max(width - sum(widths) - len(GAP) * len(widths), NARROWEST)
-    return [GAP.join([*map(str.ljust, line[:-1], widths), _cut(line[-1], room)]).rstrip() for line in lines]
+    if width is None:
+        return [_line(line, [*widths, None]) for line in lines]
+    room = width - sum(widths) - len(GAP) * len(widths)
+    if room < NARROWEST:
+        widest = widths.index(max(widths))
+        widths[widest] = min(widths[widest], max(widths[widest] + room - NARROWEST, WIDEST_CUT_TO))
+    return [_line(line, [*widths, max(room, NARROWEST)]) for line in lines]
 
 
 def terminal_width() -> int | None:
@@ -79,6 +85,11 @@ def first_line(text: str) -> str:
 def count(number: int, what: str) -> str:
     """`1 tool`, `2 tools`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _line(cells: Sequence[str], rooms: Sequence[int | None]) -> str:
+    cut = (_cut(cell, room).ljust(room or 0) for cell, room in zip(cells, rooms, strict=True))
+    return GAP.join(cut).rstrip()
 
 
 def _cut(text: str, room: int | None) -> str:

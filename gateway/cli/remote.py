@@ -119,8 +119,10 @@ def refusal(remote: Remote, reply: httpx.Response) -> answers.Refusal:
     return read
 
 
-def explain(remote: Remote, reply: httpx.Response, refused: answers.Refusal) -> Iterator[str]:
-    """Says why a request was refused and what to do about it, in lines."""
+def explain(
+    remote: Remote, reply: httpx.Response, refused: answers.Refusal, again: str = "repeat the command"
+) -> Iterator[str]:
+    """Says why a request was refused and what to do about it, in lines; `again` is what to do after a consent."""
     if "www-authenticate" in reply.headers:  # whatever the status: `errors.strict` makes it a 400
         yield "The gateway does not accept the token; it may have expired." if remote.has_token else refused.message
         yield HOW_TO_LOG_IN
@@ -132,7 +134,7 @@ def explain(remote: Remote, reply: httpx.Response, refused: answers.Refusal) -> 
     missing = refused.missing_requirements
     yield from (f"  Open {challenge.url}" for challenge in missing.authorization)
     if missing.authorization:
-        yield "  and repeat the command when you are done there."
+        yield f"  and {again} when you are done there."
     yield from (f"  Give --secret {secret.id}=VALUE." for secret in missing.secrets)
     if missing.user_id:
         yield "  Give --user-id ID."

@@ -9,7 +9,7 @@ import jwt
 
 from gateway.auth import ALGORITHM
 from gateway.cli import configuration
-from gateway.cli.command import Command
+from gateway.cli.command import Command, seconds
 from gateway.cli.output import OK, USAGE, CommandError
 from gateway.settings import AuthSettings
 
@@ -21,13 +21,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sub", default="developer", metavar="NAME", help="whom it names (default: %(default)s)")
     parser.add_argument("--issuer", metavar="ISS", help="which entry of auth.jwt signs it (default: the first)")
     parser.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="may be repeated")
-    parser.add_argument("--ttl", type=_ttl, default=DEFAULT_TTL_S, metavar="SECONDS", help="default: %(default)s")
-
-
-def _ttl(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
-        raise argparse.ArgumentTypeError("must be a number of seconds, such as 3600")
-    return int(text)
+    parser.add_argument("--ttl", type=seconds, default=DEFAULT_TTL_S, metavar="SECONDS", help="default: %(default)s")
 
 
 def _run(arguments: argparse.Namespace) -> int:

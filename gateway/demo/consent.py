@@ -21,12 +21,14 @@ from gateway.demo.toolbox import JsonObject
 MAX_CHALLENGES = 1000  # oldest go first; a forgotten one reads as failed
 MAX_USERS = 1000  # connected accounts; the one unused for longest goes first
 CHALLENGE_LIFETIME_S = 600.0  # the time a person may take to find the page and decide
+TITLE = "Demo Mail"
+PURPOSE = "read the demonstration mailbox"
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Demo Mail</title>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>body {{ font: 1rem system-ui; max-width: 32rem; margin: 4rem auto; }} button {{ font: inherit }}</style></head>
-<body><h1>Demo Mail</h1>{content}</body></html>
+<body><h1>{title}</h1>{content}</body></html>
 """
-QUESTION = """<p>May tools read the demonstration mailbox of <strong>{user}</strong>?</p>
+QUESTION = """<p>May tools {purpose} of <strong>{user}</strong>?</p>
 <form method="post" action="{path}"><button>Connect</button>
 <button formaction="{path}/decline">Decline</button></form>"""
 ANSWERS = {
@@ -103,18 +105,22 @@ class Consent:
         return None
 
 
-def routes(consent: Consent) -> list[Route]:
-    """The pages of the user, and the address where callers watch for the answer."""
+def routes(consent: Consent, *, title: str = TITLE, purpose: str = PURPOSE) -> list[Route]:
+    """The pages of the user, and the address where callers watch for the answer.
+
+    The page headed `title` asks whether tools may `purpose` of the user.
+    """
 
     async def page(request: Request) -> Response:
         challenge_id = request.path_params["challenge_id"]
         status = consent.status(challenge_id)
         if status == "pending":
             user = html.escape(consent.user_of(challenge_id))
-            content = QUESTION.format(user=user, path=f"/connect/{challenge_id}")
+            content = QUESTION.format(purpose=purpose, user=user, path=f"/connect/{challenge_id}")
         else:
             content = ANSWERS[status]
-        return HTMLResponse(PAGE.format(content=content), 404 if status == "failed" else 200, headers=PAGE_HEADERS)
+        document = PAGE.format(title=title, content=content)
+        return HTMLResponse(document, 404 if status == "failed" else 200, headers=PAGE_HEADERS)
 
     async def connect(request: Request) -> Response:
         consent.settle(request.path_params["challenge_id"], connect=True)

@@ -70,7 +70,7 @@ class RapServer:
             Route("/notices", self._record(lambda: list(self._notices))),
             Route("/deliveries", self._record(lambda: list(self._courier.records))),
             Route("/health", _health),
-            *consent.routes(self._accounts),
+            *consent.routes(self._accounts, title="Demo Deploy", purpose="deploy in the name"),
             *faults.routes(self._site, self._faults),
         ]
 

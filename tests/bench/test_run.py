@@ -19,7 +19,9 @@ BENCH = [sys.executable, "-m", "tests.bench"]
 
 def test_a_quick_run_reports_every_figure(tmp_path: Path) -> None:
     target = tmp_path / "bench.json"
-    ran = subprocess.run([*BENCH, "--quick", "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [*BENCH, "--quick", "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(target.read_text())
     rows = {(row["subject"], row["connections"]): row for row in found["rows"]}

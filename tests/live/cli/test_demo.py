@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gateway.demo.fleet import SERVERS
 from tests.live.cli.conftest import LAST_LINE, Demo, read_screen
 from tests.live.cli.terminal import DEADLINE_S, TOOLGATE, Running, environment, eventually, gone, running, toolgate
 
@@ -72,11 +73,29 @@ def test_after_the_consent_the_same_line_brings_the_mail(demo: Demo) -> None:
         assert b"completed" in reply.read()
 
 
+def test_the_line_of_the_long_build_brings_its_value_when_it_is_repeated(demo: Demo) -> None:
+    line = next(line for _, line in examples(demo.screen) if "Builds.build" in line)
+    eventually(lambda: '"status":"built"' in shell(line, **demo.env), "the build ends")
+
+
+def test_after_the_consent_the_deployment_goes_on_by_itself(demo: Demo) -> None:
+    line = next(line for _, line in examples(demo.screen) if "Builds.deploy" in line)
+    line = line.replace('"ada"', '"grace"')
+    challenge = shell(line, **demo.env)
+    (url,) = re.findall(r'"url":"([^"]+)"', challenge)
+    (check_url,) = re.findall(r'"check_url":"([^"]+)"', challenge)
+    assert check_url.startswith(f"{demo.url}/challenges/")
+    assert shell(line, **demo.env).count(url) == 1  # the same call still waits for the same consent
+    urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=DEADLINE_S).close()
+    eventually(lambda: '"status":"deployed"' in shell(line, **demo.env), "the deployment ends")
+
+
 def test_the_lines_without_curl_work_too(demo: Demo) -> None:
     _, _, lines = demo.screen.partition("The same without curl:\n")
-    tools, call, mail = lines.splitlines()
+    tools, call, build, mail = lines.splitlines()
     assert "Calculator.Add@1.1.0" in shell(tools, **demo.env)
     assert shell(call, **demo.env) == "42\n"
+    assert '"status": "built"' in shell(build, **demo.env)
     assert mail.endswith(LAST_LINE + " ada")
 
 
@@ -93,7 +112,7 @@ def test_it_ends_with_0_and_leaves_no_process_and_no_port(end: Callable[[Running
     with running([*TOOLGATE, "demo", "--port", "0"]) as command:
         command.wait_for(LAST_LINE)
         children, shown = command.children(), read_screen(command.out.decode())
-        assert len(children) == 2
+        assert len(children) == len(SERVERS)
         end(command)
         assert command.ended() == 0
     assert gone(children)

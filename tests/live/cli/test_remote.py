@@ -25,8 +25,8 @@ def test_tools_are_a_table(demo: Demo) -> None:
     done = entered("tools", *demo.options)
     head, *rows = done.stdout.splitlines()
     assert head.split() == ["TOOL", "INPUT", "NEEDS", "DESCRIPTION"]
-    assert "Calculator.Add@1.1.0     a b [terms]    -" in done.stdout
-    assert len(rows) == 10
+    assert re.search(r"^Calculator\.Add@1\.1\.0 +a b \[terms\] +- +\S", done.stdout, re.MULTILINE)
+    assert len(rows) == 23
     assert done.stderr == ""
 
 
@@ -51,9 +51,9 @@ def test_arguments_may_come_from_standard_input_and_be_completed(demo: Demo) -> 
 
 
 def test_a_program_gets_the_whole_answer(demo: Demo) -> None:
-    done = entered("call", "Calculator.Add", "--json", "a=2", "b=40", "--call-id", "mine", *demo.options)
+    done = entered("call", "Calculator.Add", "--json", "a=2", "b=40", "--call-id", "sum", *demo.options)
     answer = json.loads(done.stdout)
-    assert (answer["call_id"], answer["success"], answer["value"]) == ("mine", True, 42)
+    assert (answer["call_id"], answer["success"], answer["value"]) == ("sum", True, 42)
 
 
 def test_a_tool_that_fails_says_why_on_standard_error_and_exits_1(demo: Demo) -> None:
@@ -84,7 +84,7 @@ def test_a_refusal_for_a_program_is_json_and_exits_2(demo: Demo) -> None:
 @pytest.mark.parametrize(
     ("tool", "hint"),
     [
-        ("Calculater.Ad", "Did you mean Calculator.Add or Calculator.Divide?"),
+        ("Calculater.Ad", "Did you mean Calculator.Add or Calculator.Divide or Crumbs.calculator?"),
         ("Qwertz.Uiop", "`toolgate tools` lists those there are."),
         ("Calculator.Add@7.0.0", "Its newest versions are 1.1.0, 1.0.0."),
     ],

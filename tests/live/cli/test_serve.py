@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_sigterm_lets_a_slow_call_finish(config: Path, office: str) -> None:
     assert b'"draining"' in command.err
 
 
-def test_ctrl_c_in_a_call_says_nothing_and_exits_130(config: Path, office: str) -> None:
+def test_ctrl_c_in_a_call_leaves_no_traceback_and_exits_130(config: Path, office: str) -> None:
     before = executions(office, "Clock.Sleep")
     with running([*TOOLGATE, "serve", "-c", str(config)]) as command:
         url = public_url(command)
@@ -101,7 +102,10 @@ def test_ctrl_c_in_a_call_says_nothing_and_exits_130(config: Path, office: str) 
             eventually(lambda: executions(office, "Clock.Sleep") > before, "the call runs")
             caller.interrupt()
             assert caller.ended() == 130
-            assert (caller.out, caller.err) == (b"", b"")
+            said = caller.err.decode().splitlines()
+            assert (caller.out, said[0]) == (b"", "The tool may still be running.")
+            assert re.fullmatch(r"For its result repeat .* --call-id \w{16}", said[1])
+            assert len(said) == 2
 
 
 def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:

@@ -15,7 +15,7 @@ def asked(*words: str) -> Json:
     """The request that these words ask for."""
     parser = argparse.ArgumentParser()
     call.COMMAND.add_arguments(parser)
-    return request_of(parser.parse_intermixed_args(words))
+    return request_of(parser.parse_intermixed_args(["--call-id", "c", *words]))
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def asked(*words: str) -> Json:
     ],
 )
 def test_a_value_is_json_where_it_can_be_and_else_text(text: str, value: Json) -> None:
-    assert asked("A.B", f"key={text}") == {"tool_id": "A.B", "input": {"key": value}}
+    assert asked("A.B", f"key={text}") == {"call_id": "c", "tool_id": "A.B", "input": {"key": value}}
 
 
 def test_options_may_stand_between_the_arguments() -> None:
-    assert asked("A.B", "--json", "a=1", "--call-id", "c", "b=2") == {
+    assert asked("A.B", "--json", "a=1", "--call-id", "mine", "b=2") == {
         "tool_id": "A.B",
-        "call_id": "c",
+        "call_id": "mine",
         "input": {"a": 1, "b": 2},
     }
 

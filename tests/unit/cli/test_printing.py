@@ -29,6 +29,13 @@ def test_a_narrow_terminal_still_shows_something() -> None:
     assert table(HEAD, ROWS, 5)[1] == f"a          {'x' * 17}..."
 
 
+def test_the_widest_column_makes_room_when_the_last_has_too_little() -> None:
+    rows = [("a", "x" * 50, "-", "y" * 50), ("b", "z", "-", "w")]
+    first, second = table(("A", "B", "C", "D"), rows, 60)[1:]
+    assert first == f"a  {'x' * 29}...  -  {'y' * 17}..."
+    assert second == f"b  z{' ' * 31}  -  w"
+
+
 def test_counts_and_first_lines_read_well() -> None:
     assert (count(0, "tool"), count(1, "tool"), count(2, "tool")) == ("0 tools", "1 tool", "2 tools")
     assert first_line("\n  Adds. \n More.") == "Adds."

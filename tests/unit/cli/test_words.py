@@ -58,6 +58,10 @@ WRONG = [
     (["demo", "--port", "65536"], "toolgate demo: argument --port: must be a number from 0 to 65535."),
     (["token", "--ttl", "0"], "toolgate token: argument --ttl: must be a number of seconds, such as 3600."),
     (["token", "--ttl", "soon"], "toolgate token: argument --ttl: must be a number of seconds, such as 3600."),
+    (
+        ["call", "A.B", "--timeout", "0"],
+        "toolgate call: argument --timeout: must be a number of seconds, such as 3600.",
+    ),
     (["call"], "toolgate call: the following arguments are required: TOOL"),
     (["call", "A.B", "a"], "An argument is not of the form key=value."),
     (["call", "A.B", "=1"], "An argument is not of the form key=value."),

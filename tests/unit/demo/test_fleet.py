@@ -14,6 +14,8 @@ import pytest
 from gateway.demo.fleet import SERVERS, start_fleet
 from tests.unit.demo.conftest import DEADLINE_S, running
 
+GUARDED = {"otc": "/tools", "oxp": "/tools", "rap": "/.well-known/rap-toolset", "rcrt": "/secrets"}
+
 
 def listens(url: str) -> bool:
     parsed = httpx.URL(url)
@@ -28,10 +30,11 @@ def listens(url: str) -> bool:
 async def test_the_fleet_runs_while_the_context_is_open() -> None:
     async with start_fleet(token="t0k") as urls, httpx.AsyncClient(timeout=DEADLINE_S) as client:
         assert set(urls) == set(SERVERS)
-        for url in urls.values():
+        for name, url in urls.items():
+            guarded = f"{url}{GUARDED[name]}"
             assert (await client.get(f"{url}/health")).status_code == 200
-            assert (await client.get(f"{url}/tools")).status_code == 401
-            assert (await client.get(f"{url}/tools", headers={"Authorization": "Bearer t0k"})).status_code == 200
+            assert (await client.get(guarded)).status_code == 401
+            assert (await client.get(guarded, headers={"Authorization": "Bearer t0k"})).status_code == 200
     assert not any(map(listens, urls.values()))
 
 
@@ -66,7 +69,7 @@ def test_the_fleet_dies_with_a_parent_that_is_killed() -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("module", ["otc_server", "oxp_server"])
+@pytest.mark.parametrize("module", ["otc_server", "oxp_server", "rap_server", "rcrt_server"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_exits_with_0_when_asked_to_stop(module: str, number: int) -> None:
     with running(module) as (_, process):

@@ -1,0 +1,75 @@
+"""Waiting for a call that goes on although the gateway has answered it, because its tool takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import httpx
+
+from gateway.cli import answers
+from gateway.cli.output import USAGE, CommandError, complain
+from gateway.cli.remote import Remote, explain, refusal
+from gateway.model import JsonObject
+
+POLL_S = 1.0  # between two looks; as often as the gateway suggests
+KEPT = {"location", "toolgate-call-id"}  # headers of an answer to a call that can be asked for
+
+
+async def ask_until_over(remote: Remote, body: JsonObject, timeout_s: float) -> httpx.Response:
+    """Sends a call and waits for its end; `timeout_s` is what it may take beyond the gateway's own patience.
+
+    Returns the answer that any repetition gets, or the last one if it still runs then. Raises CommandError.
+    """
+    call_id: str = body["call_id"]
+    with fetchable(call_id, asyncio.CancelledError):
+        reply = await remote.ask("POST", "/tools/call", body)
+    if not _goes_on(reply):
+        return reply
+    complain("The tool is still running. Waiting for it; Ctrl-C leaves it running.")
+    with fetchable(call_id, asyncio.CancelledError, CommandError):
+        reply = await _until_over(remote, reply, time.monotonic() + timeout_s)
+    if reply.status_code == 202:
+        complain(_how_to_fetch(call_id))
+    return reply
+
+
+@contextmanager
+def fetchable(call_id: str, *reasons: type[BaseException]) -> Iterator[None]:
+    """Says how to fetch the result if the waiting ends for one of the reasons."""
+    try:
+        yield
+    except reasons:
+        complain("The tool may still be running.", _how_to_fetch(call_id))
+        raise
+
+
+def _how_to_fetch(call_id: str) -> str:
+    """What to type for a call's result. The words of its command are not repeated: there may be secrets in them."""
+    return f"For its result repeat the command with this call id: toolgate call ... --call-id {shlex.quote(call_id)}"
+
+
+def _goes_on(reply: httpx.Response) -> bool:
+    """Whether the call still runs. A failure that may be repeated has no place where it is kept; only this one has."""
+    if reply.status_code != 200 or not reply.headers.keys() >= KEPT:
+        return False
+    outcome = answers.read(reply.content, answers.Outcome)
+    return outcome is not None and not outcome.success and outcome.error.can_retry
+
+
+async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) -> httpx.Response:
+    """Looks until there is a result, a consent to be given, or no time left."""
+    # By its id rather than at `Location`: our credential goes nowhere but to the gateway that was typed.
+    path = f"/calls/{quote(reply.headers['toolgate-call-id'], safe='')}"
+    while (left_s := give_up_at - time.monotonic()) > 0:
+        await asyncio.sleep(min(POLL_S, left_s))
+        reply = await remote.ask("GET", path)
+        if reply.status_code == 200 or (reply.status_code == 400 and "location" in reply.headers):
+            break
+        if reply.status_code != 202:
+            raise CommandError(USAGE, *explain(remote, reply, refusal(remote, reply)))
+    return reply

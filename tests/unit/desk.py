@@ -1,0 +1,215 @@
+"""Calls over a state in memory that can be away, and tool servers that answer when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from gateway.attempt import Asked
+from gateway.calls import Calls
+from gateway.kept import Kept
+from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
+from gateway.ports import Caller
+from gateway.preference import NO_PREFERENCE, Preference
+from gateway.state.memory import MemoryState
+from gateway.state.port import Begun, CallState, NewCall, Record, StateLimits, StateUnavailable
+from gateway.state.sealing import Digester
+from tests.unit.published import published
+
+ADA = Caller(principal="jwt:i:ada")
+BOB = Caller(principal="jwt:i:bob")
+DONE = ToolResult(value={"it": "is done"})
+TIMEOUT_S = 10.0  # of a route, for what takes milliseconds on an idle machine
+
+
+class Later:
+    """A tool server that takes calls and answers when a test says so. `dispatched` is what it took."""
+
+    name = "later"
+    dialect = "test"
+    asynchronous = True
+
+    def __init__(self) -> None:
+        self.dispatched: list[Invocation] = []
+        self.callback_urls: list[str] = []
+        self.cancelled: list[tuple[str, str]] = []
+        self.resumed: list[str] = []
+        self.at_once: ToolResult | Exception | None = None
+        self.on_dispatch: Callable[[str], Awaitable[object]] | None = None
+        self.on_resume: Callable[[str], Awaitable[object]] | None = None
+        self.took = asyncio.Event()
+
+    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
+        self.dispatched.append(invocation)
+        self.callback_urls.append(callback_url)
+        self.took.set()
+        if self.on_dispatch is not None:
+            await self.on_dispatch(invocation.call_id)
+        if isinstance(self.at_once, Exception):
+            raise self.at_once
+        return self.at_once
+
+    async def resume(self, call_id: str) -> None:
+        if self.on_resume is not None:
+            await self.on_resume(call_id)
+        self.resumed.append(call_id)
+        self.took.set()
+
+    async def cancel(self, call_id: str, group: str) -> None:
+        self.cancelled.append((call_id, group))
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        raise AssertionError
+
+    async def list_tools(self) -> Listing:
+        raise AssertionError
+
+    async def challenge_status(self, check_url: str) -> str:
+        raise AssertionError
+
+    async def aclose(self) -> None: ...
+
+
+class Now(Later):
+    """A tool server that answers when it is done, which is when a test opens it."""
+
+    name = "now"
+    asynchronous = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = asyncio.Event()
+        self.hung_up = False
+
+    async def call(self, invocation: Invocation) -> ToolResult:
+        await self.dispatch(invocation, "")
+        try:
+            await self.opened.wait()
+        except asyncio.CancelledError:
+            self.hung_up = True
+            raise
+        return DONE
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Away(MemoryState):
+    """A state whose methods can be away one by one, and in which others leave their calls behind."""
+
+    def __init__(self, limits: StateLimits, clock: Clock) -> None:
+        super().__init__(limits, clock)
+        self.away: set[str] = set()
+        self.orphans: list[Record] = []
+
+    def _look(self, method: str) -> None:
+        if method in self.away:
+            raise StateUnavailable
+
+    async def begin(self, call: NewCall) -> Begun:
+        self._look("begin")
+        return await super().begin(call)
+
+    async def advance(self, *args: Any, **more: Any) -> bool:
+        self._look("advance")
+        return await super().advance(*args, **more)
+
+    async def settle(self, key: str, outcome: bytes) -> bool:
+        self._look("settle")
+        return await super().settle(key, outcome)
+
+    async def get(self, key: str) -> Record | None:
+        self._look("get")
+        return await super().get(key)
+
+    def unreadable(self, key: str) -> None:
+        """Leaves of a call what is left when its sealing key is gone."""
+        self._calls[key] = replace(self._calls[key], state=CallState.UNKNOWN, note=b"")
+
+    async def claim_orphans(self, limit: int) -> list[Record]:
+        orphans, self.orphans = self.orphans, []
+        return orphans
+
+
+class Desk:
+    """Calls over a state in memory, and who asks."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.clock = Clock()
+        self.state = Away(StateLimits(**limits), self.clock)
+        self.later, self.now = Later(), Now()
+        self.calls = Calls(
+            self.state,
+            Digester([], "calls"),
+            backends={"later": self.later, "now": self.now},
+            callback_url=lambda key: f"https://gateway.example/{key}",
+        )
+
+    async def ask(
+        self,
+        call_id: str | None = "k",
+        *,
+        backend: Later | None = None,
+        arguments: JsonObject | None = None,
+        caller: Caller = ADA,
+        preference: Preference = NO_PREFERENCE,
+        timeout_s: float = TIMEOUT_S,
+        user_id: str | None = None,
+        **route: Any,
+    ) -> Kept:
+        """Makes a call; further arguments are the route's."""
+        backend = backend or self.later
+        tool = published("Echo.Say@1.0.0", backend=backend, timeout_s=timeout_s, **route)
+        invocation = Invocation(
+            call_id="unset",
+            tool=tool.definition,
+            arguments=arguments or {},
+            timeout_s=timeout_s,
+            group="g",
+            idempotent=tool.route.idempotent,
+        )
+        call = ToolCall(
+            ref=ToolRef(tool="Echo.Say"),
+            arguments=arguments or {},
+            call_id=call_id,
+            context=CallContext(user_id=user_id),
+        )
+        asked = Asked(
+            call=call,
+            tool=tool,
+            caller=caller,
+            invocation=invocation,
+            preference=preference,
+            dialect="oxp",
+            spelling="1.0",
+        )
+        return await self.calls.run(asked)
+
+    async def standing_of(self, call_id: str) -> Any:
+        """How a call of Ada's is said to stand."""
+        kept = await self.calls.look(call_id, ADA)
+        assert kept is not None
+        return kept.standing
+
+
+@asynccontextmanager
+async def desk(**limits: Any) -> AsyncIterator[Desk]:
+    """One that is open; `limits` are the state's."""
+    it = Desk(**limits)
+    await it.calls.start()
+    try:
+        yield it
+    finally:
+        it.now.opened.set()
+        await it.calls.aclose()
