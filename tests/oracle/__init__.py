@@ -8,6 +8,7 @@ asserted formats. Nothing of the gateway is imported here, so that its mistakes 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any, Final, Literal
 
 import jsonschema_rs
 
-Operation = Literal["call", "list", "health", "challenge"]
+Operation = Literal["call", "kept", "list", "health", "challenge"]  # kept: a call that is asked for later
 
 SCHEMAS: Final = Path(__file__).parent / "schemas"
 # `bare` is a refusal before the dialect is known.
 DIALECTS: Final = ("rfc", "otc", "oxp", "oxp-env", "lc", "bare")
 OXP_VERSIONS: Final = ("1.0", "1.0.0", "1")
+OWN_CALL_ID: Final = re.compile(r"tg-[A-Za-z0-9_-]{22,43}")  # 128 to 256 bits
 # Refusals that say nothing about the call itself, and what HTTP wants in their head (RFC 9110).
 PLAIN_REFUSALS: Final[Mapping[int, str | None]] = {
     401: "www-authenticate",
@@ -45,6 +47,8 @@ def check(dialect: str, operation: Operation, status: int, headers: Mapping[str,
             return
         document = _json(fields, body)
         _check_schema(dialect, operation, status, document)
+        if operation == "call" and status == 202:
+            _check_pending(document)
         if operation == "list" and status == 200:
             _check_catalogue(document if isinstance(document, list) else document.get("tools", document.get("items")))
     except AssertionError as exc:
@@ -53,7 +57,8 @@ def check(dialect: str, operation: Operation, status: int, headers: Mapping[str,
 
 
 def _check_head(dialect: str, operation: Operation, status: int, fields: Mapping[str, str]) -> None:
-    if operation == "call":
+    if operation in ("call", "kept"):
+        _check_head_of_call(operation, status, fields)
         # Once a tool may have run, a 5xx would make real callers run it again by themselves.
         assert status < 500, "a call is never answered 5xx"
         assert "no-store" in fields.get("cache-control", ""), "an answer to a call must be `Cache-Control: no-store`"
@@ -67,6 +72,25 @@ def _check_head(dialect: str, operation: Operation, status: int, fields: Mapping
         assert version in OXP_VERSIONS, f"OXP-Version is {version!r}"
     demanded = PLAIN_REFUSALS.get(status)
     assert demanded is None or fields.get(demanded), f"a {status} must carry {demanded}"
+
+
+def _check_head_of_call(operation: Operation, status: int, fields: Mapping[str, str]) -> None:
+    """Who may ask again learns how: under which id, where, and whether it was waited for."""
+    call_id, location = fields.get("toolgate-call-id"), fields.get("location")
+    assert call_id is not None or status not in (200, 202), "a call that got through must carry Toolgate-Call-Id"
+    assert call_id is None or OWN_CALL_ID.fullmatch(call_id), f"Toolgate-Call-Id is {call_id!r}"
+    if status == 202 or (operation == "kept" and status == 200):
+        assert location, "a call to be asked for later must carry Location"
+    assert not location or location.endswith(f"/calls/{call_id}"), f"Location is {location!r}"
+    if operation == "call":
+        asynchronous = "respond-async" in fields.get("preference-applied", "")
+        assert asynchronous == (status == 202), "202 answers `Prefer: respond-async`, and nothing else does"
+
+
+def _check_pending(document: Any) -> None:
+    """What is not over is a failure to whoever does not know 202."""
+    inner = document.get("result", document)
+    assert inner["success"] is False, "a call that still runs has not succeeded"
 
 
 def _json(fields: Mapping[str, str], body: bytes) -> Any:
@@ -99,11 +123,13 @@ def _schema_uri(dialect: str, operation: Operation, status: int) -> str:
             return "urn:toolgate:oracle:common#/$defs/health"
         case ("challenge", 200):
             return "urn:toolgate:oracle:common#/$defs/challenge-status"
-        case ("call" | "list", 200):
-            name = f"{operation}-200"
+        case ("list", 200):
+            name = "list-200"
+        case ("call" | "kept", 200 | 202):
+            name = "call-200"
         case ("call", 422):
             name = "invalid-input"
-        case ("call" | "list", 400):
+        case ("call" | "kept" | "list", 400):
             name = "refusal"
         case (_, _) if status in PLAIN_REFUSALS:
             name = "plain-refusal"

@@ -12,6 +12,7 @@ from tests.oracle import Operation, check
 RFC = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
 OTC = "otc://1.0"
 ENV = "urn:oxp:1.0"
+OWN_ID = "tg-" + "a-Z_9" * 5
 
 SEARCH: dict[str, Any] = {
     "id": "Mail.Search@2.1.0",
@@ -53,8 +54,14 @@ WRONG_INPUT: dict[str, Any] = {"message": "Check the highlighted fields", "param
 def answer_head(dialect: str, operation: Operation, status: int) -> dict[str, str]:
     """The headers a faultless answer has."""
     head = {"Content-Type": "application/json"}
-    if operation == "call":
+    if operation in ("call", "kept"):
         head["Cache-Control"] = "no-store"
+        if status in (200, 202):
+            head["Toolgate-Call-Id"] = OWN_ID
+        if status == 202 or (operation, status) == ("kept", 200):
+            head["Location"] = f"https://gw.example/calls/{OWN_ID}"
+        if operation == "call" and status == 202:
+            head["Preference-Applied"] = "respond-async, wait=2"
     if operation == "list":
         head |= {"Cache-Control": "private, no-cache", "ETag": '"1"', "Vary": "Authorization, OXP-Version"}
     if dialect == "oxp" or operation == "health":
@@ -99,6 +106,15 @@ GOOD: list[tuple[str, Operation, int, Any]] = [
     ("lc", "call", 400, {"detail": "No such tool.", "message": "No such tool."}),
     ("lc", "call", 422, {"detail": "Wrong input."} | WRONG_INPUT),
     ("lc", "list", 200, [SEARCH]),
+    ("rfc", "call", 202, {"$schema": RFC, "call_id": "k", "success": False, "output": {"error": {"message": "no"}}}),
+    ("otc", "call", 202, {"$schema": OTC, "result": FAILURE}),
+    ("oxp", "call", 202, FAILURE),
+    ("lc", "call", 202, {"call_id": "k", "success": False, "value": None, "error": {"message": "Not yet."}}),
+    ("oxp", "kept", 202, FAILURE),
+    ("oxp", "kept", 202, VALUE),
+    ("otc", "kept", 200, {"$schema": OTC, "result": VALUE}),
+    ("oxp", "kept", 400, CHALLENGE),
+    ("bare", "kept", 404, {"message": "There is no such call."}),
     ("bare", "call", 415, {"message": "Send JSON."}),
     ("bare", "call", 405, {"message": "Use POST."}),
     ("otc", "health", 200, {"status": "ok"}),
@@ -185,6 +201,9 @@ BAD: list[tuple[str, str, Operation, int, Any]] = [
     ("5xx on a call", "oxp", "call", 503, NO),
     ("500 on a list", "oxp", "list", 500, NO),
     ("201", "oxp", "call", 201, VALUE),
+    ("still running and a success", "oxp", "call", 202, VALUE),
+    ("wrong input of a call that runs", "oxp", "kept", 422, WRONG_INPUT),
+    ("5xx on a call that runs", "oxp", "kept", 503, NO),
     ("bare success", "bare", "call", 200, VALUE),
     ("bare error with more", "bare", "call", 415, {"message": "no", "$schema": OTC}),
     ("list under the other key", "otc", "list", 200, {"$schema": OTC, "items": []}),
@@ -237,6 +256,13 @@ WRONG_HEADS: list[tuple[str, str, Operation, int, Any, dict[str, str]]] = [
     ("a catalogue without Vary", "oxp", "list", 200, {"items": []}, {"Vary": ""}),
     ("401 without a scheme", "oxp", "call", 401, NO, {"WWW-Authenticate": ""}),
     ("405 without methods", "oxp", "call", 405, NO, {"Allow": ""}),
+    ("a call without our id", "oxp", "call", 200, VALUE, {"Toolgate-Call-Id": ""}),
+    ("the caller's id for ours", "oxp", "call", 200, VALUE, {"Toolgate-Call-Id": "k-2"}),
+    ("the place of another call", "oxp", "call", 200, VALUE, {"Location": "https://gw.example/calls/tg-x"}),
+    ("202 without a place", "oxp", "call", 202, FAILURE, {"Location": ""}),
+    ("202 nobody asked for", "oxp", "call", 202, FAILURE, {"Preference-Applied": "wait=2"}),
+    ("respond-async that was waited for", "oxp", "call", 200, VALUE, {"Preference-Applied": "respond-async"}),
+    ("a result without a place", "oxp", "kept", 200, VALUE, {"Location": ""}),
     ("429 without a time", "oxp", "call", 429, NO, {"Retry-After": ""}),
 ]
 

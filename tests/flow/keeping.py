@@ -1,0 +1,33 @@
+"""What the tests of kept calls have their tool server do."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.flow.gateways import until
+from tests.flow.toolserver import Handler, Received, ToolServer
+
+
+def counted(server: ToolServer) -> Handler:
+    """Says how many calls it has had, so that no two runs look the same."""
+
+    async def handle(received: Received) -> bytes:
+        return server.value(received, {"run": server.executions, "input": received.request["input"]})
+
+    return handle
+
+
+def gated(server: ToolServer) -> tuple[Handler, asyncio.Event]:
+    """Answers once the event is set."""
+    opened = asyncio.Event()
+
+    async def handle(received: Received) -> bytes:
+        await opened.wait()
+        return await counted(server)(received)
+
+    return handle, opened
+
+
+async def begun(server: ToolServer, calls: int = 1) -> None:
+    """Returns when so many calls have reached the tool."""
+    await until(lambda: server.executions >= calls)

@@ -1,0 +1,183 @@
+"""Whoever made a call that is kept may ask for it and cancel it, at `/calls/{call_id}`. All of it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import quote
+
+import pytest
+
+from tests.flow.caller import DIALECTS, SCHEMAS, Answer, Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import PUBLIC_URL, config
+from tests.flow.keeping import begun, counted, gated
+from tests.flow.test_kept_calls import IDS
+from tests.flow.tokens import SECRET, token
+from tests.flow.toolserver import Received, ToolServer
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
+ASYNC = {"prefer": "respond-async"}
+OTHER_SPELLINGS = [
+    ("otc", {"$schema": "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json"}, {}),
+    ("oxp", {}, {"oxp-version": "1.0.0"}),
+]
+
+
+async def look(caller: Caller, dialect: str, call_id: str) -> Answer:
+    """Asks for a call; the answer must be in that dialect."""
+    return await caller.send(dialect, "kept", "GET", f"/calls/{quote(call_id, safe='')}")
+
+
+async def cancel(caller: Caller, dialect: str, call_id: str) -> Answer:
+    return await caller.send(dialect, "kept", "DELETE", f"/calls/{quote(call_id, safe='')}")
+
+
+@every_dialect
+async def test_a_call_that_is_over_is_told_as_it_was_told_first(
+    caller: Caller, server: ToolServer, dialect: str
+) -> None:
+    """By our id, by the caller's own, and at its `Location`."""
+    first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
+    own_id = first.headers["toolgate-call-id"]
+    assert first.headers["location"] == f"{PUBLIC_URL}/calls/{own_id}"
+    for call_id in ("k", own_id):
+        answer = await look(caller, dialect, call_id)
+        assert (answer.status, answer.body, answer.headers) == (200, first.body, first.headers)
+    assert (await caller.send(dialect, "kept", "GET", first.headers["location"])).body == first.body
+    assert server.executions == 1
+
+
+@every_dialect
+async def test_a_call_that_runs_is_202_until_it_is_over(caller: Caller, server: ToolServer, dialect: str) -> None:
+    server.handler, opened = gated(server)
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        call = group.create_task(caller.call(dialect, "Echo.Say", call_id="k"))
+        await begun(server)
+        pending = await look(caller, dialect, "k")
+        opened.set()
+    assert (pending.status, pending.result["call_id"]) == (202, "k")
+    assert (pending.error["can_retry"], pending.error["retry_after_ms"] > 0) == (True, True)
+    assert (await look(caller, dialect, "k")).body == (await call).body
+
+
+@pytest.mark.parametrize(("dialect", "members", "headers"), OTHER_SPELLINGS)
+async def test_it_is_told_in_the_spelling_of_its_call(
+    caller: Caller, server: ToolServer, dialect: str, members: dict[str, str], headers: dict[str, str]
+) -> None:
+    request = {"tool_id": "Echo.Say", "input": {}, "call_id": "k"}
+    body = members | {"request": request} if members else request
+    first = await caller.post(dialect, f"/{dialect}/call", body, headers=headers)
+    answer = await look(caller, dialect, "k")
+    assert (answer.body, answer.headers) == (first.body, first.headers)
+    assert (members or headers).items() <= {**answer.document, **answer.headers}.items()
+
+
+async def test_it_stays_in_the_dialect_of_the_first_who_asked(caller: Caller, server: ToolServer) -> None:
+    await caller.call("rfc", "Echo.Say", call_id="k")
+    for dialect in DIALECTS:
+        await caller.call(dialect, "Echo.Say", call_id="k")
+        assert (await look(caller, "rfc", "k")).document["$schema"] == SCHEMAS["rfc"]
+
+
+@pytest.mark.parametrize("call_id", IDS)
+async def test_any_id_can_be_asked_for(caller: Caller, server: ToolServer, call_id: str) -> None:
+    first = await caller.call("oxp", "Echo.Say", call_id=call_id)
+    if call_id != "..":  # no path can end in it: whoever sends it takes the segment before it away
+        assert (await look(caller, "oxp", call_id)).body == first.body
+
+
+NOBODYS = ["other", "tg-", "tg-other", "tg-" + "A" * 43, "x" * 5000, "é", "\0", "%00", "a/b", "*", " "]
+
+
+@pytest.mark.parametrize("call_id", NOBODYS)
+async def test_there_is_no_call_of_another_id(caller: Caller, server: ToolServer, call_id: str) -> None:
+    await caller.call("oxp", "Echo.Say", call_id="k")
+    for ask in (look, cancel):
+        answer = await ask(caller, "bare", call_id)
+        assert (answer.status, answer.message) == (404, "There is no such call of yours.")
+
+
+async def test_the_refusal_is_in_the_dialect_of_the_head(caller: Caller, server: ToolServer) -> None:
+    answer = await caller.send("oxp", "kept", "GET", "/calls/k", headers={"oxp-version": "1.0"})
+    assert answer.status == 404
+
+
+async def test_nobody_finds_the_call_of_another_principal(start: StartGateway, server: ToolServer) -> None:
+    gateway = await start(config({"scripted": server.url}, auth={"jwt": [{"secret": SECRET}]}))
+    ada, bob = (gateway.caller.with_token(token(who)) for who in ("ada", "bob"))
+    own_id = (await ada.call("oxp", "Echo.Say", call_id="k")).headers["toolgate-call-id"]
+    for ask in (look, cancel):
+        for call_id in ("k", own_id):
+            assert (await ask(bob, "bare", call_id)).status == 404
+            assert (await ask(gateway.caller, "bare", call_id)).status == 401
+    assert (await look(ada, "oxp", own_id)).value == {}
+
+
+@pytest.mark.parametrize("context", [{"user_id": "u"}, {"authorization": [{"id": "mail", "token": "t"}]}])
+async def test_a_call_for_a_user_is_found_by_our_id_only(
+    caller: Caller, server: ToolServer, context: dict[str, object]
+) -> None:
+    """The caller's own id may be in use for several users."""
+    answer = await caller.call("oxp", "Echo.Say", call_id="k", context=context)
+    assert (await look(caller, "bare", "k")).status == 404
+    assert (await look(caller, "oxp", answer.headers["toolgate-call-id"])).body == answer.body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_other_methods_are_refused(caller: Caller, method: str) -> None:
+    answer = await caller.send("bare", "kept", method, "/calls/k")
+    assert (answer.status, set(answer.headers["allow"].split(", "))) == (405, {"GET", "HEAD", "DELETE"})
+
+
+@every_dialect
+async def test_a_cancelled_call_is_over_for_everybody(caller: Caller, server: ToolServer, dialect: str) -> None:
+    """There is no way to tell an OXP server but to hang up on it; the tool may have run, and never runs again."""
+    hung_up = asyncio.Event()
+
+    async def wait(_received: Received) -> bytes:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            hung_up.set()
+        raise AssertionError("nobody sets that event")
+
+    server.handler = wait
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        calls = [group.create_task(caller.call(dialect, "Echo.Say", call_id="k")) for _ in range(3)]
+        await begun(server)
+        told = await cancel(caller, dialect, "k")
+    assert (told.status, told.error["can_retry"]) == (202, False)
+    server.handler = server.echo
+    answers = [await call for call in calls]
+    answers += [await caller.call(dialect, "Echo.Say", call_id="k"), await look(caller, dialect, "k")]
+    assert {(answer.status, answer.body) for answer in answers} == {(200, told.body)}
+    assert server.executions == 1
+
+
+@every_dialect
+async def test_what_is_over_cannot_be_cancelled_any_more(caller: Caller, server: ToolServer, dialect: str) -> None:
+    first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
+    told = await cancel(caller, dialect, "k")
+    assert (told.status, told.body) == (202, first.body)
+    assert (await look(caller, dialect, "k")).body == first.body
+
+
+async def test_a_call_without_an_id_that_nobody_waits_for_can_be_asked_for_and_cancelled(
+    caller: Caller, server: ToolServer
+) -> None:
+    server.handler, opened = gated(server)
+    first, second = [await caller.call("otc", "Echo.Say", headers=ASYNC) for _ in range(2)]
+    await begun(server, 2)
+    assert (first.status, first.error["can_retry"]) == (202, False)
+    assert "must not be called again" in first.error["additional_prompt_content"]
+    assert (await cancel(caller, "otc", first.headers["toolgate-call-id"])).status == 202
+    opened.set()
+    async with asyncio.timeout(DEADLINE_S):
+        while (answer := await look(caller, "otc", second.result["call_id"])).status == 202:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.01)
+    assert answer.value["input"] == {}
+    assert "cancelled" in (await look(caller, "otc", first.result["call_id"])).error["message"]
+    server.handler = counted(server)
+    assert (await caller.call("otc", "Echo.Say")).value["run"] == 3

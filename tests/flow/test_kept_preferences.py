@@ -1,0 +1,114 @@
+"""How long a caller wants to wait: the `Prefer` header (RFC 7240). What follows from it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.flow.caller import Answer, Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config
+from tests.flow.keeping import begun, gated
+from tests.flow.toolserver import Received, ToolServer, http_reply, silence
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
+
+
+async def ask(caller: Caller, dialect: str, prefer: str, **members: str) -> Answer:
+    async with asyncio.timeout(DEADLINE_S):
+        return await caller.call(dialect, "Echo.Say", {"a": 1}, headers={"prefer": prefer}, **members)
+
+
+@every_dialect
+async def test_a_caller_who_will_not_wait_gets_its_result_later(
+    caller: Caller, server: ToolServer, dialect: str
+) -> None:
+    server.handler, opened = gated(server)
+    accepted = await ask(caller, dialect, "respond-async", call_id="k")
+    assert (accepted.status, accepted.headers["preference-applied"]) == (202, "respond-async")
+    assert (accepted.result["call_id"], accepted.error["can_retry"]) == ("k", True)
+    again = await ask(caller, dialect, "respond-async", call_id="k")
+    assert (again.status, again.body) == (202, accepted.body)
+    await begun(server)
+    opened.set()
+    over = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
+    assert over.value == {"run": 1, "input": {"a": 1}}
+    replayed = await ask(caller, dialect, "respond-async", call_id="k")
+    assert (replayed.status, replayed.body, "preference-applied" in replayed.headers) == (200, over.body, False)
+    assert server.executions == 1
+
+
+@every_dialect
+async def test_a_caller_who_waits_a_little_gets_what_there_is_by_then(
+    caller: Caller, server: ToolServer, dialect: str
+) -> None:
+    server.handler, opened = gated(server)
+    for prefer, status, applied in (
+        ("wait=0", 200, "wait=0"),
+        ("respond-async, wait=0", 202, "respond-async, wait=0"),
+    ):
+        answer = await ask(caller, dialect, prefer, call_id="k")
+        assert (answer.status, answer.headers["preference-applied"]) == (status, applied)
+        assert (answer.error["can_retry"], answer.error["retry_after_ms"] > 0) == (True, True)
+    await begun(server)
+    opened.set()
+    for prefer in ("wait=5", "respond-async, wait=5"):
+        answer = await ask(caller, dialect, prefer, call_id="k")
+        assert (answer.status, answer.headers["preference-applied"], answer.value["run"]) == (200, "wait=5", 1)
+
+
+@every_dialect
+async def test_the_wait_ends_when_it_was_said_to(caller: Caller, server: ToolServer, dialect: str) -> None:
+    server.handler = silence
+    started = time.monotonic()
+    answer = await ask(caller, dialect, "respond-async, wait=1", call_id="k")
+    assert (answer.status, 1 <= time.monotonic() - started < DEADLINE_S) == (202, True)
+
+
+async def test_nobody_is_kept_waiting_beyond_the_timeout_of_the_route(start: StartGateway, server: ToolServer) -> None:
+    server.handler = silence
+    caller = (await start(config({"scripted": {"protocol": "oxp", "url": server.url, "timeout": "100ms"}}))).caller
+    for members in ({}, {"call_id": "k"}):
+        answer = await ask(caller, "oxp", "respond-async, wait=3600", **members)
+        assert (answer.status, "preference-applied" in answer.headers) == (200, False)
+        assert answer.error["can_retry"] is False
+
+
+@every_dialect
+async def test_a_call_nobody_can_ask_for_ends_with_the_wait(caller: Caller, server: ToolServer, dialect: str) -> None:
+    """Without an id and without `respond-async` there is nobody to bring a later result to."""
+    server.handler = silence
+    answer = await ask(caller, dialect, "wait=1")
+    assert (answer.status, answer.headers["preference-applied"]) == (200, "wait=1")
+    assert (answer.error["can_retry"], "location" in answer.headers) == (False, False)
+
+
+@pytest.mark.parametrize("prefer", ["", "wait", "wait=", "wait=-1", "wait=soon", "wait=1e1", "respond-sync", "=,;,"])
+@every_dialect
+async def test_what_makes_no_sense_is_ignored(caller: Caller, server: ToolServer, dialect: str, prefer: str) -> None:
+    for members in ({}, {"call_id": "k"}):
+        answer = await ask(caller, dialect, prefer, **members)
+        assert (answer.value, "preference-applied" in answer.headers) == ({"a": 1}, False)
+
+
+@every_dialect
+async def test_a_refusal_is_a_refusal_whoever_waits(caller: Caller, server: ToolServer, dialect: str) -> None:
+    """202 would promise a call; of one that fails later there is nothing left to ask for."""
+
+    asked = asyncio.Event()
+
+    async def refuse(_received: Received) -> bytes:
+        await asked.wait()
+        return http_reply(400, {"message": "No."})
+
+    server.handler = refuse
+    gone = await ask(caller, dialect, "respond-async", call_id="k")
+    assert gone.status == 202
+    asked.set()
+    joined = await ask(caller, dialect, "respond-async, wait=5", call_id="k")
+    assert (joined.status, joined.message, "location" in joined.headers) == (400, "No.", False)
+    assert (await caller.send("bare", "kept", "GET", gone.headers["location"])).status == 404
