@@ -1,0 +1,142 @@
+"""Two replicas on one Redis, each of which has tool servers call back the other, and a caller for each."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.contract.state.server import RedisServer
+from tests.live.faults.calling import call, caller, result
+from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
+
+TIMEOUT = "1s"  # of a call: most here outlive it and are asked for again
+DONE_S = 20.0  # a lease of 10 s, and what a busy machine adds
+KEY = "a key of the tests with 32 characters"
+OWNER_ID = "00000000-0000-0000-0000-000000000001"
+AGENT_ID = "6f1c0a1e-0000-4000-8000-000000007c11"
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A gateway process and a caller of it."""
+
+    running: GatewayProcess
+    http: httpx.AsyncClient
+
+    async def kill(self) -> None:
+        """Ends it as an out-of-memory killer would."""
+        self.running.process.kill()
+        await self.running.process.wait()
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything, running."""
+
+    redis: RedisServer
+    builds: DemoServer
+    a: Replica
+    b: Replica
+
+
+def free_port() -> int:
+    """A port for a gateway whose address another one must know before it listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def callback_settings(builds: DemoServer, **more: Any) -> Settings:
+    """A gateway in front of the tool server that calls back."""
+    backend = {"protocol": "callback", "url": builds.url, "timeout": TIMEOUT}
+    return settings({"builds": backend}, **more)
+
+
+def crumbs_settings(crumbs: DemoServer) -> Settings:
+    """A gateway in front of the breadcrumb server."""
+    backend = {
+        "protocol": "rcrt",
+        "url": crumbs.url,
+        "owner_id": OWNER_ID,
+        "agent_id": AGENT_ID,
+        "toolkit": "Crumbs",
+        "timeout": "5s",
+    }
+    return settings({"crumbs": backend})
+
+
+@asynccontextmanager
+async def replica(config: Settings) -> AsyncIterator[Replica]:
+    async with gateway(config) as running, caller(running.url) as http:
+        yield Replica(running, http)
+
+
+@asynccontextmanager
+async def site(directory: Path) -> AsyncIterator[Site]:
+    """Runs it; the Redis server is killed at the end, whatever became of it."""
+    redis = RedisServer(directory)
+    ports = free_port(), free_port()
+
+    def config(own: int, other: int) -> Settings:
+        server = {"port": own, "admin": {"port": 0}, "callback_url": f"http://127.0.0.1:{other}"}
+        return callback_settings(builds, server=server, state={"url": redis.url, "keys": [KEY]})
+
+    try:
+        async with (
+            demo_server("rap") as builds,
+            replica(config(*ports)) as a,
+            replica(config(*reversed(ports))) as b,
+        ):
+            yield Site(redis, builds, a, b)
+    finally:
+        redis.thaw()
+        redis.kill()
+
+
+async def order(server: DemoServer, operation: str, fault: str, seconds: float = 1.0) -> None:
+    """Has a demonstration server do something wrong, once."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        document = {"operation": operation, "fault": fault, "seconds": seconds}
+        (await http.post(f"{server.url}/faults", json=document)).raise_for_status()
+
+
+async def taken(server: DemoServer) -> bool:
+    """Whether the tool server has met every fault it was ordered."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return not (await http.get(f"{server.url}/faults")).json()["due"]
+
+
+async def ran(server: DemoServer) -> list[int]:
+    """How often each call ran, by the ids the tool server was given."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return list((await http.get(f"{server.url}/executions")).json()["ids"].values())
+
+
+async def statuses(server: DemoServer) -> list[int | None]:
+    """What the callbacks of a tool server were answered, in the order they ended."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        return [record["status"] for record in (await http.get(f"{server.url}/deliveries")).json()]
+
+
+async def outcome(http: httpx.AsyncClient, tool: str, arguments: Any, call_id: str) -> dict[str, Any]:
+    """Repeats a call as callers are told to, until it is over."""
+    last: dict[str, Any] = {}
+
+    async def over() -> bool:
+        nonlocal last
+        response = await call(http, tool, arguments, call_id=call_id)
+        if response.status_code != httpx.codes.OK:  # the state is away: the same call, later
+            assert "retry-after" in response.headers, response.text
+            return False
+        last = result(response)
+        return last["success"] is True or not last["error"].get("can_retry", False)
+
+    await until(over, f"the call {call_id} is over", DONE_S)
+    return last
