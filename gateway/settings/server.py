@@ -20,7 +20,7 @@ LogFormat = Literal["json", "text"]
 
 @settings
 class AdminSettings:
-    """The listener for operators: metrics, liveness, detailed health. Keep it away from callers."""
+    """The listener for operators: liveness and detailed health. Keep it away from callers."""
 
     host: str = key(HOST, "The address to listen on.", default="127.0.0.1")
     port: int = key(PORT, "The port to listen on; 0 takes a free one.", default=9464)
