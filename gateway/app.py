@@ -14,6 +14,7 @@ from gateway.calls import Calls
 from gateway.catalogue import Catalogue
 from gateway.challenges import Challenges
 from gateway.edge import Edge
+from gateway.kept import PREFIX
 from gateway.model import JsonObject
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
@@ -132,7 +133,7 @@ class CallIds:
         if self._used >= len(self._random):
             self._random, self._used = os.urandom(4096), 0
         start, self._used = self._used, self._used + 16
-        return "tg-" + self._random[start : self._used].hex()
+        return PREFIX + self._random[start : self._used].hex()
 
 
 def _url_host(host: str) -> str:

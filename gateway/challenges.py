@@ -7,22 +7,15 @@ sealed with AES-256-GCM, unguessable, short-lived. It says to us alone which bac
 from __future__ import annotations
 
 import base64
-import binascii
-import os
 from collections.abc import Callable, Mapping, Sequence
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from gateway import jsontext
 from gateway.model import Json, JsonObject
+from gateway.state.sealing import Sealer, Unsealable
 
 TOKEN_S = 3600.0  # an hour to get through a provider's pages
-NONCE_BYTES = 12
 MAX_CHECK_URL = 2048  # characters; the token, a third longer, must fit a request line
-PURPOSE = b"toolgate challenge"
+PLACE = b"challenge"
 PATH = "/challenges/"
 
 
@@ -33,8 +26,7 @@ class Challenges:
     """
 
     def __init__(self, keys: Sequence[str], *, clock: Callable[[], float], public_url: str = "") -> None:
-        secrets = [key.encode() for key in keys] or [os.urandom(32)]
-        self._ciphers = [AESGCM(HKDF(SHA256(), 32, salt=None, info=PURPOSE).derive(secret)) for secret in secrets]
+        self._sealer = Sealer(keys, "challenge")
         self.public_url = public_url
         self._clock = clock
 
@@ -55,20 +47,13 @@ class Challenges:
 
     def _seal(self, backend: str, check_url: str) -> str:
         text = jsontext.encode([backend, check_url, self._clock() + TOKEN_S])
-        nonce = os.urandom(NONCE_BYTES)
-        return base64.urlsafe_b64encode(nonce + self._ciphers[0].encrypt(nonce, text, PURPOSE)).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(self._sealer.seal(text, PLACE)).rstrip(b"=").decode()
 
     def open(self, token: str) -> tuple[str, str] | None:
         """The backend's name and its `check_url`; None for a token that is forged, damaged or expired."""
         try:
             sealed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
+            backend, check_url, expires = jsontext.decode(self._sealer.open(sealed, PLACE))
+        except (ValueError, Unsealable):
             return None
-        for cipher in self._ciphers:
-            try:
-                text = cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], PURPOSE)
-            except (InvalidTag, ValueError):
-                continue
-            backend, check_url, expires = jsontext.decode(text)
-            return (backend, check_url) if self._clock() < expires else None
-        return None
+        return (backend, check_url) if self._clock() < expires else None
