@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from enum import Enum, auto
 from urllib.parse import unquote
 
 import httptools
+from uvicorn._types import ASGIVersions
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -31,6 +33,8 @@ from gateway.server.upgrade import body_parser
 
 log = logging.getLogger("gateway.server")
 
+ASGI: ASGIVersions = {"version": "3.0", "spec_version": "2.3"}
+
 
 class Reading(Enum):
     """What the next byte from the caller would be."""
@@ -44,7 +48,7 @@ class Reading(Enum):
 class Connection(HttpToolsProtocol):
     """One caller's connection."""
 
-    cycle: Exchange
+    cycle: Exchange  # type: ignore[assignment] # it does what uvicorn's own does, in its own way
 
     def __init__(self, listener: Listener) -> None:
         super().__init__(listener.config, listener, {})
@@ -57,6 +61,7 @@ class Connection(HttpToolsProtocol):
         self.deadline: float | None = None
         self.progress: tuple[float, int] | None = None  # when the answer began to wait, and how much of it
         self.running: Exchange | None = None
+        self.queued: deque[Exchange] = deque()  # read, and to be answered after it
         self.refusal: bytes | None = None
         self.served = False
 
@@ -77,7 +82,7 @@ class Connection(HttpToolsProtocol):
         for exchange in (self.running, self.cycle):
             if exchange is not None and not exchange.response_complete:
                 exchange.fail()
-        self.pipeline.clear()
+        self.queued.clear()
         self.flow.resume_writing()
         # Both hold our bound methods: without these cycles everything is freed at once.
         self.parser = self.cycle = self.running = None  # type: ignore[assignment]
@@ -112,7 +117,8 @@ class Connection(HttpToolsProtocol):
             self._refuse(exc)
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
         if self.reading is not Reading.HEAD:  # a pipelined request, begun in the middle of a read
             self.reading, self.deadline, self.unread_bytes = Reading.HEAD, None, 0
 
@@ -121,26 +127,39 @@ class Connection(HttpToolsProtocol):
         if len(self.url) > MAX_TARGET_BYTES:
             raise Refused(414, "The request target is too long.")
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
         if not 0 < self.unread_bytes <= self.max_head_bytes and head_size(self.url, self.headers) > self.max_head_bytes:
             raise Refused(431, "The head of the request is too large.")
         fields = check_fields(self.headers, version)
         path, query = split_target(self.url, fields.get(b"host"))
-        scope = self.scope
-        scope["method"] = self.parser.get_method().decode("ascii")
-        scope["http_version"] = version
-        scope["raw_path"] = path
-        scope["path"] = unquote(text) if "%" in (text := path.decode("ascii")) else text
-        scope["query_string"] = query
-        self.headers = []  # trailers end up here, unread: the application has decided by the head
-        if scope["method"] == "CONNECT":
+        method = self.parser.get_method().decode("ascii")
+        if method == "CONNECT":
             raise Refused(501, "This server is not a proxy.")
+        text = path.decode("ascii")
+        self.scope = {
+            "type": "http",
+            "asgi": ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme or "http",
+            "root_path": "",
+            "method": method,
+            "path": unquote(text) if "%" in text else text,
+            "raw_path": path,
+            "query_string": query,
+            "headers": self.headers,
+        }
+        self.headers = []  # trailers end up here, unread: the application has decided by the head
         # An early answer leaves open whether the promised body still follows (RFC 9110 section 10.1.1), so such a
         # connection is never used again.
-        expects = self.expect_100_continue and version == "1.1"
+        expects = version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue"
         reusable = version == "1.1" and not expects and not self.listener.draining and self.parser.should_keep_alive()
-        self._open(expects, reusable)
+        self._open(Exchange(self, self.scope, expects_continue=expects, keep_alive=reusable))
 
     def on_body(self, body: bytes) -> None:
         self.unread_bytes = 0
@@ -151,7 +170,7 @@ class Connection(HttpToolsProtocol):
                 raise Refused(413, "The body was not wanted.")
             return
         exchange.body += body
-        exchange.message_event.set()
+        exchange.wake()
         if len(exchange.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
 
@@ -163,29 +182,16 @@ class Connection(HttpToolsProtocol):
     def _end_body(self) -> None:
         self.reading, self.deadline = Reading.IDLE, None
         self.cycle.more_body = False
-        self.cycle.message_event.set()
+        self.cycle.wake()
 
     # Answering
 
-    def _open(self, expects: bool, reusable: bool) -> None:
-        exchange = Exchange(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=[],
-            message_event=asyncio.Event(),
-            expect_100_continue=expects,
-            keep_alive=reusable,
-            on_response=self.on_response_complete,
-        )
+    def _open(self, exchange: Exchange) -> None:
         if self.running is not None:
-            if len(self.pipeline) >= MAX_PIPELINED:
+            if len(self.queued) >= MAX_PIPELINED:
                 raise Refused(503, "Too many requests at once on one connection.")
             self.flow.pause_reading()
-            self.pipeline.appendleft((exchange, self.app))
+            self.queued.append(exchange)
         self.reading, self.deadline, self.unread_bytes = Reading.BODY, None, 0
         self.cycle = exchange
         if self.running is None:
@@ -194,7 +200,6 @@ class Connection(HttpToolsProtocol):
     def _run(self, exchange: Exchange) -> None:
         self.running = exchange
         exchange.task = self.loop.create_task(exchange.run_asgi(self.app))
-        exchange.task.add_done_callback(self.tasks.discard)
         self.tasks.add(exchange.task)
 
     def on_response_complete(self) -> None:
@@ -210,13 +215,13 @@ class Connection(HttpToolsProtocol):
                 self._part(b"")
             else:
                 self.transport.close()
-        elif self.pipeline:
-            self._run(self.pipeline.pop()[0])  # type: ignore[arg-type] # only ours are queued
+        elif self.queued:
+            self._run(self.queued.popleft())
         elif self.refusal is not None:
             self._part(self.refusal)
         elif body_pending:
             self.dropped_bytes = 0
-            exchange.body.clear()
+            exchange.body = b""
 
     def _refuse(self, why: Refused) -> None:
         """Takes no more requests, and says why once the answers before it are out."""
@@ -233,7 +238,7 @@ class Connection(HttpToolsProtocol):
             self.running = None
             broken.fail()
         elif broken is not None:
-            self.pipeline.popleft()
+            self.queued.pop()
         if self.running is None:
             self._part(refusal(why.status, why.message))
         else:

@@ -4,131 +4,212 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import lru_cache
+from typing import Protocol
 
-from uvicorn._types import ASGI3Application, ASGISendEvent, HTTPResponseStartEvent
-from uvicorn.protocols.http.httptools_impl import (
-    HEADER_RE,
-    HEADER_VALUE_RE,
-    STATUS_LINE,
-    RequestResponseCycle,
-)
+from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, HTTPResponseStartEvent, HTTPScope
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
 
 from gateway.server.head import refusal
 
 log = logging.getLogger("gateway.server")
 
+LENGTH, CONNECTION, CODING = b"content-length: ", b"connection: ", b"transfer-encoding: "
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-class Exchange(RequestResponseCycle):
+
+class Owner(Protocol):
+    """The connection, as its exchanges see it."""
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    tasks: set[asyncio.Task[None]]
+
+    def on_response_complete(self) -> None:
+        """The whole answer is written."""
+        ...
+
+
+class Exchange:
     """Runs the application and writes what it sends.
 
     The head is held until the first piece of the body, as the specification of `http.response.start` wants: both
     leave in one write, a body that comes in one piece gets its Content-Length, and an application that fails in
-    between still answers 500. Closing the connection is left to `on_response`, which knows whether bytes of the
-    request are still on their way.
+    between still answers 500. Closing the connection is left to the owner, which knows whether bytes of the request
+    are still on their way.
     """
 
-    held: HTTPResponseStartEvent | None = None
-    bodiless = False
-    task: asyncio.Task[None] | None = None
+    __slots__ = (
+        "_arrival",
+        "_bodiless",
+        "_chunked",
+        "_left",
+        "_owner",
+        "_scope",
+        "_taken",
+        "body",
+        "continue_due",
+        "disconnected",
+        "held",
+        "keep_alive",
+        "more_body",
+        "response_complete",
+        "response_started",
+        "task",
+    )
+
+    def __init__(self, owner: Owner, scope: HTTPScope, *, expects_continue: bool, keep_alive: bool) -> None:
+        self._owner = owner
+        self._scope = scope
+        self._arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
+        self._taken = False  # the application has the whole body
+        self._bodiless = False
+        self._chunked = False
+        self._left: int | None = None  # bytes of the answer's body to come, where it said how many
+        self.body = b""
+        self.more_body = True
+        self.continue_due = expects_continue
+        self.keep_alive = keep_alive
+        self.held: HTTPResponseStartEvent | None = None
+        self.disconnected = self.response_started = self.response_complete = False
+        self.task: asyncio.Task[None] | None = None
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Runs the application to its end and answers for it if it did not."""
         try:
-            await app(self.scope, self.receive, self.send)
+            await app(self._scope, self.receive, self.send)
         except asyncio.CancelledError:
             if not self.disconnected:
-                self.transport.abort()
+                self._owner.transport.abort()
             raise
         except Exception:
             log.exception("The application failed.")
         finally:
-            self.task = None
+            if self.task is not None:  # in no local: a traceback would hold it, and it the traceback
+                self._owner.tasks.discard(self.task)
+                self.task = None
         if not self.response_complete and not self.disconnected:
             self._answer_for_application()
 
     def fail(self) -> None:
         """Ends the application: nobody is left to answer, and what it waits for may be dear."""
         self.disconnected = True
-        self.message_event.set()
+        self.wake()
         if self.task is not None:
+            self.task.add_done_callback(self._owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
+
+    def wake(self) -> None:
+        """Tells the application that there is something to receive."""
+        if self._arrival is not None:
+            self._arrival.set()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """The next piece of the body; after the last one, that the caller has gone or was answered."""
+        owner = self._owner
+        if self.continue_due and not owner.transport.is_closing():
+            owner.transport.write(CONTINUE)
+            self.continue_due = False
+        while not (self.disconnected or self.response_complete):
+            if self.body or not (self.more_body or self._taken):
+                body, self.body = self.body, b""
+                self._taken = not self.more_body
+                return {"type": "http.request", "body": body, "more_body": self.more_body}
+            owner.flow.resume_reading()
+            self._arrival = self._arrival or asyncio.Event()
+            self._arrival.clear()
+            await self._arrival.wait()
+        return {"type": "http.disconnect"}
 
     async def send(self, message: ASGISendEvent) -> None:
         """Writes a part of the answer, waiting while the caller does not read."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
+        if self._owner.flow.write_paused and not self.disconnected:
+            await self._owner.flow.drain()
         if self.disconnected:
             return
-        if message["type"] == "http.response.start" and not self.response_started:
+        kind = message["type"]
+        if kind == "http.response.body" and self.response_started and not self.response_complete:
+            self._write(message.get("body", b""), message.get("more_body", False))  # type: ignore[arg-type]
+        elif kind == "http.response.start" and not self.response_started:
             self.response_started = True
-            self.waiting_for_100_continue = False
-            self.held = message
-        elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
-            self._write(message.get("body", b""), message.get("more_body", False))
+            self.continue_due = False
+            self.held = message  # type: ignore[assignment]
         else:
-            raise RuntimeError(f"The application sent {message['type']!r} out of turn.")
+            raise RuntimeError(f"The application sent {kind!r} out of turn.")
 
     def _write(self, body: bytes, more: bool) -> None:
-        parts = [] if self.held is None else self._head(self.held, None if more else len(body))
-        if self.bodiless:
-            self.expected_content_length = 0
-        elif self.chunked_encoding:
-            if body:
-                parts += (b"%x\r\n" % len(body), body, b"\r\n")
-            if not more:
-                parts.append(b"0\r\n\r\n")
+        parts = b"" if self.held is None else self._head(self.held, None if more else len(body))
+        if self._bodiless:
+            data = parts
+        elif self._chunked:
+            data = parts + (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
         else:
-            if self.chunked_encoding is False:
+            if self._left is not None:
                 self._count(len(body), more)
-            parts.append(body)
+            data = parts + body
         self.held = None  # only now: until here the answer can still become a 500
-        self.transport.write(b"".join(parts))
+        self._owner.transport.write(data)
         if not more:
             self.response_complete = True
-            self.message_event.set()
-            self.on_response()
+            self.wake()
+            self._owner.on_response_complete()
 
-    def _head(self, start: HTTPResponseStartEvent, whole: int | None) -> list[bytes]:
+    def _head(self, start: HTTPResponseStartEvent, whole: int | None) -> bytes:
         """Encodes the head and settles the framing; `whole` is the size of a body that comes in one piece."""
         status = start["status"]
         lines = [STATUS_LINE[status]]
-        length: int | None = None
+        declared: int | None = None
         for name, value in start.get("headers", ()):
-            if HEADER_RE.search(name) or HEADER_VALUE_RE.search(value):
-                raise RuntimeError("The application sent a header that would break the framing.")
-            name = name.lower()
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"connection" or name == b"transfer-encoding":
+            field = _field(name)
+            if field is LENGTH:
+                declared = int(value)
+            elif field is CONNECTION or field is CODING:  # both belong to this hop, so they are written here
                 self.keep_alive = self.keep_alive and value.lower() != b"close"
-                continue  # both belong to this hop, so they are written here
-            lines += (name, b": ", value, b"\r\n")
-        if self.scope["method"] == "HEAD" or status in (204, 304):
-            self.bodiless = True
-        elif length is not None:
-            self.chunked_encoding, self.expected_content_length = False, length
-        elif whole is not None:
-            self.chunked_encoding, self.expected_content_length = False, whole
-            lines.append(b"content-length: %d\r\n" % whole)
-        elif self.scope["http_version"] == "1.0":
+            else:
+                lines += (field, value, b"\r\n")
+        head = b"".join(lines)
+        _check_framing(head, fields=len(lines) // 3)
+        self._bodiless = status in (204, 304) or self._scope["method"] == "HEAD"
+        self._left = declared if declared is not None or self._bodiless else whole
+        if self._left is not None:
+            head += b"content-length: %d\r\n" % self._left
+        elif self._bodiless:
+            pass  # the head is all there is
+        elif self._scope["http_version"] == "1.0":
             self.keep_alive = False  # the end of the connection is the end of the body
         else:
-            self.chunked_encoding = True
-            lines.append(b"transfer-encoding: chunked\r\n")
-        lines.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
-        return lines
+            self._chunked = True
+            head += b"transfer-encoding: chunked\r\n"
+        return head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
 
     def _count(self, size: int, more: bool) -> None:
-        self.expected_content_length -= size
-        if self.expected_content_length < 0 or (self.expected_content_length and not more):
+        assert self._left is not None
+        self._left -= size
+        if self._left < 0 or (self._left and not more):
             raise RuntimeError("The application sent a body that is not as long as it said.")
 
     def _answer_for_application(self) -> None:
         if self.response_started and self.held is None:
             # Cut short: an end that looked regular would pass half an answer for a whole one.
-            self.transport.abort()
+            self._owner.transport.abort()
             return
         self.held, self.keep_alive, self.response_started = None, False, True
         self.response_complete = True
-        self.transport.write(refusal(500, "The gateway failed to answer."))
-        self.on_response()
+        self._owner.transport.write(refusal(500, "The gateway failed to answer."))
+        self._owner.on_response_complete()
+
+
+def _check_framing(head: bytes, *, fields: int) -> None:
+    """RFC 9110 section 5.5: these three bytes in a value are dangerous, and none of ours holds one."""
+    if head.count(b"\n") != fields + 1 or head.count(b"\r") != fields + 1 or b"\0" in head:
+        raise RuntimeError("The application sent a header that would break the framing.")
+
+
+@lru_cache(maxsize=256)  # the same few names for ever
+def _field(name: bytes) -> bytes:
+    """A header's name up to where its value starts. Raises RuntimeError for one that would break the framing."""
+    if HEADER_RE.search(name):
+        raise RuntimeError("The application sent a header that would break the framing.")
+    line = name.lower() + b": "
+    return next((known for known in (LENGTH, CONNECTION, CODING) if known == line), line)
