@@ -143,9 +143,11 @@ class Pipeline:
         self, tool: PublishedTool, invocation: Invocation, preference: Preference, dialect: Dialect, spelling: str
     ) -> WireReply:
         """Answers a call that nobody will ask for again: it lives no longer than its caller waits."""
-        applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
-        if applied is not None and preference.wait_s is not None:
-            invocation = replace(invocation, timeout_s=preference.wait_s)
+        applied = None
+        if preference.wait_s is not None:
+            applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
+            if applied is not None:
+                invocation = replace(invocation, timeout_s=preference.wait_s)
         call_id = invocation.call_id
         try:
             result = _checked(await tool.backend.call(invocation), tool)
@@ -228,8 +230,11 @@ class Pipeline:
             headers=_forwarded(head, route.forward_headers) if route.forward_headers else (),
             idempotent=route.idempotent,
             group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.asynchronous else "",
-            ancestors=tuple(self._calls.group_of(caller.principal, name) for name in call.context.ancestors),
+            ancestors=self._ancestors(call, caller) if call.context.ancestors else (),
         )
+
+    def _ancestors(self, call: ToolCall, caller: Caller) -> tuple[str, ...]:
+        return tuple(self._calls.group_of(caller.principal, name) for name in call.context.ancestors)
 
 
 def _consent(kept: Kept, challenge: JsonObject) -> GatewayError:

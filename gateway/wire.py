@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -29,6 +30,23 @@ class WireRequest(Struct, frozen=True, kw_only=True):
     path: str
     headers: Headers = ()
     body: bytes = b""
+
+
+class Answer(Protocol):
+    """An answer of a tool server, whoever brought it. Header names are lower case."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Headers: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of that (lower-case) name."""
+        ...
 
 
 class WireReply(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections import Counter
+from collections.abc import Awaitable
 from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
@@ -17,8 +18,8 @@ from gateway.dialects import definitions, recognise, replies
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Invocation, Json, JsonObject, Listing, Rejected, ToolDefinition, ToolFailure, ToolResult
 from gateway.ports import ServerDialect
-from gateway.transport import Kind, Pool, TransportError
-from gateway.wire import Headers, WireReply, WireRequest
+from gateway.transport import Kind, Pool, Reply, TransportError
+from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
 
@@ -81,13 +82,11 @@ class HttpBackend:
         request = dialect.request_call(invocation)
         if self._call_path is not None:
             request = replace(request, path=self._call_path)
+        deadline = started + invocation.timeout_s
         try:
-            reply = await self._exchange(request, invocation, started)
-            other_path = _other(dialect.call_paths, request.path)
-            if other_path is not None and _is_unknown_path(reply):
-                # Nothing ran there: the one refusal after which the other path is tried.
-                reply = await self._exchange(replace(request, path=other_path), invocation, started)
-                self._call_path = other_path if reply.status == 200 else None
+            reply = await self._exchange(request, invocation, deadline)
+            if reply.status == 404:
+                reply = await self._elsewhere(reply, request, invocation, deadline)
             result = replies.decode_reply(reply, invocation)
         except TransportError as exc:
             return self._broke_off(exc, invocation)
@@ -103,33 +102,38 @@ class HttpBackend:
             result = replace(result, duration_ms=round((time.monotonic() - started) * 1000, 3))
         return result
 
-    async def _exchange(self, request: WireRequest, invocation: Invocation, started: float) -> WireReply:
+    async def _exchange(self, request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
         """Sends once; a second time only if the route allows it and the connection broke before an answer."""
-        headers = (*request.headers, *invocation.headers, *self._credentials.headers(invocation.principal))
-        deadline = started + invocation.timeout_s
         try:
-            return await self._send(request, headers, deadline - time.monotonic())
+            return await self._send(request, invocation, deadline)
         except TransportError as exc:
-            remaining_s = deadline - time.monotonic()
-            if exc.kind is not Kind.CLOSED or not invocation.idempotent or remaining_s <= 0:
+            if exc.kind is not Kind.CLOSED or not invocation.idempotent or time.monotonic() >= deadline:
                 raise
             try:
-                return await self._send(request, headers, remaining_s)
+                return await self._send(request, invocation, deadline)
             except TransportError as again:
                 # Whatever became of the second, the first was sent.
                 raise TransportError(again.kind, str(again), sent=True) from exc
 
-    async def _send(self, request: WireRequest, headers: Headers, timeout_s: float) -> WireReply:
-        target = (self._base_path + request.path).encode("ascii")
-        reply = await self._pool.request(
+    async def _elsewhere(self, reply: Reply, request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
+        """Tries the dialect's other path if the 404 was about the first: nothing ran there."""
+        other = next((path for path in self._dialect.call_paths if path != request.path), None)
+        if other is None or not _is_unknown_path(reply):
+            return reply
+        reply = await self._exchange(replace(request, path=other), invocation, deadline)
+        self._call_path = other if reply.status == 200 else None
+        return reply
+
+    def _send(self, request: WireRequest, invocation: Invocation, deadline: float) -> Awaitable[Reply]:
+        return self._pool.request(
             request.method,
-            target,
-            (USER_AGENT, *headers),
+            (self._base_path + request.path).encode("ascii"),
+            (USER_AGENT, *request.headers, *self._credentials.headers(invocation.principal)),
             request.body,
-            timeout_s=max(timeout_s, 0.001),
+            more=invocation.headers,
+            timeout_s=max(deadline - time.monotonic(), 0.001),
             max_body=self._max_response_bytes,
         )
-        return WireReply(status=reply.status, headers=tuple(reply.headers), body=reply.body)
 
     def _broke_off(self, exc: TransportError, invocation: Invocation) -> ToolResult:
         """Raises BACKEND_UNAVAILABLE when nothing was sent; else tells the truth about what may have happened."""
@@ -237,12 +241,7 @@ class HttpBackend:
         await self._pool.aclose()
 
 
-def _other(paths: tuple[str, ...], path: str) -> str | None:
-    """The call path of a dialect that is not this one, if it has two."""
-    return next((candidate for candidate in paths if candidate != path), None)
-
-
-def _is_unknown_path(reply: WireReply) -> bool:
+def _is_unknown_path(reply: Reply) -> bool:
     """Whether a 404 is about the path and not about a tool; FastAPI dresses the former like an error body."""
     return reply.status == 404 and replies.known_error(reply) in (None, {"detail": "Not Found"})
 

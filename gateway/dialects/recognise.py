@@ -39,6 +39,13 @@ def refusal(error: GatewayError, head: Head) -> WireReply:
     return fields.error_reply(error, {}) if dialect is None else dialect.encode_error(error, dialect.canonical)
 
 
+BY_SPELLING: dict[str, Dialect] = {
+    versions.OTC_SCHEMA: OTC,
+    versions.RFC_SCHEMA: RFC,
+    versions.OXP_SCHEMA: OXP_ENV,
+}
+
+
 def of_call(head: Head, document: JsonObject) -> Dialect:
     """The dialect of a call. Raises INVALID_REQUEST when the body has the shape of none, or of two."""
     if head.prefix is not None:
@@ -69,6 +76,8 @@ def _by_schema(document: Json) -> Dialect | None:
     schema = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(schema, str):
         return None
+    if (exact := BY_SPELLING.get(schema)) is not None:  # nearly all: the rest are near misses, to be refused
+        return exact
     if schema.startswith("urn:oxp:"):
         return OXP_ENV
     if schema.startswith("https://github.com/ArcadeAI/"):

@@ -13,7 +13,7 @@ from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import JsonError, decode
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
-from gateway.wire import WireReply
+from gateway.wire import Answer
 
 ERROR_MEMBERS = frozenset(
     {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}
@@ -26,7 +26,7 @@ class BrokenReplyError(Exception):
     """An answer that is none; the tool may have run. The text says why, for our log."""
 
 
-def decode_reply(reply: WireReply, invocation: Invocation) -> ToolResult:
+def decode_reply(reply: Answer, invocation: Invocation) -> ToolResult:
     """Reads an answer to a call.
 
     Raises GatewayError when the tool server says that it refused the call before running anything, BrokenReplyError
@@ -48,7 +48,7 @@ def decode_reply(reply: WireReply, invocation: Invocation) -> ToolResult:
     raise BrokenReplyError(f"status {reply.status}")
 
 
-def _document(reply: WireReply) -> JsonObject:
+def _document(reply: Answer) -> JsonObject:
     content_type = reply.header(b"content-type")
     if content_type is not None and b"json" not in content_type.lower():
         raise BrokenReplyError("the content type is not JSON")
@@ -113,7 +113,7 @@ def _milliseconds(value: Json) -> int | None:
     return int(min(value, MAX_RETRY_AFTER_MS))
 
 
-def busy(reply: WireReply, invocation: Invocation) -> ToolResult:
+def busy(reply: Answer, invocation: Invocation) -> ToolResult:
     """The outcome of a call that a tool server has no time for (429 and 503)."""
     seconds = _retry_after_s(reply)
     failure = ToolFailure(
@@ -124,13 +124,13 @@ def busy(reply: WireReply, invocation: Invocation) -> ToolResult:
     return ToolResult(failure=failure)
 
 
-def _retry_after_s(reply: WireReply) -> int | None:
+def _retry_after_s(reply: Answer) -> int | None:
     """`Retry-After` in seconds; its other form, a date, would take a clock to read (RFC 9110, 10.2.3)."""
     after = reply.header(b"retry-after") or b""
     return min(int(after), MAX_RETRY_AFTER_MS // 1000) if after.isdigit() and len(after) < 10 else None
 
 
-def known_error(reply: WireReply) -> JsonObject | None:
+def known_error(reply: Answer) -> JsonObject | None:
     """The body of a refusal if it has a known error shape: `message`, `detail` or `error` as text."""
     try:
         document = _document(reply)
@@ -142,7 +142,7 @@ def known_error(reply: WireReply) -> JsonObject | None:
     return None
 
 
-def _refusal(reply: WireReply) -> GatewayError:
+def _refusal(reply: Answer) -> GatewayError:
     document = known_error(reply)
     if document is None:
         raise BrokenReplyError(f"status {reply.status} without a known error body")

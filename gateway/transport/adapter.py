@@ -135,7 +135,7 @@ def _encode(request: httpx.Request) -> tuple[bytes, bytes | None]:
         framing = CHUNKED if length is None else b"content-length: %d\r\n" % length
     headers = [(name, value) for name, value in request.headers.raw if name.lower() not in OURS]
     host = request.headers.get("host", "").encode("latin-1", "replace")
-    return encode_head(method, request.url.raw_path, host, headers, framing), body
+    return encode_head(method, request.url.raw_path, host, (), framing, headers), body
 
 
 def _declared_length(request: httpx.Request) -> int | None:

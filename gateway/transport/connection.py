@@ -92,7 +92,8 @@ class Connection(asyncio.Protocol):
         The event loop reads sockets once per turn; a reply nobody asked for, or the end of the stream, may lie in the
         kernel already. One system call finds it, before a request is written that would take it for its answer.
         """
-        return not self.is_closed and not self._poll.poll(0)
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and not self._poll.poll(0)
 
     def start(self, exchange: Exchange, data: bytes) -> None:
         """Writes a request, or its first part, in one piece. From here on it counts as sent."""

@@ -19,6 +19,13 @@ class Reply(Struct, frozen=True):
     headers: Headers
     body: bytes
 
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of that (lower-case) name."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return None
+
 
 class Exchange(Protocol):
     """Whoever waits for a reply. Exactly one of `on_end` and `on_error` is called, once, and nothing after it."""

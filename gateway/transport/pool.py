@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from gateway.transport.connection import Connection
 from gateway.transport.dial import Dialler
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.exchange import Reply, WholeReply
+from gateway.transport.exchange import Headers, Reply, WholeReply
 from gateway.transport.limits import Limits
 from gateway.transport.origin import Origin
 from gateway.transport.requesthead import content_length, encode_head
@@ -75,19 +74,21 @@ class Pool:
         self,
         method: bytes,
         target: bytes,
-        headers: Sequence[tuple[bytes, bytes]],
+        headers: Headers,
         body: bytes,
         *,
+        more: Headers = (),
         timeout_s: float,
         max_body: int,
     ) -> Reply:
         """Sends one request, never twice, and returns the whole reply.
 
-        `target` is path and query. Host and Content-Length are added. `timeout_s` bounds everything from here to the
-        last byte of the reply, `max_body` is in bytes. Raises TransportError.
+        `target` is path and query. Host and Content-Length are added; `more` are headers that no other request has.
+        `timeout_s` bounds everything from here to the last byte of the reply, `max_body` is in bytes.
+        Raises TransportError.
         """
         framing = content_length(method, len(body))
-        data = encode_head(method, target, self._authority, headers, framing) + body
+        data = encode_head(method, target, self._authority, headers, framing, more) + body
         loop = asyncio.get_running_loop()
         connection = self._take_idle()
         if connection is None:

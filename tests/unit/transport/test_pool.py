@@ -57,7 +57,7 @@ def start(pool: Pool, target: bytes) -> asyncio.Task[bytes]:
 @pytest.mark.anyio
 async def test_a_request_goes_out_as_written_with_host_and_length() -> None:
     async with serving(answering(OK)) as server, pooled(server) as pool:
-        headers = [(b"Content-Type", b"application/json")]
+        headers = ((b"Content-Type", b"application/json"),)
         await pool.request(b"POST", b"/tools/call", headers, b"{}", timeout_s=DEADLINE_S, max_body=10)
         assert server.requests == [
             b"POST /tools/call HTTP/1.1\r\nhost: %b\r\nContent-Type: application/json\r\ncontent-length: 2\r\n\r\n{}"
