@@ -83,7 +83,7 @@ def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
 
 
 def _duration(value: Json) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         return None
     return value
 
