@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import report
-from tests.bench.figures import lines
+from tests.bench import plan, report
 from tests.bench.machine import BenchError, Cores
-from tests.bench.rounds import FULL, QUICK, Bench
+from tests.bench.plan import FULL, QUICK
+from tests.bench.poller import Poller
+from tests.bench.rounds import Place
+from tests.bench.verdicts import lines
 
 
 def main() -> int:
@@ -22,6 +24,7 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures what a call costs.")
     parser.add_argument("--quick", action="store_true", help="one short round, not judged")
+    parser.add_argument("--only", type=_names, default=[], metavar="NAME[,NAME]", help=", ".join(plan.names()))
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     options = parser.parse_args()
     if sys.platform != "linux":
@@ -30,7 +33,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _leave)
     effort, cores = QUICK if options.quick else FULL, Cores.choose()
     try:
-        outcome = Bench(effort, cores, _say).run()
+        outcome = plan.run(Place(effort, cores, Poller(), _say), options.only)
     except (BenchError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
@@ -38,6 +41,10 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(report.document(outcome, effort, cores), indent=1) + "\n")
     return 0 if options.quick or all(line.ok for line in lines(outcome)) else 1
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
 
 
 def _say(step: str) -> None:

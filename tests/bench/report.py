@@ -9,9 +9,11 @@ from dataclasses import asdict
 from typing import Any
 
 from tests.bench.calls import BODY_BYTES, CALLERS
-from tests.bench.figures import NGINX_PROXY, Line, Outcome, Row, lines, rows
+from tests.bench.crowds import CALLED_TOOLS, FEW_TOOLS
+from tests.bench.figures import NGINX_PROXY, Outcome, Round, Row, rows
 from tests.bench.machine import QUIET_CORES, Cores
-from tests.bench.rounds import CALLED_TOOLS, FEW_TOOLS, Effort
+from tests.bench.rounds import Effort
+from tests.bench.verdicts import Line, lines
 
 COLUMNS = ("subject", "conns", "CPU us/call", "(min-max)", "calls/s", "busy", "p50 ms", "p99 ms", "x echo", "x nginx")
 ROW = "{:<22}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}{:>9}"
@@ -21,7 +23,9 @@ def text(outcome: Outcome, effort: Effort, cores: Cores) -> str:
     """The whole report: where and how it was measured, the table, what is owed."""
     table = [ROW.format(*COLUMNS), *map(_table_row, rows(outcome))]
     verdicts = list(map(_verdict, lines(outcome)))
-    return "\n".join([*_preamble(outcome, effort, cores), "", *table, "", *verdicts, *_warnings(outcome)])
+    parts = [table if outcome.rounds else [], verdicts]
+    shown = [line for part in parts if part for line in ("", *part)]
+    return "\n".join([*_preamble(outcome, effort, cores), *shown, *_warnings(outcome)])
 
 
 def document(outcome: Outcome, effort: Effort, cores: Cores) -> dict[str, Any]:
@@ -31,17 +35,40 @@ def document(outcome: Outcome, effort: Effort, cores: Cores) -> dict[str, Any]:
         "effort": asdict(effort),
         "rows": [asdict(row) for row in rows(outcome)],
         "lines": [asdict(line) | {"ok": line.ok} for line in lines(outcome)],
-        "rounds": [{name: asdict(visit) for name, visit in visits.items()} for visits in outcome.rounds],
-        "waiting": asdict(outcome.waiting),
+        "rounds": list(map(_round, outcome.rounds)),
+        "waiting": outcome.waiting and asdict(outcome.waiting),
+        "waiting_callbacks": outcome.waiting_callbacks and asdict(outcome.waiting_callbacks),
+        "stream": outcome.stream and asdict(outcome.stream),
+        "sustained": outcome.sustained and asdict(outcome.sustained),
     }
+
+
+def _round(round_: Round) -> dict[str, Any]:
+    samples = [{"row": row, "connections": count, **asdict(taken)} for (row, count), taken in round_.samples.items()]
+    return {"idle_bytes": round_.idle_bytes, "samples": samples}
 
 
 def _preamble(outcome: Outcome, effort: Effort, cores: Cores) -> Iterator[str]:
     yield f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, loopback"
     if cores.apart:
-        yield f"The subject has core {_list(cores.subject)}; callers and tool server have {_list(cores.others)}."
+        others = f"callers, tool server and Redis have {_list(cores.others)}"
+        yield f"The subject has core {_list(cores.subject)}; {others}."
     else:
         yield "One core only: nothing is pinned, and callers and tool server slow the subject down."
+    if outcome.rounds:
+        yield from _about_rounds(outcome, effort)
+    if outcome.waiting is not None:
+        yield f"Waiting calls: {outcome.waiting.calls:,} at once, with their callers' and tool server's connections."
+    if outcome.waiting_callbacks is not None:
+        yield f"Waiting callback calls: {outcome.waiting_callbacks.calls:,} at once, with their callers' connections."
+    if (steady := outcome.sustained) is not None:
+        yield (
+            f"Memory growth: over {steady.wall_s:.0f} s with {steady.calls / steady.wall_s:,.0f} callback calls/s and "
+            f"Redis, after {effort.steady_s[0]:g} s of them; results are kept for {steady.result_ttl_s} s."
+        )
+
+
+def _about_rounds(outcome: Outcome, effort: Effort) -> Iterator[str]:
     yield (
         f"Median of {effort.rounds} rounds, every server started afresh in each; a round measures each load in "
         f"{effort.slices} slices of {effort.slice_s} s, all loads by turns."
@@ -50,11 +77,11 @@ def _preamble(outcome: Outcome, effort: Effort, cores: Cores) -> Iterator[str]:
         f"Calls of {BODY_BYTES} bytes from {CALLERS} callers to {CALLED_TOOLS} of {FEW_TOOLS} tools; many tools: as "
         f"many of {effort.many_tools:,}; all called: each of {effort.many_tools:,} in turn."
     )
-    yield "CPU time is the operating system's for the subject's whole process tree."
+    yield "Keyed: each call has a call_id of its own. Callback: the tool server posts results; paced: 250 calls/s."
+    yield "CPU time is the operating system's for the subject's whole process tree, without Redis."
     yield "Busy: the share of its core it used; far below 100 % the callers were the limit, and calls/s is theirs."
-    yield f"Waiting calls: {outcome.waiting.calls:,} at once, each with its caller's and its tool server's connection."
-    if NGINX_PROXY not in outcome.rounds[0]:
-        yield "nginx is not installed and left out."
+    if not any(row == NGINX_PROXY for row, _ in outcome.rounds[0].samples):
+        yield "nginx is not measured: not installed, or not asked for."
 
 
 def _table_row(row: Row) -> str:
@@ -77,10 +104,11 @@ def _times(ratio: float | None) -> str:
 
 
 def _verdict(line: Line) -> str:
-    measured = f"{line.what:<40}{line.measured:>8.2f} {line.unit:<3}"
+    measured = f"{line.what:<42}{line.measured:>8.2f} {line.unit:<2}"
     if line.owed is None:
         return measured.rstrip()
-    return f"{measured} owed: at most {line.owed:g} {line.unit:<3} {'ok' if line.ok else 'OVER'}"
+    bound = "least" if line.at_least else "most"
+    return f"{measured} owed: at {bound} {line.owed:g} {line.unit:<2} {'ok' if line.ok else 'OVER'}"
 
 
 def _warnings(outcome: Outcome) -> Iterator[str]:

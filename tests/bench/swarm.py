@@ -1,23 +1,25 @@
-"""The callers: a closed loop over keep-alive connections, each sending its next call when the last is answered.
+"""The callers: keep-alive connections, each with at most one call under way; closed loop, or open at a rate.
 
-Plain sockets and epoll instead of an HTTP library, so that the load costs little beside what is measured
-and the echo is not held back. Every answer is checked: a benchmark of errors is none.
+Plain sockets instead of an HTTP library, so that the load costs little beside what is measured and the echo is not
+held back. Every answer is checked: a benchmark of errors is none.
 """
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import cycle
+from functools import partial
 from types import TracebackType
 from typing import Self
 
+from tests.bench.calls import SENT_NS
 from tests.bench.machine import BenchError
-from tests.bench.toolserver import message_size
+from tests.bench.messages import message_size
+from tests.bench.poller import Poller
 
 REPLY_TIMEOUT_S = 10.0  # a loopback call takes milliseconds; silence for this long means it hangs
 REPLY_BYTES = 65536  # answers are under 1 KB
@@ -25,28 +27,34 @@ REPLY_BYTES = 65536  # answers are under 1 KB
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """One stretch of load: how many calls were answered in `wall_s`, and how long each took."""
+    """One stretch of load: how many calls were answered in `wall_s`, and how long each took.
+
+    `handovers_ns`: from the moment a tool server called back to the answer; none of tools that answer at once.
+    """
 
     wall_s: float
     latencies_ns: array[int]
+    handovers_ns: array[int]
 
     @classmethod
     def joined(cls, stretches: Iterable[Timings]) -> Timings:
         """Several stretches as if they were one."""
-        wall_s, latencies = 0.0, array("q")
+        wall_s, latencies, handovers = 0.0, array("q"), array("q")
         for each in stretches:
             wall_s += each.wall_s
             latencies += each.latencies_ns
-        return cls(wall_s, latencies)
+            handovers += each.handovers_ns
+        return cls(wall_s, latencies, handovers)
 
     @property
     def calls(self) -> int:
         return len(self.latencies_ns)
 
-    def percentile_ms(self, percent: float) -> float:
-        """The latency that `percent` of the calls did not exceed."""
-        rank = min(self.calls - 1, int(self.calls * percent / 100))
-        return sorted(self.latencies_ns)[rank] / 1e6
+
+def percentile_ms(measured_ns: array[int], percent: float) -> float:
+    """The time that `percent` of those measured did not exceed."""
+    rank = min(len(measured_ns) - 1, int(len(measured_ns) * percent / 100))
+    return sorted(measured_ns)[rank] / 1e6
 
 
 class Line:
@@ -69,8 +77,8 @@ class Line:
         self.sent_ns = time.perf_counter_ns()
         self._socket.sendall(request)
 
-    def receive(self) -> bool:
-        """Takes what has arrived and says whether the answer is complete.
+    def receive(self) -> bytes | None:
+        """Takes what has arrived and returns the answer when it is complete.
 
         Raises:
             BenchError: the connection was closed, or the answer is not the one expected.
@@ -82,11 +90,11 @@ class Line:
         size = message_size(data)
         if size is None or len(data) < size:
             self._rest = data
-            return False
+            return None
         self._rest = b""
         if len(data) > size or not data.startswith(b"HTTP/1.1 200 ") or self._proof not in data:
             raise BenchError(f"A call was not answered as it must be, but with: {data[:600]!r}")
-        return True
+        return data
 
     def close(self) -> None:
         self._socket.close()
@@ -95,15 +103,26 @@ class Line:
 class Swarm:
     """So many connections to one server, every one with a call under way from the start."""
 
-    def __init__(self, port: int, requests: list[bytes], proof: str, connections: int) -> None:
-        self._requests: Iterator[bytes] = cycle(requests)
-        self._lines: dict[int, Line] = {}
-        self._epoll = select.epoll()
+    def __init__(self, poller: Poller, port: int, requests: Iterator[bytes], proof: str, connections: int) -> None:
+        self._poller = poller
+        self._requests = requests
+        self._answers: list[tuple[Line, bytes]] = []
+        self._address, self._proof = ("127.0.0.1", port), proof.encode()
+        self._lines: list[Line] = []
+        self._open = 0
+        self.grow(connections)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def grow(self, connections: int) -> None:
+        """Adds so many connections, with a call under way on each."""
         for _ in range(connections):
-            line = Line(("127.0.0.1", port), proof.encode())
-            self._lines[line.fileno()] = line
-            self._epoll.register(line.fileno(), select.EPOLLIN)
+            line = Line(self._address, self._proof)
+            self._lines.append(line)
+            self._poller.watch(line.fileno(), partial(self._receive, line))
             line.send(next(self._requests))
+        self._open += connections
 
     def __enter__(self) -> Self:
         return self
@@ -111,53 +130,95 @@ class Swarm:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for line in self._lines.values():
+        for line in self._lines:
+            self._poller.forget(line.fileno())
             line.close()
-        self._epoll.close()
 
     def warm_up(self, seconds: float) -> None:
-        """Keeps every connection busy for `seconds`, and until each was answered once: first calls are slow.
+        """Waits until every connection was answered once, for first calls are slow; then keeps all of them busy.
 
-        Raises:
-            BenchError: a connection is not answered while others are.
+        A server that is kept busy from the first one on may take the last one in only seconds later.
         """
-        unanswered = set(self._lines.values())
+        self.finish()
+        for line in self._lines:
+            line.send(next(self._requests))
+        self._open = len(self._lines)
         end = time.monotonic() + seconds
-        while unanswered or time.monotonic() < end:
-            if time.monotonic() > end + REPLY_TIMEOUT_S:
-                raise BenchError(f"{len(unanswered)} connections were not answered for {REPLY_TIMEOUT_S:.0f} s.")
-            for line in self._answered():
-                unanswered.discard(line)
+        while time.monotonic() < end:
+            for line, _ in self._answered():
                 line.send(next(self._requests))
 
     def run(self, seconds: float) -> Timings:
         """Keeps every connection busy for `seconds`; the calls then under way stay so."""
-        latencies = array("q")
+        latencies, handovers = array("q"), array("q")
         clock, requests = time.perf_counter_ns, self._requests
         begin = clock()
         end = begin + int(seconds * 1e9)
         while clock() < end:
-            for line in self._answered():
-                latencies.append(clock() - line.sent_ns)
+            for line, answer in self._answered():
+                latencies.append((now := clock()) - line.sent_ns)
                 line.send(next(requests))
+                _note_handover(answer, now, handovers)
         if not latencies:
             raise BenchError(f"No call was answered within {seconds} s.")
-        return Timings((clock() - begin) / 1e9, latencies)
+        return Timings((clock() - begin) / 1e9, latencies, handovers)
+
+    def run_paced(self, seconds: float, rate: float) -> Timings:
+        """Sends `rate` calls a second whatever becomes of them, and waits for all answers.
+
+        Latencies count from when a call was due, so that one that finds no free connection is late all the same. A
+        server that does not keep up gets fewer calls: nothing is sent any more after twice the time.
+        """
+        self.finish()
+        latencies, handovers = array("q"), array("q")
+        clock, idle, due_ns = time.perf_counter_ns, deque(self._lines), {}
+        begin, gap_ns = clock(), 1e9 / rate
+        sent, wanted, give_up = 0, max(1, int(seconds * rate)), begin + int(2 * seconds * 1e9)
+        while len(latencies) < wanted:
+            while idle and sent < wanted and (due := begin + int(sent * gap_ns)) <= clock():
+                line, sent = idle.popleft(), sent + 1
+                due_ns[line] = due
+                line.send(next(self._requests))
+            for line, answer in self._answered(wait=not idle or sent == wanted):
+                latencies.append((now := clock()) - due_ns[line])
+                _note_handover(answer, now, handovers)
+                idle.append(line)
+            if clock() > give_up:
+                wanted = sent
+        self._open = 0
+        return Timings((clock() - begin) / 1e9, latencies, handovers)
 
     def finish(self) -> None:
         """Waits for the answers to the calls under way, so that no server sees a caller break off."""
-        open_calls = len(self._lines)
-        while open_calls:
-            open_calls -= sum(1 for _ in self._answered())
+        while self._open:
+            self._open -= len(self._answered())
 
-    def _answered(self) -> Iterator[Line]:
-        # Never asleep: waking a process is charged to whoever writes to it, and costs a subject on a virtual machine
-        # up to 10 us a call, the more the longer its calls take. The subject alone is to be measured.
+    def _answered(self, *, wait: bool = True) -> list[tuple[Line, bytes]]:
+        """Connections whose calls have been answered, with the answers: some, unless it need not `wait`.
+
+        Raises:
+            BenchError: there is none for a long time.
+        """
         give_up = time.monotonic() + REPLY_TIMEOUT_S
-        while not (events := self._epoll.poll(0)):
+        self._poller.turn()
+        while wait and not self._answers:
+            self._poller.turn()
             if time.monotonic() > give_up:
                 raise BenchError(f"No call was answered for {REPLY_TIMEOUT_S:.0f} s.")
-        for fd, _ in events:
-            line = self._lines[fd]
-            if line.receive():
-                yield line
+        answers, self._answers = self._answers, []
+        return answers
+
+    def _receive(self, line: Line, _: int) -> None:
+        answer = line.receive()
+        if answer is not None:
+            self._answers.append((line, answer))
+
+
+def _note_handover(answer: bytes, now_ns: int, handovers_ns: array[int]) -> None:
+    start = answer.find(SENT_NS)
+    if start >= 0:
+        begin = start + len(SENT_NS)
+        end = begin
+        while answer[end : end + 1].isdigit():
+            end += 1
+        handovers_ns.append(now_ns - int(answer[begin:end]))

@@ -10,28 +10,39 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.bench import figures
 from tests.bench.children import ROOT
-from tests.bench.machine import cpu_s, pinned, process_tree, rss_bytes
+from tests.bench.machine import CpuClock, cpu_s, pinned, process_tree, rss_bytes
 
 BENCH = [sys.executable, "-m", "tests.bench"]
 
 
-def test_a_quick_run_reports_every_figure(tmp_path: Path) -> None:
+@pytest.mark.alone
+def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> None:
     target = tmp_path / "bench.json"
+    only = ["--only", "echo,toolgate,callback-redis,stream"]
     ran = subprocess.run(
-        [*BENCH, "--quick", "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [*BENCH, "--quick", *only, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(target.read_text())
     rows = {(row["subject"], row["connections"]): row for row in found["rows"]}
     toolgate = {(figures.TOOLGATE, count) for count in (1, 8, 64, 256)}
-    assert {(figures.ECHO, 1), (figures.ECHO, 64), (figures.TOOLGATE_MANY, 64)} | toolgate <= rows.keys()
+    others = [figures.ECHO, figures.KEYED, figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED]
+    assert rows.keys() == {(figures.ECHO, 1), *((row, 64) for row in others)} | toolgate
     assert all(row["cpu_us"] > 0 and 0 < row["p50_ms"] <= row["p99_ms"] for row in rows.values())
     owed = [line for line in found["lines"] if line["owed"] is not None]
-    assert len(owed) == 5
+    assert len(owed) == 7
     assert all(line["measured"] > 0 for line in owed)
     assert all(f"{line['what']}" in ran.stdout for line in found["lines"])
+
+
+def test_what_cannot_be_measured_is_named_with_what_can() -> None:
+    ran = subprocess.run([*BENCH, "--only", "toolgate,oxen"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert ran.returncode == 2
+    assert "There is no oxen to measure, but echo, nginx, toolgate," in ran.stderr
 
 
 def living(pids: list[int]) -> list[int]:
@@ -62,8 +73,10 @@ def test_cpu_time_and_memory_count_the_whole_process_tree() -> None:
         while (cpu_s(parent.pid) < 0.2 or rss_bytes(parent.pid) < 30_000_000) and time.monotonic() < deadline:
             time.sleep(0.02)
         used_s, held = cpu_s(parent.pid), rss_bytes(parent.pid)
+        exact_s = CpuClock(parent.pid).now_s()
         os.killpg(parent.pid, signal.SIGKILL)
     assert used_s >= 0.2
+    assert used_s - 0.05 <= exact_s <= used_s + 2  # it goes on burning between the two looks
     assert held >= 30_000_000
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -9,19 +10,42 @@ import threading
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.bench import calls
-from tests.bench.children import ask, child, tool_server, wait_until
+from tests.bench.children import child, wait_until
+from tests.bench.crowds import await_arrival
 from tests.bench.machine import BenchError
-from tests.bench.rounds import await_arrival
-from tests.bench.swarm import Swarm, Timings
-from tests.bench.toolserver import message_size, reply
+from tests.bench.messages import message_size, post, reply
+from tests.bench.poller import Poller
+from tests.bench.rapserver import RapServer
+from tests.bench.rcrtserver import RcrtServer
+from tests.bench.swarm import Swarm, percentile_ms
+from tests.bench.toolserver import OxpServer, ToolServer
 
-ORDINARY = calls.script(10, 9, "s" * 32).ordinary
+BEARERS = calls.tokens("s" * 32)
+SCRIPT = calls.script(10, 9, BEARERS)
 ANSWER = reply(b'{"value":"proof"}')
+
+
+@pytest.fixture
+def poller() -> Iterator[Poller]:
+    poller = Poller()
+    yield poller
+    poller.close()
+
+
+@contextmanager
+def running(server: ToolServer) -> Iterator[int]:
+    """A tool server while its poller is turned; yields its port."""
+    try:
+        yield server.port
+    finally:
+        server.close()
 
 
 @contextmanager
@@ -43,31 +67,115 @@ def answering(*pieces: bytes) -> Iterator[int]:
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def tools_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with tool_server(10, frozenset(os.sched_getaffinity(0)), tmp_path_factory.mktemp("tools")) as port:
-        yield port
-
-
-def test_every_connection_keeps_calling_until_the_time_is_over(tools_port: int) -> None:
-    with Swarm(tools_port, ORDINARY, calls.FOUND, 4) as swarm:
+def test_every_connection_keeps_calling_until_the_time_is_over(poller: Poller) -> None:
+    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), calls.FOUND, 4) as swarm:
         swarm.warm_up(0.01)
         timings = swarm.run(0.05)
         swarm.finish()
     assert timings.calls > 4
     assert timings.wall_s >= 0.05
-    assert 0 < timings.percentile_ms(50) <= timings.percentile_ms(99) < 1000
+    assert 0 < percentile_ms(timings.latencies_ns, 50) <= percentile_ms(timings.latencies_ns, 99) < 1000
 
 
-def test_waiting_calls_are_answered_when_they_are_released(tools_port: int) -> None:
-    with Swarm(tools_port, [calls.script(10, 9, "s" * 32).waiting], calls.FOUND, 3) as swarm:
-        await_arrival(tools_port, 3)
-        assert ask(tools_port, "POST", "/release") == (200, b'{"held":3}')
+def test_a_pace_is_kept_however_fast_the_answers_are(poller: Poller) -> None:
+    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), calls.FOUND, 4) as swarm:
+        timings = swarm.run_paced(0.2, 100)
+    assert timings.calls == 20
+    assert timings.wall_s >= 0.19  # the last call is due a gap before the end
+
+
+def test_a_pace_that_cannot_be_kept_is_given_up(poller: Poller) -> None:
+    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), calls.FOUND, 4) as swarm:
+        timings = swarm.run_paced(0.05, 1e7)
+    assert 0 < timings.calls < 500_000
+    assert timings.wall_s >= 0.1
+
+
+def test_waiting_calls_are_answered_when_they_are_released(poller: Poller) -> None:
+    server = OxpServer(poller, 10)
+    with running(server) as port, Swarm(poller, port, cycle(SCRIPT.waiting), calls.FOUND, 3) as swarm:
+        await_arrival(poller, server, 3)
+        server.release()
         swarm.finish()
+    assert server.held == 0
 
 
-def test_an_answer_that_comes_in_pieces_is_whole() -> None:
-    with answering(ANSWER[:10], ANSWER[10:-3], ANSWER[-3:]) as port, Swarm(port, ORDINARY, "proof", 1) as swarm:
+def test_a_keyed_call_never_has_the_id_of_another() -> None:
+    requests = SCRIPT.requests(keyed=True)
+    sent = [json.loads(next(requests).partition(b"\r\n\r\n")[2])["request"]["call_id"] for _ in range(30)]
+    assert len(set(sent)) == 30
+    assert next(SCRIPT.requests(keyed=True)).partition(b'"call_id":"')[2][:16].decode() not in sent
+
+
+def exchange(poller: Poller, port: int, request: bytes) -> bytes:
+    """Sends a request to a server of the same thread and returns the first of its answer."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(request)
+        connection.setblocking(False)
+        while True:
+            poller.turn(0.01)
+            try:
+                return connection.recv(65536)
+            except BlockingIOError:
+                continue
+
+
+def test_a_tool_server_that_calls_back_says_when_it_did(poller: Poller) -> None:
+    with running(RapServer(poller, 10)) as port, socket.create_server(("127.0.0.1", 0)) as gateway:
+        url = f"http://127.0.0.1:{gateway.getsockname()[1]}/callbacks/token"
+        asked: dict[str, Any] = {
+            "operation": "Find00000",
+            "arguments": {},
+            "id": "tg-1",
+            "call_id": None,
+            "callback_url": url,
+        }
+        body = json.dumps(asked | {"group_id": "once"}, separators=(",", ":")).encode()
+        assert exchange(poller, port, post("/invoke", port, body)).startswith(b"HTTP/1.1 200 ")
+        gateway.setblocking(False)
+        while True:
+            poller.turn(0.01)
+            try:
+                connection, _ = gateway.accept()
+                break
+            except BlockingIOError:
+                continue
+        with connection:
+            connection.setblocking(True)
+            called_back = connection.recv(65536)
+    head, _, result = called_back.partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /callbacks/token HTTP/1.1")
+    message = json.loads(result)
+    assert (message["type"], message["id"], message["group_id"]) == ("tool_result", "tg-1", "once")
+    value = json.loads(message["text"])
+    assert value["found"] == calls.FOUND
+    assert value["sent_ns"] > 0
+
+
+def test_a_breadcrumb_server_answers_on_its_stream(poller: Poller) -> None:
+    server = RcrtServer(poller, 10)
+    with running(server) as port, socket.create_connection(("127.0.0.1", port)) as stream:
+        stream.sendall(b"GET /events/stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        poller.serve_for(0.01)
+        context = {"tool": "Find00000", "input": {}, "requestId": "tg-1"}
+        body = json.dumps({"schema_name": "tool.request.v1", "context": context}, separators=(",", ":")).encode()
+        assert b'{"id":"' in exchange(poller, port, post("/breadcrumbs", port, body))
+        stream.settimeout(5)
+        told = b""
+        while b"tool.response.v1" not in told:
+            told += stream.recv(65536)
+    asked, response = [json.loads(line[6:]) for line in told.split(b"\n") if line.startswith(b'data: {"b')]
+    assert "gateway:tg-1" in asked["tags"]
+    assert response["context"]["request_id"] == "tg-1"
+    assert response["context"]["output"]["found"] == calls.FOUND
+    assert server.streams == 1
+
+
+def test_an_answer_that_comes_in_pieces_is_whole(poller: Poller) -> None:
+    with (
+        answering(ANSWER[:10], ANSWER[10:-3], ANSWER[-3:]) as port,
+        Swarm(poller, port, SCRIPT.requests(), "proof", 1) as swarm,
+    ):
         swarm.finish()
 
 
@@ -81,10 +189,10 @@ def test_an_answer_that_comes_in_pieces_is_whole() -> None:
         (ANSWER[:-1], "closed before"),
     ],
 )
-def test_anything_but_the_expected_answer_ends_the_benchmark(answer: bytes, complaint: str) -> None:
+def test_anything_but_the_expected_answer_ends_the_benchmark(answer: bytes, complaint: str, poller: Poller) -> None:
     with (
         answering(answer) as port,
-        Swarm(port, ORDINARY, "proof", 1) as swarm,
+        Swarm(poller, port, SCRIPT.requests(), "proof", 1) as swarm,
         pytest.raises(BenchError, match=complaint),
     ):
         swarm.finish()
@@ -103,17 +211,18 @@ def test_a_message_is_as_long_as_its_content_length_says(data: bytes, size: int 
     assert message_size(data) == size
 
 
-def test_percentiles_are_latencies_that_were_measured() -> None:
-    timings = Timings(1.0, array("q", [10_000_000, 2_000_000, 3_000_000, 1_000_000]))
-    assert timings.percentile_ms(50) == 3.0
-    assert timings.percentile_ms(99) == 10.0
+def test_percentiles_are_times_that_were_measured() -> None:
+    measured = array("q", [10_000_000, 2_000_000, 3_000_000, 1_000_000])
+    assert percentile_ms(measured, 50) == 3.0
+    assert percentile_ms(measured, 99) == 10.0
 
 
 @pytest.mark.parametrize(("tools", "called"), [(10, 9), (10_000, 9), (10_000, 9_999)])
 def test_every_call_is_another_tool_and_of_300_bytes_whatever_the_catalogue(tools: int, called: int) -> None:
-    script = calls.script(tools, called, "s" * 32)
-    assert len(set(script.ordinary)) == called
-    bodies = {len(request.partition(b"\r\n\r\n")[2]) for request in [*script.ordinary, script.waiting]}
+    script = calls.script(tools, called, BEARERS)
+    assert len(set(script.ordinary)) == len(set(script.keyed)) == called
+    every = [*script.ordinary, *script.waiting, *script.keyed]
+    bodies = {len(request.partition(b"\r\n\r\n")[2]) for request in every}
     assert bodies == {calls.BODY_BYTES}
     assert len(calls.definitions(tools)) == tools
 

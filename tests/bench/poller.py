@@ -1,0 +1,164 @@
+"""The far sides of a subject, its callers and its tool server, in one thread that never sleeps while it measures.
+
+Waking a process is charged to whoever writes to it, and costs a subject on a virtual machine up to 10 us a call, the
+more the longer its calls take. Two processes that both poll on one core take turns of milliseconds instead. So callers
+and tool server share one loop: whatever a subject writes, somebody is awake already, and nobody waits for a turn.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+
+from tests.bench.messages import message_size
+
+BACKLOG = 4096  # thousands of connections are opened at once when waiting calls are weighed
+READ_BYTES = 65536  # messages are under 1 KB, but many may have arrived
+NAP_S = 0.02  # while a server starts and nothing is measured
+
+Ready = Callable[[int], None]  # takes what epoll says has happened
+
+
+class Poller:
+    """Tells whoever watches a file descriptor what happens to it, and does at its time what is put off."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._ready: dict[int, Ready] = {}
+        self._due: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def close(self) -> None:
+        self._epoll.close()
+
+    def watch(self, fd: int, ready: Ready) -> None:
+        """Calls `ready` when there is something to read."""
+        self._ready[fd] = ready
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def await_room(self, fd: int, *, wanted: bool) -> None:
+        """Calls `ready` also when there is room to write; or no longer."""
+        self._epoll.modify(fd, select.EPOLLIN | select.EPOLLOUT if wanted else select.EPOLLIN)
+
+    def forget(self, fd: int) -> None:
+        if self._ready.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def put_off(self, delay_ns: int, work: Callable[[], None]) -> None:
+        """Does `work` later. Every delay is the same, so that the first in is the first out."""
+        self._due.append((time.perf_counter_ns() + delay_ns, work))
+
+    def turn(self, patience_s: float = 0.0) -> bool:
+        """Serves what has happened; False if nothing has within `patience_s`, which is 0 while anything is measured."""
+        due = self._due
+        while due and due[0][0] <= time.perf_counter_ns():
+            due.popleft()[1]()
+        events = self._epoll.poll(patience_s)
+        for fd, what in events:
+            ready = self._ready.get(fd)
+            if ready is not None:  # it may have been closed a moment ago
+                ready(what)
+        if not events:
+            os.sched_yield()  # Redis, on the same core, would have to wait for our turn to end
+        return bool(events)
+
+    def serve_for(self, seconds: float) -> None:
+        """Serves for a while in which nothing is measured."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.turn(min(seconds, NAP_S))
+
+
+class Peer:
+    """One connection that carries HTTP messages, each with a length; `take` gets them whole, one at a time."""
+
+    __slots__ = ("_out", "_poller", "_rest", "_socket", "_take", "is_open")
+
+    def __init__(self, poller: Poller, connection: socket.socket, take: Callable[[Peer, bytes], None]) -> None:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._poller = poller
+        self._socket = connection
+        self._take = take
+        self._rest = self._out = b""
+        self.is_open = True
+        poller.watch(connection.fileno(), self._ready)
+
+    def send(self, data: bytes) -> None:
+        """Sends everything, now or as soon as there is room."""
+        if not self.is_open:
+            return  # whoever waited for it has gone
+        if self._out:
+            self._out += data
+            return
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except ConnectionError:
+            self.close()
+            return
+        if sent < len(data):
+            self._out = data[sent:]
+            self._poller.await_room(self._socket.fileno(), wanted=True)
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._poller.forget(self._socket.fileno())
+            self._socket.close()
+
+    def _ready(self, what: int) -> None:
+        if what & select.EPOLLOUT and self._out:
+            out, self._out = self._out, b""
+            self._poller.await_room(self._socket.fileno(), wanted=False)
+            self.send(out)
+        if what & ~select.EPOLLOUT and self.is_open:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        data = self._rest + data
+        while (size := message_size(data)) is not None and size <= len(data):
+            self._take(self, data[:size])
+            data = data[size:]
+        self._rest = data
+
+
+class Listener:
+    """Takes connections on a free port of loopback and hands their messages to `take`."""
+
+    def __init__(self, poller: Poller, take: Callable[[Peer, bytes], None]) -> None:
+        self._poller = poller
+        self._take = take
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
+        self._socket.setblocking(False)
+        self._peers: list[Peer] = []
+        self.port: int = self._socket.getsockname()[1]
+        poller.watch(self._socket.fileno(), self._ready)
+
+    def close(self) -> None:
+        """Stops listening and closes every connection."""
+        self._poller.forget(self._socket.fileno())
+        self._socket.close()
+        for peer in self._peers:
+            peer.close()
+
+    def _ready(self, _: int) -> None:
+        try:
+            while True:
+                connection, _address = self._socket.accept()
+                self._peers.append(Peer(self._poller, connection, self._take))
+        except BlockingIOError:
+            return
