@@ -1,0 +1,28 @@
+"""How often callers may ask: exact rate limits, in this process or shared by all replicas through Redis.
+
+Every limit is a GCRA (the leaky bucket as a meter of ITU-T I.371): a bucket is one number, the time at which it will
+be full again. `rules` says which limits a request meets, `limits` asks them in two phases, `memory` and `redis` keep
+the buckets, `outcome` puts the answer into headers and refusals.
+"""
+
+from gateway.ports import Target
+from gateway.ratelimit.limiter import Limiter
+from gateway.ratelimit.limits import Limits
+from gateway.ratelimit.memory import MemoryBuckets
+from gateway.ratelimit.outcome import Outcome, RateLimited, headers
+from gateway.ratelimit.redis import RedisBuckets
+from gateway.ratelimit.rules import Operation, Part, Rule
+
+__all__ = [
+    "Limiter",
+    "Limits",
+    "MemoryBuckets",
+    "Operation",
+    "Outcome",
+    "Part",
+    "RateLimited",
+    "RedisBuckets",
+    "Rule",
+    "Target",
+    "headers",
+]

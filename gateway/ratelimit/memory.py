@@ -1,0 +1,116 @@
+"""Buckets in this process's own memory: of the limits before anybody is known, and of all where there is no Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+
+from gateway.ratelimit.outcome import Outcome, refusing
+from gateway.ratelimit.rules import Identity, Parts, Plan, Rule
+
+SHARDS = 64  # of a rule's buckets: a dict that grows copies itself, 4 ms with 100,000 entries, 0.1 ms with 2,048
+MAX_SHARD = 2048  # with 64 shards 131,072 buckets of a rule, about 25 MB; callers active within one refill are fewer
+FORGOTTEN = 4  # one in so many goes when a shard is full; sorting it takes 0.3 ms and is then paid for by 512 others
+
+Shard = dict[Identity, int]
+
+
+class MemoryBuckets:
+    """Takes from buckets, all or nothing. `clock` returns nanoseconds that never go backwards.
+
+    A bucket is kept as the tick at which it will be full again, and not at all once it is. When a rule has too many,
+    those nearest to full are forgotten, which gives their owners at most what they would soon have had anyway: a
+    refusal would shut out everybody new, and that is what somebody with very many addresses might be after.
+    """
+
+    def __init__(self, clock: Callable[[], int], *, max_shard: int = MAX_SHARD) -> None:
+        self._clock = clock
+        self._max_shard = max_shard
+        self._shards: dict[Rule, list[Shard]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(shard) for shards in self._shards.values() for shard in shards)
+
+    def take(self, plan: Plan, parts: Parts) -> Outcome:
+        """Takes one from every bucket, or none from any."""
+        rules = plan.rules
+        if len(rules) == 1:
+            return self._take_one(plan, rules[0], parts)
+        now = self._clock()
+        fits = True
+        debts = []
+        taken = []
+        for rule in rules:
+            identity = rule.identity(parts)
+            shard = self._shard(rule, identity)
+            begins_at = now * rule.count
+            full_at = shard.get(identity, begins_at)
+            if full_at < begins_at:
+                full_at = begins_at
+            full_at += rule.step
+            debt = full_at - begins_at
+            if debt > rule.depth:
+                fits = False
+            debts.append(debt)
+            taken.append((shard, identity, full_at))
+        if not fits:
+            before = tuple(debt - rule.step for rule, debt in zip(rules, debts, strict=True))
+            return Outcome(plan, before, refusing(plan, before))
+        for shard, identity, full_at in taken:
+            self._put(shard, identity, full_at)
+        return Outcome(plan, tuple(debts))
+
+    def _take_one(self, plan: Plan, rule: Rule, parts: Parts) -> Outcome:
+        """`take` for a single rule, on the path of most calls: 0.7 us instead of 1.4."""
+        identity = rule.identity(parts)
+        shards = self._shards.get(rule) or self._new(rule)
+        shard = shards[hash(identity) % SHARDS]
+        now = self._clock() * rule.count
+        full_at = shard.get(identity, now)
+        if full_at < now:
+            full_at = now
+        debt = full_at + rule.step - now
+        if debt > rule.depth:
+            return Outcome(plan, (full_at - now,), rule)
+        if identity in shard or len(shard) < self._max_shard:
+            shard[identity] = now + debt
+        else:
+            self._put(shard, identity, now + debt)
+        return Outcome(plan, (debt,))
+
+    def exhausted(self, rule: Rule, parts: Parts) -> int | None:
+        """The debt of a bucket from which nothing can be taken, or None. It takes nothing."""
+        shards = self._shards.get(rule)
+        if shards is None:  # nothing was taken yet
+            return None
+        identity = rule.identity(parts)
+        full_at = shards[hash(identity) % SHARDS].get(identity)
+        if full_at is None:
+            return None
+        debt = max(full_at - self._clock() * rule.count, 0)
+        return debt if debt + rule.step > rule.depth else None
+
+    def _shard(self, rule: Rule, identity: Identity) -> Shard:
+        return (self._shards.get(rule) or self._new(rule))[hash(identity) % SHARDS]
+
+    def _new(self, rule: Rule) -> list[Shard]:
+        shards: list[Shard] = [{} for _ in range(SHARDS)]
+        self._shards[rule] = shards
+        return shards
+
+    def _put(self, shard: Shard, identity: Identity, full_at: int) -> None:
+        if len(shard) >= self._max_shard and identity not in shard:
+            in_order = sorted(shard.items(), key=itemgetter(1))
+            for forgotten, _ in in_order[: max(1, len(in_order) // FORGOTTEN)]:
+                del shard[forgotten]
+        shard[identity] = full_at
+
+    def sweep(self) -> Iterator[None]:
+        """Forgets buckets that are full; between two steps of at most a shard, 0.1 ms, others may run."""
+        for rule, shards in list(self._shards.items()):
+            for index, shard in enumerate(shards):
+                if shard:
+                    now = self._clock() * rule.count
+                    # A new dict, because one that only loses entries never gives memory back.
+                    shards[index] = {identity: full_at for identity, full_at in shard.items() if full_at > now}
+                    yield

@@ -1,0 +1,137 @@
+"""Which limits a request meets, and what each of them counts."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from operator import itemgetter
+from typing import Literal, TypeAlias
+
+from gateway.ports import Target
+
+Operation = Literal["call", "list", "poll", "failed_verification"]
+Part = Literal["caller", "ip", "tool", "route"]
+Identity: TypeAlias = str | tuple[str, ...]  # the text of a key of one part, the texts of one of several
+Parts: TypeAlias = tuple[str, str, str, str]
+
+ORDER: tuple[Part, ...] = ("caller", "ip", "tool", "route")  # of the texts in `Parts`
+MAX_PLANS = 10_000  # remembered by what is asked for; forgetting so many at once takes half a millisecond
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rule:
+    """At most `count` requests in `per_s` seconds on average, and `burst` at once, for each identity.
+
+    `tools` are globs as routes have them; with these or with `backends` a rule is for such calls only. Time is counted
+    in ticks of 1/`count` nanoseconds, in which the time between two requests is a whole number: nothing is rounded.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    count: int
+    per_s: int
+    burst: int
+    operations: frozenset[Operation] = frozenset({"call", "list"})
+    tools: tuple[str, ...] = ()
+    backends: frozenset[str] = frozenset()
+    step: int = field(init=False)  # ticks that one request costs
+    depth: int = field(init=False)  # ticks that an empty bucket takes to fill
+    ticks_per_s: int = field(init=False)
+    label: bytes = field(init=False, repr=False)
+    is_brisk: bool = field(init=False)  # there is one more within a second, always
+    item: bytes = field(init=False, repr=False)  # of the RateLimit header, without `r`, and without `t` unless brisk
+    identity: Callable[[Parts], Identity] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.parts or min(self.count, self.per_s, self.burst) < 1:
+            raise ValueError(f"the rate limit {self.name} counts nothing")
+        put = object.__setattr__
+        put(self, "step", self.per_s * NS_PER_S)
+        put(self, "ticks_per_s", self.count * NS_PER_S)
+        put(self, "depth", self.step * self.burst)
+        put(self, "label", self.name.encode("ascii"))
+        put(self, "is_brisk", self.step <= self.ticks_per_s)
+        put(self, "item", (b'"%s";r=%%d;t=1' if self.is_brisk else b'"%s";r=%%d;t=%%d') % self.label)
+        put(self, "identity", itemgetter(*(ORDER.index(part) for part in ORDER if part in self.parts)))
+
+    def is_like(self, other: Rule) -> bool:
+        """Whether both say the same; each counts by itself all the same."""
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self) if each.init)
+
+    @property
+    def needs_target(self) -> bool:
+        """Whether only a call whose tool is known can meet it."""
+        return bool(self.tools or self.backends or {"tool", "route"}.intersection(self.parts))
+
+    def concerns(self, operation: Operation, target: Target | None) -> bool:
+        """Whether such a request counts."""
+        if operation not in self.operations:
+            return False
+        if target is None:
+            return not self.needs_target
+        if self.backends and target.backend not in self.backends:
+            return False
+        return not self.tools or any(_matches(glob, target) for glob in self.tools)
+
+
+def _matches(glob: str, target: Target) -> bool:
+    return fnmatchcase(f"{target.tool}@{target.version}" if "@" in glob else target.tool, glob)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The rules one request meets, and the header that tells callers of them."""
+
+    rules: tuple[Rule, ...]
+    policy: tuple[bytes, bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        items = b", ".join(_policy(rule) for rule in self.rules)
+        object.__setattr__(self, "policy", (b"ratelimit-policy", items))
+
+
+def _policy(rule: Rule) -> bytes:
+    """A rule as draft-ietf-httpapi-ratelimit-headers-10, section 3, tells it.
+
+    The quota is the burst, as `r` of section 4 may be as much, and the window the time in which all of it comes back:
+    whole seconds, rounded up, so that it never promises more than the rule.
+    """
+    window_s = -(-rule.depth // rule.ticks_per_s)
+    return b'"%s";q=%d;w=%d' % (rule.label, rule.burst, window_s)
+
+
+class Plans:
+    """Finds the rules of a request; each answer is worked out once."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = tuple(rules)
+        self.known: dict[tuple[Operation, Target | None], Plan] = {}
+        self._plans: dict[tuple[Rule, ...], Plan] = {}
+
+    def of(self, operation: Operation, target: Target | None = None) -> Plan:
+        """The plan of such a request; those in `known` need not be asked for."""
+        plan = self.known.get((operation, target))
+        if plan is not None:
+            return plan
+        rules = tuple(rule for rule in self.rules if rule.concerns(operation, target))
+        plan = self._plans.setdefault(rules, Plan(rules))
+        if len(self.known) >= MAX_PLANS:
+            self.known.clear()
+        self.known[operation, target] = plan
+        return plan
+
+
+def network(ip: str) -> str:
+    """What counts as one address: an IPv4 address, or the /64 of an IPv6 address, of which one host has as many."""
+    if ":" not in ip:
+        return ip
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, ip.partition("%")[0])
+    except OSError:
+        return ip
+    if packed[:12] == b"\0" * 10 + b"\xff\xff":  # IPv4 as a socket for both sees it
+        return socket.inet_ntop(socket.AF_INET, packed[12:])
+    return socket.inet_ntop(socket.AF_INET6, packed[:8] + bytes(8)) + "/64"

@@ -1,0 +1,184 @@
+"""Settings of rate limits: how often who may do what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from gateway import yamlnode
+from gateway.settings.globs import overlap
+from gateway.settings.groups import ListOf
+from gateway.settings.keys import key as declared
+from gateway.settings.keys import settings
+from gateway.settings.kinds import Choice, Integer, Leaf, Reference, Schema, Text, or_substituted
+from gateway.settings.reading import Cursor, Reading, Written, suggestion
+from gateway.settings.routes import GLOB
+from gateway.settings.substitution import UnfitError
+
+LimitPart = Literal["caller", "ip", "tool", "route"]
+LimitOperation = Literal["call", "list", "poll", "failed_verification"]
+
+PARTS: tuple[LimitPart, ...] = get_args(LimitPart)
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+FASTEST = 1_000_000  # a second: the clock of Redis counts microseconds
+LONGEST_REFILL_S = 30 * 86400  # so that what is kept for whoever has gone away is forgotten some day
+MAX_BURST = 1_000_000
+MAX_LIMITS = 16  # all of them are asked for every call, with Redis in one script
+BUILT_IN = "failed-verifications"
+FAILED_VERIFICATION = "failed_verification"
+
+NAME = Text(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", "must be letters, digits, - and _, at most 64, and begin with a letter or digit"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many in so many seconds."""
+
+    count: int
+    per_s: int
+
+
+class RateKind(Leaf[Rate]):
+    """A rate such as `50/s`."""
+
+    PATTERN = r"[0-9]{1,12}/(s|m|h|d)"
+
+    def parse(self, written: Written) -> Rate:
+        if re.fullmatch(self.PATTERN, written.text) is None:
+            raise UnfitError("must be a rate such as 50/s, 30/m, 1000/h or 5000/d")
+        count, unit = written.text.split("/")
+        rate = Rate(int(count), UNITS_S[unit])
+        if not 1 <= rate.count <= FASTEST * rate.per_s:
+            raise UnfitError(f"must be a rate from 1/{unit} to {FASTEST}/s")
+        return rate
+
+    def stand_in(self, raw: str) -> Rate:
+        return Rate(1, 1)
+
+    def schema(self, defs: dict[str, Schema]) -> Schema:
+        return {"type": "string", "pattern": or_substituted(self.PATTERN)}
+
+
+class LimitKey(Leaf[tuple[LimitPart, ...]]):
+    """What is counted apart: one part, or several joined by `+` in any order."""
+
+    def parse(self, written: Written) -> tuple[LimitPart, ...]:
+        words = [word.strip() for word in written.text.split("+")]
+        for word in words:
+            if word not in PARTS:
+                known = f"{', '.join(PARTS)}, or several of them joined by +"
+                raise UnfitError(f"must be one of {known}{suggestion(word, PARTS)}")
+        if len(set(words)) < len(words):
+            raise UnfitError("names the same part twice")
+        return tuple(part for part in PARTS if part in words)
+
+    def stand_in(self, raw: str) -> tuple[LimitPart, ...]:
+        return ("caller",)
+
+    def schema(self, defs: dict[str, Schema]) -> Schema:
+        part = f" *({'|'.join(PARTS)}) *"
+        return {"type": "string", "pattern": or_substituted(rf"{part}(\+{part}){{0,{len(PARTS) - 1}}}")}
+
+
+class PublishedTools(Text):
+    """A pattern as routes have them, of tools that a route of the same file may publish."""
+
+    def __init__(self) -> None:
+        super().__init__(GLOB.pattern, GLOB.must)
+
+    def read(self, cursor: Cursor) -> str:
+        glob = super().read(cursor)
+        known = published(cursor.reading)
+        if cursor.scalar().missing or any(overlap(glob, pattern) for pattern in known):
+            return glob
+        raise cursor.refuse(f"matches no tool of any route{suggestion(glob, known)}")
+
+
+def published(reading: Reading) -> list[str]:
+    """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
+    routes = next(iter(_values(reading.root, "routes")), None)
+    if not isinstance(routes, yamlnode.Sequence):
+        return []
+    open_ = [route for route in routes.items if "true" not in _texts(route, "deny")]
+    patterns = [text for route in open_ for text in _texts(route, "tools")]
+    return ["*" if "$" in pattern else pattern for pattern in patterns]  # what is put in may be any
+
+
+def _values(node: yamlnode.Node, name: str) -> list[yamlnode.Node]:
+    entries = node.entries if isinstance(node, yamlnode.Mapping) else ()
+    return [value for key_, value in entries if isinstance(key_, yamlnode.Scalar) and key_.text == name]
+
+
+def _texts(node: yamlnode.Node, name: str) -> list[str]:
+    return [value.text for value in _values(node, name) if isinstance(value, yamlnode.Scalar)]
+
+
+@settings
+class RateLimitSettings:
+    """One limit. Requests of the same key share it; a request that any limit refuses is not counted by the others."""
+
+    name: str = declared(NAME, "What callers, metrics and logs see of it.")
+    key: tuple[LimitPart, ...] = declared(
+        LimitKey(), "What is counted apart: caller, ip, tool, route, or several joined by +."
+    )
+    rate: Rate = declared(RateKind(), "How many requests on average, such as 50/s, 30/m, 1000/h or 5000/d.")
+    burst: int | None = declared(
+        Integer(1, MAX_BURST), "How many at once after a pause; left out, as many as the rate has.", default=None
+    )
+    operations: tuple[LimitOperation, ...] = declared(
+        ListOf(Choice(*get_args(LimitOperation)), at_least=1),
+        "What counts: calls, lists of tools, polls for results, or credentials that were not accepted.",
+        default=["call", "list"],
+    )
+    tools: tuple[str, ...] = declared(
+        ListOf(PublishedTools()), "Patterns of the tools whose calls count; empty, all of them.", default=[]
+    )
+    backends: tuple[str, ...] = declared(
+        ListOf(Reference("backends", "backend")), "The backends whose calls count; empty, all of them.", default=[]
+    )
+
+    @property
+    def at_once(self) -> int:
+        """The burst, whether written or not."""
+        return min(self.rate.count, MAX_BURST) if self.burst is None else self.burst
+
+    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+        """What can never be met, or never come back."""
+        if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
+            yield "burst", "takes more than 30 days to come back at this rate"
+        if FAILED_VERIFICATION in self.operations:
+            yield from self._problems_of_failures(written)
+        elif self.name == BUILT_IN:
+            yield "name", f"is that of the built-in limit; it counts operations: [{FAILED_VERIFICATION}]"
+        elif "operations" in written:
+            yield from self._problems_of_targets()
+
+    def _problems_of_failures(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+        if len(self.operations) > 1:
+            yield "operations", f"must list {FAILED_VERIFICATION} alone"
+        if self.key != ("ip",):
+            yield "key", f"must be ip where {FAILED_VERIFICATION} counts, since nobody knows more by then"
+        for name in ("tools", "backends"):
+            if name in written:
+                yield name, f"has no effect where {FAILED_VERIFICATION} counts"
+
+    def _problems_of_targets(self) -> Iterator[tuple[str, str]]:
+        other = [operation for operation in self.operations if operation != "call"]
+        if other and (self.tools or self.backends or {"tool", "route"}.intersection(self.key)):
+            yield "operations", f"must list call alone: this limit is on tools, and a {other[0]} names none"
+
+
+def limits_that_clash(limits: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """Finds limits of the same name, and those beyond the number there may be."""
+    first: dict[str, int] = {}
+    for index, limit in enumerate(limits):
+        if limit is not None and limit.name in first:
+            yield index, f"has the name of rate_limits[{first[limit.name]}]"
+        elif limit is not None:
+            first[limit.name] = index
+        if index >= MAX_LIMITS:
+            yield index, f"is more than the {MAX_LIMITS} limits there may be; each is checked for every call"

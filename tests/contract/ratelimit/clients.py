@@ -1,0 +1,28 @@
+"""Buckets of a replica, on a client that gives up as early as the gateway's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from gateway.ratelimit import MemoryBuckets, RedisBuckets
+from gateway.state.link import FLIGHT_S
+from gateway.state.sealing import Digester
+
+KEYS = ["a key of at least thirty-two characters"]
+
+
+@asynccontextmanager
+async def replica(url: str, *, local: MemoryBuckets | None = None) -> AsyncIterator[RedisBuckets]:
+    """The buckets of one replica."""
+    half = FLIGHT_S / 2
+    redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=half, socket_connect_timeout=half)
+    buckets = RedisBuckets(redis, Digester(KEYS, "rate limits"), local=local)
+    try:
+        yield buckets
+    finally:
+        await buckets.aclose()

@@ -1,0 +1,50 @@
+"""Every implementation of the buckets, opened the same way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from gateway.ratelimit import MemoryBuckets, Outcome
+from gateway.ratelimit.limits import SharedBuckets
+from gateway.ratelimit.rules import Parts, Plan
+from tests.contract.ratelimit.clients import replica
+from tests.contract.state.server import RedisServer
+
+
+class InMemory:
+    """Buckets in memory, asked as those in Redis are."""
+
+    def __init__(self) -> None:
+        self._buckets = MemoryBuckets(time.monotonic_ns)
+
+    async def take(self, plan: Plan, parts: Parts) -> Outcome:
+        return self._buckets.take(plan, parts)
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def running_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def redis_server(running_redis: RedisServer) -> RedisServer:
+    """A server without data."""
+    running_redis.empty()
+    return running_redis
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def buckets(request: pytest.FixtureRequest, redis_server: RedisServer) -> AsyncIterator[SharedBuckets]:
+    if request.param == "memory":
+        yield InMemory()
+        return
+    async with replica(redis_server.url) as shared:
+        yield shared

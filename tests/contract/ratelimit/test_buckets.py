@@ -1,0 +1,90 @@
+"""What holds wherever buckets are kept. Rates are so slow that none fills during a test, unless it waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.ratelimit import Outcome, headers
+from gateway.ratelimit.limits import SharedBuckets
+from gateway.ratelimit.rules import Plan
+from tests.unit.ratelimit.model import parts, rule
+
+pytestmark = pytest.mark.anyio
+
+DAILY: dict[str, Any] = {"count": 1, "per_s": 86400}
+
+
+async def test_a_burst_passes_and_the_next_request_does_not(buckets: SharedBuckets) -> None:
+    plan = Plan((rule(**DAILY, burst=3),))
+    taken = [await buckets.take(plan, parts()) for _ in range(4)]
+    assert [outcome.refused is None for outcome in taken] == [True, True, True, False]
+    assert [outcome.standings[0].remaining for outcome in taken] == [2, 1, 0, 0]
+    assert 86390 <= taken[-1].retry_after_s <= 86400
+
+
+async def test_however_many_ask_at_once_the_burst_is_what_passes(buckets: SharedBuckets) -> None:
+    plan = Plan((rule(**DAILY, burst=300),))
+    taken = await asyncio.gather(*(buckets.take(plan, parts()) for _ in range(1000)))
+    assert sum(outcome.refused is None for outcome in taken) == 300
+
+
+async def test_what_one_limit_refuses_no_other_counts_even_among_many_at_once(buckets: SharedBuckets) -> None:
+    plan = Plan((rule("wide", **DAILY, parts=("ip",), burst=1000), rule("narrow", **DAILY, burst=2)))
+    asked = [buckets.take(plan, parts(f"key:{number % 10}")) for number in range(200)]
+    taken = await asyncio.gather(*asked)
+    assert sum(outcome.refused is None for outcome in taken) == 20
+    wide = await buckets.take(Plan(plan.rules[:1]), parts())
+    assert wide.standings[0].remaining == 1000 - 20 - 1
+
+
+async def test_requests_of_one_turn_may_have_different_limits(buckets: SharedBuckets) -> None:
+    one, other = rule("one", **DAILY, burst=1), rule("other", **DAILY, parts=("tool", "ip"), burst=2)
+    plans = [Plan((one,)), Plan((other, one)), Plan((other,)), Plan((one, other))]
+    asked = [buckets.take(plan, parts(caller)) for plan, caller in zip(plans, "aabb", strict=True)]
+    taken = await asyncio.gather(*asked)
+    assert [outcome.refused and outcome.refused.name for outcome in taken] == [None, "one", None, None]
+    assert [[standing.remaining for standing in outcome.standings] for outcome in taken] == [[0], [2, 0], [1], [0, 0]]
+
+
+async def test_what_was_taken_comes_back_with_time(buckets: SharedBuckets) -> None:
+    plan = Plan((rule(count=20, burst=1),))
+    assert (await buckets.take(plan, parts())).refused is None
+    refused = 0
+    async with asyncio.timeout(10):
+        while (await buckets.take(plan, parts())).refused is not None:
+            refused += 1
+            await asyncio.sleep(0.001)
+    assert refused > 0
+
+
+async def test_a_rate_no_clock_divides_evenly_is_told_exactly(buckets: SharedBuckets) -> None:
+    plan = Plan((rule(count=7, per_s=86400, burst=7),))
+    taken = [await buckets.take(plan, parts()) for _ in range(7)]
+    assert [outcome.standings[0].remaining for outcome in taken] == [6, 5, 4, 3, 2, 1, 0]
+
+
+async def test_a_caller_that_leaves_while_it_is_asked_for_disturbs_no_other(buckets: SharedBuckets) -> None:
+    plan = Plan((rule(**DAILY, burst=1000),))
+    tasks = [asyncio.create_task(_take(buckets, plan)) for _ in range(200)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    taken = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(outcome, Outcome) for outcome in taken[1::2])
+    left = (await _take(buckets, plan)).standings[0].remaining
+    assert 799 <= left <= 899  # those that left may have been counted
+
+
+async def test_headers_are_the_same_wherever_buckets_are_kept(buckets: SharedBuckets) -> None:
+    plan = Plan((rule("a", **DAILY, burst=2), rule("b", count=1, per_s=3600, burst=5)))
+    assert headers(await buckets.take(plan, parts())) == (
+        (b"ratelimit-policy", b'"a";q=2;w=172800, "b";q=5;w=18000'),
+        (b"ratelimit", b'"a";r=1;t=86400, "b";r=4;t=3600'),
+    )
+
+
+async def _take(buckets: SharedBuckets, plan: Plan) -> Outcome:
+    return await buckets.take(plan, parts())

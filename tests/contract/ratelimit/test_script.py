@@ -1,0 +1,144 @@
+"""The script by itself, on a real server whose clock the test moves: exact, forgetful, and safe from jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from gateway.ratelimit import Outcome, Rule
+from gateway.ratelimit.batch import SCRIPT, encode, joined
+from gateway.ratelimit.outcome import refusing
+from gateway.ratelimit.rules import Parts, Plan
+from tests.contract.ratelimit.clients import replica
+from tests.contract.state.server import RedisServer
+from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
+from tests.unit.ratelimit.test_memory import RATES, STEPS
+
+START_US = 1_800_000_000_000_000
+ON_SERVER_TIME = "local time = redis.call('TIME')"
+ON_TEST_TIME = "local time = { 0, tonumber(ARGV[2]) }"
+IN_TIME = "math.floor(lacks / 1000) + 1"
+NEVER = "1e12"  # Redis drops keys by its own clock, which a test that moves another must not see
+
+
+class ScriptedBuckets:
+    """Runs the script with the time of a clock of ours."""
+
+    def __init__(self, redis: Redis, clock: Clock, *, dropped: str = NEVER) -> None:
+        assert ON_SERVER_TIME in SCRIPT
+        assert IN_TIME in SCRIPT
+        self._run = redis.register_script(SCRIPT.replace(ON_SERVER_TIME, ON_TEST_TIME).replace(IN_TIME, dropped))
+        self._clock = clock
+
+    def take(self, *asked: tuple[Plan, Parts]) -> list[Outcome]:
+        keys = [f"{rule.name}:{rule.identity(parts)}" for plan, parts in asked for rule in plan.rules]
+        reply = self._run(keys, [encode([plan.rules for plan, _ in asked]), self._clock.now_us])
+        outcomes = []
+        for (plan, _), (taken, *lacks) in zip(asked, msgspec.msgpack.decode(reply), strict=True):
+            pairs = zip(lacks[::2], lacks[1::2], plan.rules, strict=True)
+            debts = tuple(joined(whole, fraction, rule) for whole, fraction, rule in pairs)
+            outcomes.append(Outcome(plan, debts, None if taken else refusing(plan, debts)))
+        return outcomes
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(START_US)
+
+
+@pytest.fixture
+def buckets(redis_server: RedisServer, clock: Clock) -> ScriptedBuckets:
+    return ScriptedBuckets(redis_server.connect(), clock)
+
+
+@given(rules=st.lists(RATES, min_size=1, max_size=3), steps=STEPS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_script_does_exactly_what_buckets_of_tokens_do(
+    redis_server: RedisServer, rules: Sequence[Rule], steps: Sequence[tuple[int, str, str]]
+) -> None:
+    clock = Clock(START_US)
+    with redis_server.connect() as redis:
+        redis.flushall()
+        buckets, model, plan = ScriptedBuckets(redis, clock), TokenBuckets(clock), Plan(tuple(rules))
+        for pause_us, caller, tool in steps:
+            clock.now_us += pause_us
+            asked = parts(caller, tool=tool)
+            expected = model.take(plan, asked)
+            (outcome,) = buckets.take((plan, asked))
+            assert (outcome.refused is None) == expected
+            assert list(outcome.debts) == [model.debt(rule, asked) for rule in rules]
+
+
+def test_requests_of_one_batch_see_what_those_before_them_took(buckets: ScriptedBuckets) -> None:
+    wide, narrow = rule("wide", parts=("ip",), burst=3), rule("narrow", burst=1)
+    asked = [(Plan((wide, narrow)), parts(caller)) for caller in "aabbcd"]
+    refused = [outcome.refused and outcome.refused.name for outcome in buckets.take(*asked)]
+    assert refused == [None, "narrow", None, "narrow", None, "wide"]
+
+
+def test_redis_keeps_a_bucket_until_it_is_full_and_no_longer(redis_server: RedisServer, clock: Clock) -> None:
+    with redis_server.connect() as redis:
+        buckets = ScriptedBuckets(redis, clock, dropped=IN_TIME)
+        plan = Plan((rule(count=3, per_s=60, burst=10),))
+        for taken in (1, 2):
+            buckets.take((plan, parts()))
+            (key,) = redis.keys("per-caller:*")
+            assert 20_000 * taken - 5_000 < redis.pttl(key) <= 20_000 * taken + 1
+
+
+def test_a_clock_that_goes_backwards_costs_no_more_than_a_bucket(buckets: ScriptedBuckets, clock: Clock) -> None:
+    plan = Plan((rule(count=1, burst=3),))
+    taken_before = sum(buckets.take((plan, parts()))[0].refused is None for _ in range(2))
+    clock.now_us -= 3_600_000_000
+    assert taken_before == 2
+    first = buckets.take((plan, parts()))[0]
+    assert (first.refused is not None, first.retry_after_s) == (True, 1)  # not an hour
+    clock.now_us += 1_000_000
+    assert [buckets.take((plan, parts()))[0].refused is None for _ in range(2)] == [True, False]
+
+
+def test_a_clock_that_trembles_lets_no_more_through(buckets: ScriptedBuckets, clock: Clock) -> None:
+    plan = Plan((rule(count=10, burst=5),))
+    passed = 0
+    for step in range(1000):
+        clock.now_us += 3_000 if step % 2 else -1_000
+        passed += buckets.take((plan, parts()))[0].refused is None
+    elapsed_us = clock.now_us - START_US
+    assert passed <= 5 + elapsed_us * 10 // 1_000_000
+    assert passed >= elapsed_us * 10 // 1_000_000
+
+
+def test_a_limit_that_was_made_narrower_counts_at_once(buckets: ScriptedBuckets, clock: Clock) -> None:
+    for _ in range(50):
+        buckets.take((Plan((rule(count=3, per_s=86400, burst=50),)), parts()))
+    narrower = Plan((rule(count=2, burst=4),))
+    refused = buckets.take((narrower, parts()))[0]
+    assert (refused.refused is not None, refused.retry_after_s) == (True, 1)
+    clock.now_us += 500_000
+    assert buckets.take((narrower, parts()))[0].refused is None
+
+
+def test_a_key_that_holds_something_else_is_an_empty_debt(buckets: ScriptedBuckets, redis_server: RedisServer) -> None:
+    limit = rule()
+    with redis_server.connect() as redis:
+        redis.set(f"{limit.name}:{limit.identity(parts())}", "nonsense")
+    assert buckets.take((Plan((limit,)), parts()))[0].refused is None
+
+
+@pytest.mark.anyio
+async def test_redis_learns_no_caller_no_address_and_no_tool(redis_server: RedisServer) -> None:
+    limits = (rule(), rule("all", parts=("caller", "ip", "tool", "route")))
+    asked = parts("jwt:https://issuer.example:canary-subject", "203.0.113.77", "Canary.Tool", "canary/Canary.*")
+    with redis_server.connect() as redis:
+        redis.flushall()
+        async with replica(redis_server.url) as shared:
+            await shared.take(Plan(limits), asked)
+        keys = sorted(key.decode() for key in redis.keys("*"))
+        everything = " ".join([*keys, *(redis.get(key).decode() for key in keys)])
+    assert [key.rpartition(":")[0] for key in keys] == ["toolgate:{limits}:all", "toolgate:{limits}:per-caller"]
+    assert not [word for word in ("canary", "Canary", "issuer", "203.0") if word in everything]

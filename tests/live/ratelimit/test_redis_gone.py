@@ -1,0 +1,118 @@
+"""Redis killed, frozen and out of memory while limits are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+
+from gateway.ratelimit import MemoryBuckets, Outcome, RedisBuckets
+from gateway.ratelimit.rules import Plan
+from gateway.state.link import FLIGHT_S
+from gateway.state.port import StateUnavailable
+from tests.contract.ratelimit.clients import replica
+from tests.contract.state.server import RedisServer
+from tests.unit.ratelimit.model import parts, rule
+
+pytestmark = pytest.mark.anyio
+
+PLAN = Plan((rule(count=1, per_s=86400, burst=5),))
+LONG_S = 20.0
+
+
+def local() -> MemoryBuckets:
+    return MemoryBuckets(time.monotonic_ns)
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LONG_S):
+        while not reached():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.005)
+
+
+async def test_while_redis_is_away_nothing_passes_and_nobody_waits(
+    redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gateway.ratelimit")
+    async with replica(redis_server.url) as buckets:
+        assert (await buckets.take(PLAN, parts())).refused is None
+        redis_server.kill()
+        failed = await asyncio.gather(*(buckets.take(PLAN, parts()) for _ in range(300)), return_exceptions=True)
+        assert all(isinstance(one, StateUnavailable) for one in failed)
+        began = time.monotonic()
+        for _ in range(100):
+            with pytest.raises(StateUnavailable):
+                await buckets.take(PLAN, parts())
+        assert time.monotonic() - began < FLIGHT_S / 2  # at once, each of them
+        redis_server.start()
+        await until(lambda: buckets.is_up)
+        assert (await buckets.take(PLAN, parts())).refused is None
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]  # once for the whole outage
+    assert "key:a" not in caplog.text
+
+
+async def test_meanwhile_each_replica_may_count_on_its_own(redis_server: RedisServer) -> None:
+    async with replica(redis_server.url, local=local()) as buckets:
+        for _ in range(5):
+            await buckets.take(PLAN, parts())
+        redis_server.kill()
+        assert await _passed(buckets, 10) == 5  # a bucket of its own, full at first
+        redis_server.start()
+        await until(lambda: buckets.is_up)
+        assert await _passed(buckets, 10) == 5  # the server has started empty
+
+
+async def test_a_frozen_redis_costs_one_time_limit_and_no_more(redis_server: RedisServer) -> None:
+    async with replica(redis_server.url, local=local()) as buckets:
+        await buckets.take(PLAN, parts())
+        redis_server.freeze()
+        began = time.monotonic()
+        taken = await asyncio.gather(*(buckets.take(PLAN, parts()) for _ in range(1000)))
+        assert time.monotonic() - began < 2 * FLIGHT_S
+        assert sum(outcome.refused is None for outcome in taken) == 5
+        redis_server.thaw()
+        await until(lambda: buckets.is_up)
+
+
+async def test_a_redis_without_memory_counts_as_away_until_it_has_some(redis_server: RedisServer) -> None:
+    async with replica(redis_server.url, local=local()) as buckets:
+        with redis_server.connect() as redis:
+            await buckets.take(PLAN, parts())
+            redis.config_set("maxmemory", 1)
+            assert (await buckets.take(PLAN, parts())).refused is None
+            assert not buckets.is_up
+            redis.config_set("maxmemory", 0)
+        await until(lambda: buckets.is_up)
+
+
+async def test_a_redis_that_has_forgotten_the_script_is_told_it_again(redis_server: RedisServer) -> None:
+    async with replica(redis_server.url) as buckets:
+        await buckets.take(PLAN, parts())
+        with redis_server.connect() as redis:
+            redis.script_flush()
+        assert (await buckets.take(PLAN, parts())).standings[0].remaining == 3
+        assert buckets.is_up
+
+
+async def test_closing_fails_what_is_still_asked(redis_server: RedisServer) -> None:
+    async with replica(redis_server.url) as buckets:
+        await buckets.take(PLAN, parts())
+        redis_server.freeze()
+        asked = [asyncio.create_task(_take(buckets)) for _ in range(1000)]
+        await asyncio.sleep(0)
+        await buckets.aclose()
+        taken = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(one, StateUnavailable) for one in taken)
+        with pytest.raises(StateUnavailable):
+            await buckets.take(PLAN, parts())
+
+
+async def _passed(buckets: RedisBuckets, times: int) -> int:
+    return sum([(await buckets.take(PLAN, parts())).refused is None for _ in range(times)])
+
+
+async def _take(buckets: RedisBuckets) -> Outcome:
+    return await buckets.take(PLAN, parts())

@@ -1,0 +1,70 @@
+"""Limits as a file has them: read, assembled, asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway import assembly
+from gateway.config import read
+from gateway.ratelimit import RateLimited, Target, headers
+
+pytestmark = pytest.mark.anyio
+
+FILE = """
+auth: none
+backends:
+  search: {protocol: otc, url: 'http://127.0.0.1:9'}
+  mail: {protocol: otc, url: 'http://127.0.0.1:9'}
+routes:
+  - {tools: 'Search.*', backend: search}
+  - {tools: '*', backend: mail}
+rate_limits:
+  - {name: per-caller, key: caller, rate: 50/s, burst: 100}
+  - {name: dear, key: tool + caller, tools: ['Search.*'], rate: 2/m}
+  - {name: mail, key: route, backends: [mail], rate: 1000/h}
+  - {name: polls, key: caller, rate: 3/d, operations: [poll]}
+  - {name: addresses, key: ip, rate: 60/m, operations: [call, list, poll]}
+"""
+SEARCH = Target("Search.Web", "1.0.0", "search", "search/Search.*")
+MAIL = Target("Mail.Send", "1.0.0", "mail", "mail/*")
+
+
+async def test_a_file_says_who_may_do_what_how_often() -> None:
+    limits = assembly.rate_limits(read(FILE))
+    policies = {
+        "early": headers(limits.admit("call", "10.0.0.1"))[0][1],
+        "search": headers(await limits.spend("call", "key:a", "10.0.0.1", SEARCH))[0][1],
+        "mail": headers(await limits.spend("call", "key:a", "10.0.0.1", MAIL))[0][1],
+        "list": headers(await limits.spend("list", "key:a", "10.0.0.1"))[0][1],
+        "poll": headers(await limits.spend("poll", "key:a", "10.0.0.1"))[0][1],
+    }
+    assert policies == {
+        "early": b'"addresses";q=60;w=60',
+        "search": b'"per-caller";q=100;w=2, "dear";q=2;w=60',
+        "mail": b'"per-caller";q=100;w=2, "mail";q=1000;w=3600',
+        "list": b'"per-caller";q=100;w=2',
+        "poll": b'"polls";q=3;w=86400',
+    }
+    await limits.spend("call", "key:a", "10.0.0.1", SEARCH)
+    with pytest.raises(RateLimited) as caught:
+        await limits.spend("call", "key:a", "10.0.0.2", SEARCH._replace(version="2.0.0"))
+    assert (caught.value.rule, caught.value.retry_after_s) == ("dear", 30)
+    await limits.spend("call", "key:b", "10.0.0.1", SEARCH)
+
+
+def test_a_burst_that_is_not_written_is_what_the_rate_has() -> None:
+    limits = {limit.name: limit.at_once for limit in read(FILE).rate_limits}
+    assert limits == {"per-caller": 100, "dear": 2, "mail": 1000, "polls": 3, "addresses": 60}
+    (fast,) = read("auth: none\nrate_limits: [{name: a, key: ip, rate: 60000000/m}]").rate_limits
+    assert fast.at_once == 1_000_000
+
+
+@pytest.mark.parametrize("tools", ["${env:ANY}", "Mail.*"])
+def test_a_pattern_is_good_if_some_route_may_have_such_tools(tools: str) -> None:
+    text = (
+        "auth: none\nbackends: {a: {protocol: otc, url: 'http://x'}}\n"
+        "routes: [{tools: '${env:ANY}', backend: a}]\n"
+        f"rate_limits: [{{name: a, key: ip, rate: 1/s, tools: ['{tools}']}}]\n"
+    )
+    assert read(text, env={"ANY": "Any.*"}).rate_limits
+    assert read(text, env={}, allow_missing_env=True).rate_limits

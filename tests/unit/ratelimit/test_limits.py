@@ -1,0 +1,120 @@
+"""The two phases: what is asked before anybody is known, and what afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.ratelimit import Limits, MemoryBuckets, Outcome, RateLimited, Rule, Target, headers
+from gateway.ratelimit.limits import FAILED_VERIFICATIONS
+from gateway.ratelimit.rules import Parts, Plan
+from gateway.state.port import StateUnavailable
+from tests.unit.ratelimit.model import Clock, rule
+
+pytestmark = pytest.mark.anyio
+
+IP = "10.0.0.1"
+WEB = Target("Search.Web", "1.2.0", "search", "search/*")
+
+
+class Away:
+    """Buckets that cannot be reached."""
+
+    asked = 0
+
+    async def take(self, plan: Plan, parts: Parts) -> Outcome:
+        self.asked += 1
+        raise StateUnavailable("away")
+
+    async def aclose(self) -> None:
+        pass
+
+
+def limits(*rules: Rule, clock: Clock | None = None) -> Limits:
+    return Limits(rules, MemoryBuckets(clock or Clock()))
+
+
+async def test_limits_on_addresses_alone_are_of_the_first_phase_and_all_others_of_the_second() -> None:
+    rules = [
+        rule("address", parts=("ip",), burst=1),
+        rule("caller", burst=2),
+        rule("address-and-tool", parts=("ip",), tools=("*",), burst=5),
+    ]
+    gate = limits(*rules)
+    first, second = gate.admit("call", IP), await gate.spend("call", "key:a", IP, WEB)
+    assert [one.rule for one in first.standings] == ["address"]
+    assert [one.rule for one in second.standings] == ["caller", "address-and-tool"]
+    with pytest.raises(RateLimited) as caught:
+        gate.admit("call", IP)
+    assert caught.value.rule == "address"
+    assert gate.admit("call", "10.0.0.2").refused is None
+    await gate.spend("call", "key:a", IP, WEB)
+    with pytest.raises(RateLimited) as caught:
+        await gate.spend("call", "key:a", IP, WEB)
+    assert caught.value.rule == "caller"
+
+
+async def test_without_limits_everything_passes_and_nothing_is_said() -> None:
+    gate = limits()
+    assert headers(gate.admit("call", IP)) == headers(await gate.spend("call", "key:a", IP)) == ()
+
+
+async def test_polls_do_not_use_up_what_calls_may() -> None:
+    gate = limits(rule("calls", burst=1), rule("polls", burst=2, operations=frozenset({"poll"})))
+    for _ in range(2):
+        await gate.spend("poll", "key:a", IP)
+    await gate.spend("call", "key:a", IP)
+    for operation, refused_by in (("poll", "polls"), ("list", "calls")):
+        with pytest.raises(RateLimited) as caught:
+            await gate.spend(operation, "key:a", IP)  # type: ignore[arg-type]
+        assert caught.value.rule == refused_by
+
+
+async def test_an_address_that_fails_to_prove_itself_too_often_is_not_even_asked() -> None:
+    clock = Clock()
+    gate = limits(clock=clock)
+    for _ in range(FAILED_VERIFICATIONS.burst):
+        gate.admit("list", IP)
+        gate.verification_failed(IP)
+    with pytest.raises(RateLimited) as caught:
+        gate.admit("call", IP)
+    assert (caught.value.rule, caught.value.retry_after_s) == ("failed-verifications", 1)
+    gate.verification_failed(IP)  # of a request that was under way
+    assert gate.admit("call", "10.0.0.2").refused is None
+    clock.now_us += 100_000
+    assert gate.admit("call", IP).refused is None
+
+
+async def test_the_limit_on_failures_can_be_replaced_and_counts_nothing_else() -> None:
+    own = rule("own", parts=("ip",), count=1, per_s=60, burst=1, operations=frozenset({"failed_verification"}))
+    gate = limits(own)
+    for _ in range(5):
+        gate.admit("call", IP)
+        await gate.spend("call", "key:a", IP)
+    gate.verification_failed(IP)
+    with pytest.raises(RateLimited) as caught:
+        gate.admit("call", IP)
+    assert (caught.value.rule, caught.value.retry_after_s) == ("own", 60)
+
+
+async def test_the_first_phase_never_asks_what_is_shared() -> None:
+    away = Away()
+    gate = Limits([rule("address", parts=("ip",), burst=1)], MemoryBuckets(Clock()), away)
+    gate.admit("call", IP)
+    gate.verification_failed(IP)
+    await gate.spend("call", "key:a", IP)  # no rule of the second phase: nothing to ask
+    assert away.asked == 0
+
+
+async def test_limits_that_nobody_can_check_refuse_as_unavailable() -> None:
+    gate = Limits([rule()], MemoryBuckets(Clock()), Away())
+    with pytest.raises(GatewayError) as caught:
+        await gate.spend("call", "key:a", IP)
+    assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
+
+
+async def test_limits_can_be_closed_whether_started_or_not() -> None:
+    await limits().aclose()
+    gate = limits()
+    await gate.start()
+    await gate.aclose()

@@ -1,0 +1,98 @@
+"""What callers are told of limits: draft-ietf-httpapi-ratelimit-headers-10."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.ratelimit import MemoryBuckets, Outcome, RateLimited, Rule, headers
+from gateway.ratelimit.outcome import Standing
+from gateway.ratelimit.rules import Plan
+from tests.unit.ratelimit.model import Clock, parts, rule
+
+
+def take(*rules: Rule, times: int = 1) -> Outcome:
+    buckets, plan = MemoryBuckets(Clock()), Plan(rules)
+    return [buckets.take(plan, parts()) for _ in range(times)][-1]
+
+
+# (count, per_s, burst) -> quota and window; the window is whole seconds, never less than the rule needs
+POLICIES = [
+    ((50, 1, 100), b"q=100;w=2"),
+    ((30, 60, 30), b"q=30;w=60"),
+    ((1000, 3600, 1000), b"q=1000;w=3600"),
+    ((5, 86400, 1), b"q=1;w=17280"),
+    ((50, 1, 1), b"q=1;w=1"),  # sub-second windows are not supported (section 3.1.3)
+    ((3, 1, 10), b"q=10;w=4"),
+]
+
+
+@pytest.mark.parametrize(("rate", "policy"), POLICIES)
+def test_a_policy_is_the_burst_and_the_time_it_takes_to_come_back(rate: tuple[int, int, int], policy: bytes) -> None:
+    count, per_s, burst = rate
+    assert Plan((rule(count=count, per_s=per_s, burst=burst),)).policy == (
+        b"ratelimit-policy",
+        b'"per-caller";' + policy,
+    )
+
+
+def test_an_answer_says_what_is_left_and_when_there_is_more() -> None:
+    assert headers(take(rule(count=50, burst=100))) == (
+        (b"ratelimit-policy", b'"per-caller";q=100;w=2'),
+        (b"ratelimit", b'"per-caller";r=99;t=1'),
+    )
+
+
+def test_several_limits_stand_in_one_list_in_the_order_of_the_file() -> None:
+    told = dict(headers(take(rule("b", count=30, per_s=60, burst=30), rule("a", burst=10))))
+    assert told[b"ratelimit-policy"] == b'"b";q=30;w=60, "a";q=10;w=5'
+    assert told[b"ratelimit"] == b'"b";r=29;t=2, "a";r=9;t=1'
+
+
+def test_without_limits_nothing_is_said() -> None:
+    assert headers(take()) == ()
+
+
+def test_a_refusal_tells_of_the_limits_that_refuse_only() -> None:
+    """Retry-After must not be earlier than any `t` (section 6), and that of a limit with room means nothing here."""
+    refused = take(rule("slow", count=1, per_s=60, burst=10), rule("fast", burst=1), times=2)
+    assert refused.refused is not None
+    assert refused.refused.name == "fast"
+    told = dict(headers(refused))
+    assert told[b"ratelimit-policy"] == b'"slow";q=10;w=600, "fast";q=1;w=1'
+    assert told[b"ratelimit"] == b'"fast";r=0;t=1'
+    assert refused.retry_after_s == 1
+
+
+def test_of_several_limits_that_refuse_the_longest_wait_counts() -> None:
+    refused = take(rule("second", count=1, burst=1), rule("minute", count=1, per_s=60, burst=1), times=2)
+    assert refused.refused is not None
+    assert (refused.refused.name, refused.retry_after_s) == ("minute", 60)
+    assert dict(headers(refused))[b"ratelimit"] == b'"second";r=0;t=1, "minute";r=0;t=60'
+
+
+@pytest.mark.parametrize("burst", [1, 2, 7, 100])
+def test_no_refusal_may_be_tried_again_before_its_reset(burst: int) -> None:
+    refused = take(rule(count=7, per_s=60, burst=burst), times=burst + 1)
+    times = [int(second) for second in re.findall(rb";t=(\d+)", dict(headers(refused))[b"ratelimit"])]
+    assert times
+    assert refused.retry_after_s >= max(times)
+
+
+def test_a_full_bucket_has_no_reset() -> None:
+    limit = rule(burst=5)
+    assert headers(Outcome(Plan((limit,)), (0,)))[1] == (b"ratelimit", b'"per-caller";r=5')
+    assert Outcome(Plan((limit,)), (0,)).standings == (Standing("per-caller", 5, 5, 0),)
+
+
+def test_a_refusal_is_an_error_that_names_its_rule_and_not_its_caller() -> None:
+    error = RateLimited(take(rule(count=1, per_s=60, burst=1), times=2))
+    assert isinstance(error, GatewayError)
+    assert (error.code, error.rule, error.retry_after_s) == (ErrorCode.RATE_LIMITED, "per-caller", 60)
+    assert error.headers == (
+        (b"ratelimit-policy", b'"per-caller";q=1;w=60'),
+        (b"ratelimit", b'"per-caller";r=0;t=60'),
+    )
+    assert "key:a" not in f"{error} {error.detail} {error.headers}"

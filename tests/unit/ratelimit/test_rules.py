@@ -1,0 +1,98 @@
+"""Which limits a request meets, and what counts as one caller of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.ratelimit import Operation, Rule, Target
+from gateway.ratelimit.rules import MAX_PLANS, Plans, network
+from tests.unit.ratelimit.model import parts, rule
+
+WEB = Target("Search.Web", "1.2.0", "search", "search/*")
+
+MEETS: list[tuple[dict[str, Any], Operation, Target | None, bool]] = [
+    ({}, "call", WEB, True),
+    ({}, "call", None, True),  # a call that could not be read counts, too
+    ({}, "list", None, True),
+    ({}, "poll", None, False),  # polls have rules of their own
+    ({"operations": frozenset({"poll"})}, "poll", None, True),
+    ({"operations": frozenset({"poll"})}, "call", WEB, False),
+    ({"tools": ("Search.*",)}, "call", WEB, True),
+    ({"tools": ("Mail.*", "Search.W?b")}, "call", WEB, True),
+    ({"tools": ("Mail.*",)}, "call", WEB, False),
+    ({"tools": ("search.*",)}, "call", WEB, False),
+    ({"tools": ("*@1.*",)}, "call", WEB, True),
+    ({"tools": ("*@2.*",)}, "call", WEB, False),
+    ({"tools": ("*",)}, "call", None, False),
+    ({"tools": ("*",)}, "list", None, False),
+    ({"backends": frozenset({"search"})}, "call", WEB, True),
+    ({"backends": frozenset({"mail"})}, "call", WEB, False),
+    ({"backends": frozenset({"search"})}, "call", None, False),
+    ({"parts": ("caller", "tool")}, "call", WEB, True),
+    ({"parts": ("caller", "tool")}, "list", None, False),
+    ({"parts": ("route",)}, "call", None, False),
+]
+
+
+@pytest.mark.parametrize(("written", "operation", "target", "meets"), MEETS)
+def test_a_request_meets_the_limits_that_are_for_it(
+    written: dict[str, Any], operation: Operation, target: Target | None, meets: bool
+) -> None:
+    assert bool(Plans([rule(**written)]).of(operation, target).rules) is meets
+
+
+@pytest.mark.parametrize(
+    ("key", "identity"),
+    [
+        (("caller",), "key:a"),
+        (("ip",), "10.0.0.1"),
+        (("tool", "caller"), ("key:a", "Search.Web")),  # the order of the file means nothing
+        (("route", "ip", "caller", "tool"), ("key:a", "10.0.0.1", "Search.Web", "search/*")),
+    ],
+)
+def test_a_key_names_what_is_counted_apart(key: Any, identity: object) -> None:
+    assert rule(parts=key).identity(parts()) == identity
+
+
+def test_plans_are_worked_out_once_and_shared_by_all_tools_of_the_same_limits() -> None:
+    plans = Plans([rule(), rule("search", tools=("Search.*",))])
+    assert plans.of("call", WEB) is plans.of("call", WEB._replace(tool="Search.Maps"))
+    assert plans.of("call", WEB) is not plans.of("call", WEB._replace(tool="Mail.Send"))
+
+
+def test_what_is_remembered_of_tools_is_bounded() -> None:
+    plans = Plans([rule()])
+    for number in range(MAX_PLANS + 10):
+        plans.of("call", WEB._replace(tool=f"T.T{number}"))
+    assert len(plans.known) <= MAX_PLANS
+
+
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"burst": 0}, {"per_s": 0}, {"parts": ()}])
+def test_a_limit_that_counts_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="counts nothing"):
+        rule(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("ip", "counted_as"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::2", "2001:db8:1:2::/64"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),  # as a socket for both families sees it
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("", ""),  # a Unix socket
+        ("no:address", "no:address"),
+    ],
+)
+def test_one_host_counts_as_one_address(ip: str, counted_as: str) -> None:
+    assert network(ip) == counted_as
+
+
+def test_a_rule_is_equal_to_itself_only() -> None:
+    one, other = rule(), rule()
+    assert len({one, other, one}) == 2
+    assert isinstance(one, Rule)
