@@ -9,28 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import assert_never
 from urllib.parse import urlsplit
 
 from gateway import jsontext
+from gateway.admission import UNAVAILABLE, Admission, unavailable
 from gateway.backends.callback_notices import Notices
 from gateway.backends.credentials import Credentials
-from gateway.backends.http import (
-    LIST_TIMEOUT_S,
-    MAX_LIST_BYTES,
-    RETRY_AFTER_S,
-    UNAVAILABLE,
-    USER_AGENT,
-    is_https_or_loopback,
-)
+from gateway.backends.http import LIST_TIMEOUT_S, MAX_LIST_BYTES, USER_AGENT
+from gateway.backends.server import Server
+from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.dialects.fields import JSON_TYPE
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.model import ONCE, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.ports import Outcomes
 from gateway.routing import Decode
-from gateway.transport import Origin, Pool, TransportError
+from gateway.transport import Origin, Pool, Reply, TransportError
 from gateway.wire import Headers, WireReply, WireRequest
 
 log = logging.getLogger("gateway.backends")
@@ -41,9 +38,9 @@ NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for som
 
 
 class CallbackBackend:
-    """One toolset behind one base URL.
+    """One toolset behind one base URL, the one of `admission`, which is there for handing calls over.
 
-    `pools` holds the origin of `url` and all others that the toolset may name; whatever else it names is refused.
+    `pools` holds its origin and all others that the toolset may name; whatever else it names is refused.
     `outcomes` is where results go, `on_change` is called when its tools may have changed.
     """
 
@@ -53,7 +50,7 @@ class CallbackBackend:
     def __init__(
         self,
         name: str,
-        url: str,
+        admission: Admission[Server],
         pools: Mapping[Origin, Pool],
         *,
         credentials: Credentials,
@@ -63,8 +60,9 @@ class CallbackBackend:
     ) -> None:
         self.name = name
         self._pools = pools
-        self._pool = pools[Origin.parse(url)]
-        self._base_path = urlsplit(url).path.rstrip("/")
+        self._admission = admission
+        self._server = admission.replicas[0].target
+        self._pool = self._server.pool
         self._credentials = credentials
         self._outcomes = outcomes
         self._on_change = on_change
@@ -89,19 +87,20 @@ class CallbackBackend:
                 max_body=MAX_LIST_BYTES,
             )
             if not 200 <= reply.status < 300:
-                raise _unavailable(f"its answer has status {reply.status}")
+                raise unavailable(f"its answer has status {reply.status}")
             document = await asyncio.to_thread(jsontext.decode, reply.body)  # may take seconds, and so may the next
             toolset = await asyncio.to_thread(callback_toolset.decode_toolset, document)
         except TransportError as exc:
-            raise _unavailable(f"{exc.kind}: {exc}") from exc
+            raise unavailable(f"{exc.kind}: {exc}") from exc
         except jsontext.JsonError as exc:
-            raise _unavailable(str(exc)) from exc
+            raise unavailable(str(exc)) from exc
         except callback_toolset.ToolsetError as exc:
             return self._without_tools(str(exc))
         endpoint = self._place(toolset.endpoint)
         if endpoint is None:
             return self._without_tools("its endpoint is not a URL at its own origin or one of allowed_origins")
         self._endpoint = endpoint
+        self._admission.vouch_for(self._admission.replicas[0])
         return toolset.listing
 
     def _without_tools(self, reason: str) -> Listing:
@@ -118,7 +117,7 @@ class CallbackBackend:
         return pool, ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode("ascii")
 
     def _target(self, request: WireRequest) -> bytes:
-        return (self._base_path + request.path).encode("ascii")
+        return self._server.target(request.path)
 
     # Calls.
 
@@ -134,29 +133,45 @@ class CallbackBackend:
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent.
         """
         if self._endpoint is None:
-            raise _unavailable("it has no valid toolset")
-        pool, target = self._endpoint
-        self._notices.forget("close", invocation.group)
-        credentials = self._credentials.headers(invocation.principal)
+            raise unavailable("it has no valid toolset")
+        begun = time.monotonic()
+        lease = self._admission.enter()
+        if lease is None:
+            lease = await self._admission.wait(invocation.timeout_s)
+        timeout_s = min(ACK_TIMEOUT_S, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
-            reply = await pool.request(
-                b"POST",
-                target,
-                (USER_AGENT, *callback.INVOCATION_HEADERS, *invocation.headers, *credentials),
-                callback.encode_invocation(invocation, callback_url),
-                timeout_s=min(ACK_TIMEOUT_S, invocation.timeout_s),
-                max_body=self._max_response_bytes,
-            )
+            reply = await self._post(invocation, callback_url, timeout_s)
+            if reply.status < 500:
+                lease.answered = True
+            else:
+                lease.failed(f"status {reply.status}")
         except TransportError as exc:
+            if self._server.is_to_blame(exc, timeout_s):
+                lease.failed(str(exc.kind))
             if not exc.sent:
-                raise _unavailable(f"{exc.kind}: {exc}") from exc
+                raise unavailable(f"{exc.kind}: {exc}") from exc
             extra = {"backend": self.name, "kind": str(exc.kind)}
             log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
             return None
+        finally:
+            self._admission.leave(lease)
         result = self._acknowledged(WireReply(status=reply.status, headers=tuple(reply.headers)), invocation)
         if result is not None:
             log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
         return result
+
+    def _post(self, invocation: Invocation, callback_url: str, timeout_s: float) -> Awaitable[Reply]:
+        assert self._endpoint is not None  # dispatch looks
+        pool, target = self._endpoint
+        credentials = self._credentials.headers(invocation.principal)
+        return pool.request(
+            b"POST",
+            target,
+            (USER_AGENT, *callback.INVOCATION_HEADERS, *invocation.headers, *credentials),
+            callback.encode_invocation(invocation, callback_url),
+            timeout_s=timeout_s,
+            max_body=self._max_response_bytes,
+        )
 
     def _acknowledged(self, reply: WireReply, invocation: Invocation) -> ToolResult | None:
         """What an acknowledgement means: any 2xx is one, and all else an outcome (Tool Invocation, Error Responses)."""
@@ -198,18 +213,23 @@ class CallbackBackend:
         body: bytes,
         content_type: str | None,
         *,
+        ended: bool = False,
         decode: Decode = "auto",
         failure_patterns: Sequence[re.Pattern[str]] = (),
     ) -> int:
         """Takes what was posted to the callback URL of a call; returns the HTTP status of the answer.
 
-        Tool servers do not repeat what was answered with 4xx, and most not even the rest.
+        Tool servers do not repeat what was answered with 4xx, and most not even the rest. What comes once a call has
+        `ended` is taken and dropped, questions to its user too (Tool Result, Security).
         """
         self._look_at(content_type)
         message = callback.decode_callback(body, call_id, group, decode=decode, failure_patterns=failure_patterns)
         match message:
+            case callback.Result() | callback.Consent() | callback.Choice() if ended:
+                self._log_late(call_id)
+                return 200
             case callback.Result(result, subscription):
-                await self._end(call_id, result, cancel_in=group if subscription else None)
+                await self._end(call_id, group, result, cancels=subscription)
                 return 200
             case callback.Consent(auth_url):
                 return await self._ask_for_consent(call_id, group, auth_url)
@@ -226,7 +246,7 @@ class CallbackBackend:
             case callback.Malformed(reason, settles):
                 self._log_refusal(reason)
                 if settles:
-                    await self._end(call_id, BROKEN)
+                    await self._end(call_id, group, BROKEN)
                 return 400
         assert_never(message)
 
@@ -235,17 +255,25 @@ class CallbackBackend:
         if content_type is None or content_type.partition(";")[0].strip().lower() != "application/json":
             self._warn_once("a tool server does not call back with application/json")
 
-    async def _end(self, call_id: str, result: ToolResult, *, cancel_in: str | None = None) -> None:
-        """Ends a call; with a conversation to `cancel_in`, the tool server may stop whatever it still does for it."""
+    async def _end(self, call_id: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
+        """Ends a call; if it `cancels`, the tool server is to stop whatever it still does for it.
+
+        Only one message ends a call, on whatever replicas they arrive, so the tool server is told only once.
+        """
         if not await self._outcomes.settle(call_id, result):
-            log.info("a late or repeated result was dropped", extra={"backend": self.name, "call_id": call_id})
-        elif cancel_in is not None:
-            await self.cancel(call_id, cancel_in)
+            self._log_late(call_id)
+        elif cancels:
+            await self.cancel(call_id, group)
+        else:
+            self._close_if_over(group)
+
+    def _log_late(self, call_id: str) -> None:
+        log.info("a late or repeated message was dropped", extra={"backend": self.name, "call_id": call_id})
 
     async def _ask_for_consent(self, call_id: str, group: str, auth_url: str) -> int:
         if not is_https_or_loopback(auth_url):
             self._log_refusal("its auth_url is neither https nor loopback")
-            await self._end(call_id, NOT_OURS, cancel_in=group)
+            await self._end(call_id, group, NOT_OURS, cancels=True)
             return 400
         await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
         return 200
@@ -255,7 +283,7 @@ class CallbackBackend:
         place = self._place(choice.response_url)
         if place is None:
             self._log_refusal("its response_url is at an origin that is not allowed")
-            await self._end(call_id, NOT_OURS, cancel_in=group)
+            await self._end(call_id, group, NOT_OURS, cancels=True)
             return 400
         body = callback.encode_choice(call_id, choice.default)
         self._notices.post("choice", *place, self._notice_headers(), body)
@@ -275,10 +303,14 @@ class CallbackBackend:
         """Tells the tool server that nobody waits for a call any more, without waiting for it to hear."""
         if self._notices.first_time("cancel", call_id):
             self._notify("cancel", callback.cancel_notice(call_id, group))
+        self._close_if_over(group)
 
-    async def close(self, group: str) -> None:
-        """Tells the tool server that a conversation is over, without waiting for it to hear."""
-        if self._notices.first_time("close", group):
+    def _close_if_over(self, group: str) -> None:
+        """Tells the tool server that the conversation of one call is over with it; others may go on for ever.
+
+        Where a call was not even taken there is no conversation to close.
+        """
+        if group.startswith(ONCE) and self._notices.first_time("close", group):
             self._notify("close", callback.close_notice(group))
 
     def _notify(self, what: str, request: WireRequest) -> None:
@@ -290,9 +322,6 @@ class CallbackBackend:
     async def aclose(self) -> None:
         """Gives notices under way a moment, then closes every connection."""
         await self._notices.aclose()
+        await self._admission.aclose()
         for pool in self._pools.values():
             await pool.aclose()
-
-
-def _unavailable(reason: str) -> GatewayError:
-    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=reason, retry_after_s=RETRY_AFTER_S)

@@ -30,6 +30,7 @@ class Notices:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sent: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._has_room = True
 
     def first_time(self, *notice: str) -> bool:
         """Whether a notice has not been given yet; from now on it has."""
@@ -40,15 +41,14 @@ class Notices:
         self._sent[notice] = None
         return True
 
-    def forget(self, *notice: str) -> None:
-        """Allows a notice again."""
-        self._sent.pop(notice, None)
-
     def post(self, what: str, pool: Pool, target: bytes, headers: Headers, body: bytes) -> None:
         """Sends a message as soon as it is its turn; `what` names it in the log. Drops it when too many wait."""
         if len(self._tasks) >= MAX_WAITING:
-            log.warning("a notice was dropped", extra={"backend": self._backend, "notice": what})
+            if self._has_room:  # once, until it has caught up: there may be one for each call
+                log.warning("notices are dropped", extra={"backend": self._backend, "notice": what})
+            self._has_room = False
             return
+        self._has_room = self._has_room or not self._tasks
         task = asyncio.create_task(self._send(what, pool, target, headers, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -63,7 +63,7 @@ class Notices:
         except TransportError as exc:
             outcome = str(exc.kind)
         extra = {"backend": self._backend, "notice": what, "outcome": outcome}
-        log.info("a notice was sent", extra=extra)  # real tool servers lack some of the paths, and may
+        log.debug("a notice was sent", extra=extra)  # real tool servers lack some of the paths, and may
 
     async def aclose(self) -> None:
         """Lets what is under way arrive, for a moment, and drops the rest."""

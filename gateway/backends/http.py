@@ -4,39 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import time
-from collections import Counter
 from collections.abc import Awaitable
-from urllib.parse import urljoin, urlsplit
+from time import monotonic
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from gateway import __version__, jsontext
+from gateway.admission import UNAVAILABLE, Admission, Lease, Replica, unavailable
 from gateway.backends.credentials import Credentials
+from gateway.backends.http_listing import ListReader
+from gateway.backends.server import Server
+from gateway.backends.urls import is_https_or_loopback, joined, origin_of
 from gateway.dialects import definitions, recognise, replies
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, Json, JsonObject, Listing, Rejected, ToolDefinition, ToolFailure, ToolResult
+from gateway.model import Invocation, JsonObject, Listing, ToolFailure, ToolResult
 from gateway.ports import ServerDialect
-from gateway.transport import Kind, Pool, Reply, TransportError
-from gateway.wire import WireRequest
+from gateway.transport import Kind, Reply, TransportError
+from gateway.wire import Headers, WireRequest
 
 log = logging.getLogger("gateway.backends")
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background; nobody waits for it
+NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # somebody waits for a challenge's status
 MAX_CHECK_BYTES = 64 * 1024
-RETRY_AFTER_S = 1.0  # told when a tool server cannot be reached; it may be restarting
-READ_AT_ONCE = 256  # definitions read between two looks at the event loop, about 5 ms
-UNAVAILABLE = "The tool is temporarily unavailable."
 STATUSES = ("pending", "completed", "failed")
-URI = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # RFC 3986, section 2: every character one may have
 
 
 class HttpBackend:
-    """One tool server behind one base URL. Durations in seconds, sizes in bytes.
+    """One tool server, or several replicas of it. Durations in seconds, sizes in bytes.
 
     `dialect` None: learned from the tool server's catalogue, again each time it is listed.
     """
@@ -46,8 +45,7 @@ class HttpBackend:
     def __init__(
         self,
         name: str,
-        pool: Pool,
-        url: str,
+        admission: Admission[Server],
         *,
         dialect: ServerDialect | None,
         asks_in: ServerDialect,
@@ -56,16 +54,15 @@ class HttpBackend:
         max_response_bytes: int,
     ) -> None:
         self.name = name
-        self._pool = pool
-        self._url = url
-        self._base_path = urlsplit(url).path.rstrip("/")
+        self._admission = admission
+        self._servers = [replica.target for replica in admission.replicas]
+        admission.check = self._answers
         self._fixed = dialect
         self._dialect = dialect or asks_in
         self._asks_in = asks_in
         self._credentials = credentials
-        self._toolkit = toolkit
+        self._reader = ListReader(name, toolkit)
         self._max_response_bytes = max_response_bytes
-        self._adapted: set[tuple[str, str]] = set()  # what was already told about names
         self._call_path: str | None = None  # set once a tool server was found not to have the first
 
     @property
@@ -78,111 +75,177 @@ class HttpBackend:
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent, or what the tool server refused with.
         """
-        dialect, started = self._dialect, time.monotonic()
+        dialect, started = self._dialect, monotonic()
         request = dialect.request_call(invocation)
         if self._call_path is not None:
             request = replace(request, path=self._call_path)
-        deadline = started + invocation.timeout_s
+        deadline, begun = started + invocation.timeout_s, started
+        lease = self._admission.enter()
+        if lease is None:
+            lease = await self._admission.wait(invocation.timeout_s)
+            begun = monotonic()
         try:
-            reply = await self._exchange(request, invocation, deadline)
+            try:
+                reply = await self._send(lease, request, invocation, deadline)
+            except TransportError as exc:
+                reply = await self._again(exc, lease, request, invocation, deadline)
             if reply.status == 404:
-                reply = await self._elsewhere(reply, request, invocation, deadline)
-            result = replies.decode_reply(reply, invocation)
+                reply = await self._elsewhere(reply, lease, request, invocation, deadline)
+            result = self._read(reply, lease, dialect, invocation)
         except TransportError as exc:
-            return self._broke_off(exc, invocation)
+            return self._broke_off(exc, lease, invocation, deadline - begun)
+        finally:
+            self._admission.leave(lease)
+        if result.duration_ms is None:
+            result = replace(result, duration_ms=round((monotonic() - started) * 1000, 3))
+        return result
+
+    def _read(self, reply: Reply, lease: Lease[Server], dialect: ServerDialect, invocation: Invocation) -> ToolResult:
+        """Reads an answer, and tells whether it speaks against the tool server. Raises what that refused with."""
+        status = reply.status
+        try:
+            result = replies.decode_reply(reply, invocation)
         except replies.BrokenReplyError as exc:
+            if 400 <= status < 500:
+                lease.answered = True
+            else:
+                lease.failed("a broken answer")
             log.warning("a tool server gave a broken answer", extra={"backend": self.name, "reason": str(exc)})
             return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
         except GatewayError as error:
-            raise self._refused(error) from None
+            lease.answered = True
+            raise self._refused(error, lease.replica.target) from None
+        if status < 500:
+            lease.answered = True
+        else:
+            lease.failed(f"status {status}")
         challenge = replies.in_band_challenge(result.value) if dialect is recognise.LC else None
         if challenge is not None:
-            raise self._refused(challenge)
-        if result.duration_ms is None:
-            result = replace(result, duration_ms=round((time.monotonic() - started) * 1000, 3))
+            raise self._refused(challenge, lease.replica.target)
         return result
 
-    async def _exchange(self, request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
-        """Sends once; a second time only if the route allows it and the connection broke before an answer."""
-        try:
-            return await self._send(request, invocation, deadline)
-        except TransportError as exc:
-            if exc.kind is not Kind.CLOSED or not invocation.idempotent or time.monotonic() >= deadline:
-                raise
-            try:
-                return await self._send(request, invocation, deadline)
-            except TransportError as again:
-                # Whatever became of the second, the first was sent.
-                raise TransportError(again.kind, str(again), sent=True) from exc
+    async def _again(
+        self, exc: TransportError, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
+    ) -> Reply:
+        """Sends to the next replica what provably was not sent, in time.
 
-    async def _elsewhere(self, reply: Reply, request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
+        What was is sent a second time, once, if the route allows it and the connection broke before an answer.
+        """
+        sent = False
+        while monotonic() < deadline:
+            if exc.sent:
+                if sent or exc.kind is not Kind.CLOSED or not invocation.idempotent:
+                    break
+                sent = True
+            elif exc.kind is Kind.INVALID or not self._move(lease, exc.kind):
+                break
+            try:
+                return await self._send(lease, request, invocation, deadline)
+            except TransportError as again:
+                exc = again
+        if sent and not exc.sent:  # whatever became of the second, the first was sent
+            raise TransportError(exc.kind, str(exc), sent=True) from exc
+        raise exc
+
+    def _move(self, lease: Lease[Server], kind: Kind) -> bool:
+        """Takes another replica; with time left, running out of it was the fault of this one."""
+        return self._admission.move(lease, reason=str(kind), counts=kind is not Kind.BUSY)
+
+    async def _elsewhere(
+        self, reply: Reply, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
+    ) -> Reply:
         """Tries the dialect's other path if the 404 was about the first: nothing ran there."""
         other = next((path for path in self._dialect.call_paths if path != request.path), None)
         if other is None or not _is_unknown_path(reply):
             return reply
-        reply = await self._exchange(replace(request, path=other), invocation, deadline)
+        request = replace(request, path=other)
+        try:
+            reply = await self._send(lease, request, invocation, deadline)
+        except TransportError as exc:
+            reply = await self._again(exc, lease, request, invocation, deadline)
         self._call_path = other if reply.status == 200 else None
         return reply
 
-    def _send(self, request: WireRequest, invocation: Invocation, deadline: float) -> Awaitable[Reply]:
-        return self._pool.request(
+    def _send(
+        self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
+    ) -> Awaitable[Reply]:
+        server = lease.replica.target
+        return server.pool.request(
             request.method,
-            (self._base_path + request.path).encode("ascii"),
+            server.target(request.path),
             (USER_AGENT, *request.headers, *self._credentials.headers(invocation.principal)),
             request.body,
             more=invocation.headers,
-            timeout_s=max(deadline - time.monotonic(), 0.001),
+            timeout_s=max(deadline - monotonic(), 0.001),
             max_body=self._max_response_bytes,
         )
 
-    def _broke_off(self, exc: TransportError, invocation: Invocation) -> ToolResult:
+    def _broke_off(
+        self, exc: TransportError, lease: Lease[Server], invocation: Invocation, given_s: float
+    ) -> ToolResult:
         """Raises BACKEND_UNAVAILABLE when nothing was sent; else tells the truth about what may have happened."""
+        if lease.replica.target.is_to_blame(exc, given_s):
+            lease.failed(str(exc.kind))
         if not exc.sent:
-            raise GatewayError(
-                ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=f"{exc.kind}: {exc}", retry_after_s=RETRY_AFTER_S
-            ) from exc
+            raise unavailable(f"{exc.kind}: {exc}") from exc
         log.warning("a tool server broke off", extra={"backend": self.name, "kind": str(exc.kind)})
+        outcome = "unknown"
         if exc.kind is Kind.TIMEOUT:
+            outcome = "timeout"
             message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
         elif exc.kind in (Kind.PROTOCOL, Kind.TOO_LARGE):
             return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
         else:
             message = "The tool server broke off; the tool may have run."
-        return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent))
+        return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))
 
-    def _refused(self, error: GatewayError) -> GatewayError:
+    def _refused(self, error: GatewayError, server: Server) -> GatewayError:
         """Completes a tool server's refusal: challenges with URLs we can stand for, a warning if it refused us."""
         if error.code is ErrorCode.BACKEND_UNAVAILABLE:
             log.warning("a tool server does not accept our credential", extra={"backend": self.name})
         elif error.missing is not None and "authorization" in error.missing:
-            challenges = [kept for challenge in error.missing["authorization"] if (kept := self._own(challenge))]
+            challenges = [kept for one in error.missing["authorization"] if (kept := self._own(one, server))]
             if not challenges:
                 return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail="a challenge without a safe url")
             error.missing = dict(error.missing) | {"authorization": challenges}
         return error
 
-    def _own(self, challenge: JsonObject) -> JsonObject | None:
-        """A challenge whose `url` a browser may open, its `check_url` absolute and at this tool server's origin."""
+    def _own(self, challenge: JsonObject, server: Server) -> JsonObject | None:
+        """A challenge whose `url` a browser may open, its `check_url` absolute and at an origin of this backend."""
         if not is_https_or_loopback(challenge["url"]):
             log.warning("a challenge's url is neither https nor loopback", extra={"backend": self.name})
             return None
         if "check_url" not in challenge:
             return challenge
-        check_url = _join(self._url, challenge["check_url"])
-        if _origin(check_url) != _origin(self._url):
+        check_url = joined(server.url, challenge["check_url"])
+        if self._at(check_url) is None:
             log.warning("a challenge's check_url leads elsewhere", extra={"backend": self.name})
             return {key: value for key, value in challenge.items() if key != "check_url"}
         return challenge | {"check_url": check_url}
 
+    def _at(self, url: str) -> Server | None:
+        """Which replica a URL leads to."""
+        origin = origin_of(url)
+        return next((server for server in self._servers if origin_of(server.url) == origin), None)
+
     async def list_tools(self) -> Listing:
-        """Asks for the catalogue and learns the dialect. Raises BACKEND_UNAVAILABLE."""
+        """Asks a replica for the catalogue, the next when that fails; learns the dialect. Raises BACKEND_UNAVAILABLE.
+
+        Failures here do not count against a replica: calls may get through all the same.
+        """
+        replicas = self._admission.by_worth()
+        for replica in replicas[:-1]:
+            try:
+                return await self._list_from(replica, NEXT_LIST_S)
+            except GatewayError as exc:
+                extra = {"backend": self.name, "replica": replica.name, "reason": exc.detail}
+                log.info("a replica does not list its tools; asking the next", extra=extra)
+        return await self._list_from(replicas[-1], LIST_TIMEOUT_S)
+
+    async def _list_from(self, replica: Replica[Server], timeout_s: float) -> Listing:
         request = self._asks_in.request_list()
-        headers = (USER_AGENT, *request.headers, *self._credentials.headers("anonymous"))
-        target = (self._base_path + request.path).encode("ascii")
         try:
-            reply = await self._pool.request(
-                request.method, target, headers, b"", timeout_s=LIST_TIMEOUT_S, max_body=MAX_LIST_BYTES
-            )
+            reply = await self._ask(replica.target, replica.target.target(request.path), request.headers, timeout_s)
             if reply.status != 200:
                 raise _unlisted(f"its answer has status {reply.status}")
             document = await asyncio.to_thread(jsontext.decode, reply.body)  # may take seconds
@@ -191,43 +254,35 @@ class HttpBackend:
             raise _unlisted(f"{exc.kind}: {exc}") from exc
         except (jsontext.JsonError, definitions.DefinitionError) as exc:
             raise _unlisted(str(exc)) from exc
+        self._admission.vouch_for(replica)
         learned = self._fixed or recognise.of_server(tuple(reply.headers), document)
         if learned is not self._dialect:
             self._dialect, self._call_path = learned, None
-        return await self._read(entries)
+        return await self._reader.read(entries)
 
-    async def _read(self, entries: list[Json]) -> Listing:
-        tools: list[ToolDefinition] = []
-        rejected: list[Rejected] = []
-        adapted: set[tuple[str, str]] = set()
-        for count, entry in enumerate(entries, 1):
-            if count % READ_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            try:
-                definition, warnings = definitions.read_definition(entry, self._toolkit)
-            except definitions.DefinitionError as exc:
-                name = entry.get("id") if isinstance(entry, dict) else None
-                rejected.append(Rejected(id=str(name)[:256], reason=str(exc)))
-                continue
-            tools.append(definition)
-            adapted.update((definition.id, warning) for warning in warnings)
-        ambiguous = {remote_id for remote_id, count in Counter(tool.remote_id for tool in tools).items() if count > 1}
-        if ambiguous:  # or a caller of one version would run another
-            reason = "its tool server lists several tools under this id, and no version tells them apart"
-            rejected += [Rejected(id=tool.id, reason=reason) for tool in tools if tool.remote_id in ambiguous]
-            tools = [tool for tool in tools if tool.remote_id not in ambiguous]
-        for tool_id, why in sorted(adapted - self._adapted):
-            log.warning("a tool's name was adapted", extra={"backend": self.name, "tool": tool_id, "reason": why})
-        self._adapted = adapted
-        return Listing(tools=tuple(tools), rejected=tuple(rejected))
+    async def _answers(self, server: Server) -> bool:
+        """Whether a replica answers at all; asking for its tools runs none."""
+        request = self._asks_in.request_list()
+        try:
+            reply = await self._ask(server, server.target(request.path), request.headers, CHECK_TIMEOUT_S)
+        except TransportError as exc:
+            return exc.kind is Kind.TOO_LARGE
+        return reply.status < 500
+
+    def _ask(self, server: Server, target: bytes, headers: Headers, timeout_s: float) -> Awaitable[Reply]:
+        credentials = self._credentials.headers("anonymous")
+        return server.pool.request(
+            b"GET", target, (USER_AGENT, *headers, *credentials), b"", timeout_s=timeout_s, max_body=MAX_LIST_BYTES
+        )
 
     async def challenge_status(self, check_url: str) -> str:
         """Asks how a challenge stands; `pending` when it cannot be told now, `failed` when it never will."""
         parts = urlsplit(check_url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         headers = (USER_AGENT, *self._credentials.headers("anonymous"))
+        pool = (self._at(check_url) or self._servers[0]).pool
         try:
-            reply = await self._pool.request(
+            reply = await pool.request(
                 b"GET", target.encode("ascii"), headers, b"", timeout_s=CHECK_TIMEOUT_S, max_body=MAX_CHECK_BYTES
             )
             document = jsontext.decode(reply.body)
@@ -238,7 +293,9 @@ class HttpBackend:
         return "failed" if 400 <= reply.status < 500 else "pending"
 
     async def aclose(self) -> None:
-        await self._pool.aclose()
+        await self._admission.aclose()
+        for server in self._servers:
+            await server.pool.aclose()
 
 
 def _is_unknown_path(reply: Reply) -> bool:
@@ -248,27 +305,3 @@ def _is_unknown_path(reply: Reply) -> bool:
 
 def _unlisted(reason: str) -> GatewayError:
     return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=reason)
-
-
-def _join(base: str, url: str) -> str:
-    try:
-        return urljoin(base + "/", url)
-    except ValueError:
-        return ""
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    try:
-        parts = urlsplit(url)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return ("", None, None)
-    return parts.scheme, parts.hostname, port
-
-
-def is_https_or_loopback(url: str) -> bool:
-    """Whether a user's browser may be sent there. A line break would be read away here and not elsewhere."""
-    if not URI.fullmatch(url):
-        return False
-    scheme, host, _ = _origin(url)
-    return (scheme == "https" and bool(host)) or (scheme == "http" and host in ("localhost", "127.0.0.1", "::1"))

@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import httpx
 
 from gateway import jsontext
+from gateway.admission import Admission, Lease, unavailable
 from gateway.backends.rcrt_awaiting import Awaited, Awaiting
-from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens, unavailable
+from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens
 from gateway.backends.rcrt_discovery import Discovery
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.rcrt_workflows import Workflows
+from gateway.backends.server import Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.ports import Outcomes
-from gateway.transport import Pool, TransportError
+from gateway.transport import TransportError
 
 log = logging.getLogger("gateway.backends")
 
@@ -39,9 +42,9 @@ UNCLEAR = (0, 200, 408, 409)
 
 
 class RcrtBackend:
-    """One workspace of one RCRT server. Sizes in bytes.
+    """One workspace of one RCRT server, the one of `admission`, which is there for storing requests. Sizes in bytes.
 
-    `config_ids` are the tool configurations callers may pick. `on_change` is called when tools may have changed.
+    `on_change` is called when tools may have changed.
     """
 
     asynchronous = True
@@ -50,9 +53,8 @@ class RcrtBackend:
     def __init__(
         self,
         name: str,
-        pool: Pool,
+        admission: Admission[Server],
         http: httpx.AsyncClient,
-        url: str,
         *,
         tokens: Tokens,
         outcomes: Outcomes,
@@ -63,29 +65,30 @@ class RcrtBackend:
         wall_clock: Callable[[], float],
         request_schema: rcrt.RequestSchema = "tool_request",
         return_to_llm: bool = True,
-        config_ids: Collection[str] = (),
         cleanup: bool = False,
         timings: Timings | None = None,
     ) -> None:
         self.name = name
-        self._pool = pool
+        self._admission = admission
+        self._server = server = admission.replicas[0].target
         self._http = http
         self._workspace = workspace
         self._wall_clock = wall_clock
         self._request_schema: rcrt.RequestSchema = request_schema
         self._return_to_llm = return_to_llm
-        self._config_ids = frozenset(config_ids)
         self._on_change = on_change
         self._timings = timings = timings or Timings()
         self._change_due: asyncio.TimerHandle | None = None
         self._workflows = Workflows(timings.workflow_s)
-        self._client = RcrtClient(pool, url, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes)
+        self._client = RcrtClient(
+            server.pool, server.url, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes
+        )
         self._discovery = Discovery(name, self._client, workspace=workspace, toolkit=toolkit, timings=timings)
         self._awaiting = Awaiting(name, self._client, outcomes, cleanup=cleanup, timings=timings)
         self._stream = EventStream(
             name,
             http,
-            url,
+            server.url,
             tokens,
             on_event=self._heard,
             on_gap=self._awaiting.nudge,
@@ -113,22 +116,39 @@ class RcrtBackend:
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
         not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE.
         """
-        tool = invocation.tool.remote_id
+        deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
-        if not await self._discovery.has(tool):
-            self._change()
-            raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
-        self._stream.start()
-        await self._stream.tried()
         call = Awaited(call_id=invocation.call_id, idempotent=invocation.idempotent)
-        call.release = await self._workflows.enter(tool, invocation.timeout_s)
+        call.release = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s)
+        try:
+            lease = self._admission.enter() or await self._admission.wait(deadline - time.monotonic())
+        except BaseException:
+            call.release()
+            raise
+        try:
+            await self._hand_over(call, invocation, body, lease, deadline)
+        finally:
+            self._admission.leave(lease)
+        return None
+
+    async def _hand_over(
+        self, call: Awaited, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float
+    ) -> None:
+        try:
+            if not await self._discovery.has(invocation.tool.remote_id):
+                self._change()
+                raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
+            self._stream.start()
+            await self._stream.tried()
+        except BaseException:
+            call.release()
+            raise
         self._awaiting.add(call, self._stream)
         try:
-            await self._store(invocation, body)
+            await self._store(invocation, body, lease, deadline)
         except GatewayError:
             self._awaiting.forget(call.call_id)
             raise
-        return None
 
     def _encode(self, invocation: Invocation) -> bytes:
         ends = datetime.fromtimestamp(self._wall_clock(), UTC) + timedelta(seconds=self._timings.request_ttl_s)
@@ -138,36 +158,49 @@ class RcrtBackend:
             workspace=self._workspace,
             ttl=ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
             return_to_llm=self._return_to_llm,
-            config_id=rcrt.config_of(invocation.arguments, self._config_ids),
+            config_id=rcrt.config_of(invocation),
         )
         body = jsontext.encode(request)
         if len(body) > MAX_REQUEST_BYTES:
             raise GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE)
         return body
 
-    async def _store(self, invocation: Invocation, body: bytes) -> None:
+    async def _store(self, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float) -> None:
         """Creates the request's breadcrumb. Returns also when it may exist. Raises GatewayError when it does not."""
         call_id, crumb_id = invocation.call_id, None
         self._awaiting.expect_echo(call_id, self._stream)
         try:
-            crumb_id = await self._create(invocation, body, key=call_id)
+            crumb_id = await self._create(invocation, body, lease, deadline, key=call_id)
             if crumb_id is None and invocation.idempotent:
                 with contextlib.suppress(GatewayError):  # whatever becomes of it, the first may be stored
-                    crumb_id = await self._create(invocation, body, key=f"{call_id}-2")  # a key is good for one try
+                    again = f"{call_id}-2"  # a key is good for one try
+                    crumb_id = await self._create(invocation, body, lease, deadline, key=again)
         finally:
             self._awaiting.time_echo(call_id, self._stream, stored=crumb_id is not None)
         self._awaiting.created(call_id, crumb_id or "")
 
-    async def _create(self, invocation: Invocation, body: bytes, key: str) -> str | None:
+    async def _create(
+        self, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float, key: str
+    ) -> str | None:
         """The id of the new breadcrumb; None when it cannot be told whether there is one."""
+        timeout_s = min(self._timings.create_s, deadline - time.monotonic())
+        if timeout_s <= 0:
+            raise unavailable("its time was up before it was stored")
         try:
-            return await self._client.create(body, key, min(self._timings.create_s, invocation.timeout_s))
+            crumb_id: str | None = await self._client.create(body, key, timeout_s, invocation.headers)
+            lease.answered = True
+            return crumb_id
         except TransportError as exc:
+            self._judge(lease, exc, timeout_s)
             if not exc.sent:
                 raise unavailable(f"{exc.kind}: {exc}") from exc
             status, reason = 0, f"{exc.kind}: {exc}"
         except AnswerError as exc:
+            self._judge(lease, exc, timeout_s)
             status, reason = exc.status, str(exc)
+        except GatewayError as exc:  # no token, for a reason
+            self._judge(lease, exc.__cause__, timeout_s)
+            raise
         if status not in UNCLEAR and status < 500:
             raise self._refused(status, reason)
         log.warning("a request may not have been stored", extra={"backend": self.name, "reason": reason})
@@ -178,6 +211,16 @@ class RcrtBackend:
         if crumb_id is None and status in (500, 503):  # the server has given up, and left nothing behind
             raise unavailable(reason)
         return crumb_id
+
+    def _judge(self, lease: Lease[Server], failure: BaseException | None, given_s: float) -> None:
+        """Says whether a failure was the server's."""
+        match failure:
+            case TransportError() if self._server.is_to_blame(failure, given_s):
+                lease.failed(str(failure.kind))
+            case AnswerError(status=status) if 400 <= status < 500:
+                lease.answered = True
+            case AnswerError(status=status):
+                lease.failed(f"status {status}")
 
     async def _look_up(self, call_id: str) -> str | None:
         """The id of a request by its tag, which is ours alone."""
@@ -208,7 +251,9 @@ class RcrtBackend:
     async def list_tools(self) -> Listing:
         """Reads the workspace's tools, and from then on listens for their changes. Raises BACKEND_UNAVAILABLE."""
         self._stream.start()
-        return await self._discovery.list_tools()
+        listing = await self._discovery.list_tools()
+        self._admission.vouch_for(self._admission.replicas[0])
+        return listing
 
     async def challenge_status(self, check_url: str) -> str:
         """RCRT has no challenges."""
@@ -220,7 +265,8 @@ class RcrtBackend:
         await self._stream.aclose()
         await self._awaiting.aclose()
         await self._http.aclose()
-        await self._pool.aclose()
+        await self._admission.aclose()
+        await self._server.pool.aclose()
 
     def _heard(self, crumb: rcrt.Crumb) -> None:
         if self._discovery.concerns(crumb):

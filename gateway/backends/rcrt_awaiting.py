@@ -185,7 +185,7 @@ class Awaiting:
         timings = self._timings
         while (age_s := _now() - call.since) < timings.watch_s:
             first_s, last_s = timings.insurance_s if stream.is_up else timings.poll_s
-            await self._nudged(call, min(max(age_s / 4, first_s), last_s))
+            await self._nudged(call, min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s))
             async with self._polling:
                 await self._poll(call)
             await asyncio.sleep(timings.poll_s[0] / 2)  # however often it is nudged

@@ -11,16 +11,15 @@ from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
 from gateway import __version__, jsontext
+from gateway.admission import unavailable
 from gateway.dialects.rcrt import MAX_DEPTH
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import GatewayError
 from gateway.model import Json, JsonObject
 from gateway.transport import Pool, Reply, TransportError
 from gateway.wire import Headers
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 JSON_BODY = (b"content-type", b"application/json")
-UNAVAILABLE = "The tool is temporarily unavailable."
-RETRY_AFTER_S = 1.0  # told when a tool server cannot be reached; it may be restarting
 ROLES = ["emitter", "subscriber"]  # to create and to listen; reading takes none
 TOKEN_LIFE_S = 3600.0  # what we ask for, the server's own default
 TOKEN_USED = 0.8  # of its life; the rest is room for a server that cannot be reached for a while
@@ -156,9 +155,12 @@ class RcrtClient:
         self._read_s = read_s
         self._max_response_bytes = max_response_bytes
 
-    async def create(self, body: bytes, key: str, timeout_s: float) -> str:
-        """Stores a breadcrumb under an `Idempotency-Key`; its id, empty if the server did not say."""
-        headers = (JSON_BODY, (b"idempotency-key", key.encode("ascii")))
+    async def create(self, body: bytes, key: str, timeout_s: float, more: Headers = ()) -> str:
+        """Stores a breadcrumb under an `Idempotency-Key`; its id, empty if the server did not say.
+
+        `more` are headers of this request alone.
+        """
+        headers = (JSON_BODY, (b"idempotency-key", key.encode("ascii")), *more)
         reply = await self._send(b"POST", self._base, headers, body, timeout_s=timeout_s)
         document = decode(reply)
         crumb_id = document.get("id") if isinstance(document, dict) else None
@@ -235,7 +237,3 @@ def decode(reply: Reply) -> Json:
 def reason(reply: Reply) -> str:
     """What a plain-text error says, fit for a log line."""
     return reply.body[: 4 * MAX_REASON].decode("utf-8", "replace")[:MAX_REASON].strip()
-
-
-def unavailable(detail: str) -> GatewayError:
-    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail, retry_after_s=RETRY_AFTER_S)

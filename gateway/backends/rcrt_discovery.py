@@ -8,7 +8,8 @@ from collections import Counter
 
 from msgspec import Struct
 
-from gateway.backends.rcrt_client import FAILURES, RcrtClient, unavailable
+from gateway.admission import unavailable
+from gateway.backends.rcrt_client import FAILURES, RcrtClient
 from gateway.backends.rcrt_timings import Timings
 from gateway.dialects import rcrt, rcrt_tools
 from gateway.errors import GatewayError

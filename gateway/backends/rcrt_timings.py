@@ -30,7 +30,7 @@ class Timings:
     insurance_s: tuple[float, float] = (5.0, 60.0)
     # Between two looks at all responses without a tag, which only an unknown tool gets.
     untagged_s: float = 10.0
-    # How long the outcome of a call is looked for: as long as calls are kept.
+    # How long the outcome of a call is looked for: as long as a call is kept while it is not over.
     watch_s: float = 24 * 3600.0
     # How long a request breadcrumb is kept; a runner acts on it at once or never.
     request_ttl_s: float = 3600.0

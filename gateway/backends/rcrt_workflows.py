@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gateway.backends.rcrt_client import unavailable
+from gateway.admission import unavailable
+from gateway.dialects.rcrt import WORKFLOW
 
-WORKFLOW = "workflow"  # what the stock tool is called
 AT_ONCE = 2
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
 from typing import Literal
 
 from msgspec import Struct
@@ -28,6 +27,7 @@ REQUEST_SCHEMAS: dict[RequestSchema, str] = {"tool_request": TOOL_REQUEST, "agen
 
 OWN_TAG = "gateway:"  # not `request:`, which belongs to responses and makes agents look for `return_to_llm`
 ANSWER_TAG = "request:"
+WORKFLOW = "workflow"  # what the stock tool is called whose steps are calls of other tools
 REQUESTED_BY = "toolgate"  # must never be the id of an agent, or that agent takes our results for its own
 
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a tool may return, in the wrappings of a breadcrumb
@@ -85,18 +85,35 @@ def encode_request(
     }
 
 
-def config_of(arguments: JsonObject, allowed: Collection[str]) -> str | None:
+def config_of(invocation: Invocation) -> str | None:
     """The tool configuration a caller picks with `config_id`. It decides whose API keys a tool uses.
 
     Raises INVALID_ARGUMENTS for one that is not allowed; tools read it out of their input, so it must not pass.
     """
-    picked = arguments.get("config_id")
+    arguments = invocation.arguments
+    if invocation.tool.remote_id == WORKFLOW:
+        for step in _steps(arguments):
+            _check_config(_input_of(step).get("config_id"), invocation, "steps")
+    return _check_config(arguments.get("config_id"), invocation, "config_id")
+
+
+def _check_config(picked: Json, invocation: Invocation, parameter: str) -> str | None:
     if picked is None:
         return None
-    if not isinstance(picked, str) or picked not in allowed:
-        parameters = {"config_id": "This configuration may not be used."}
+    if not isinstance(picked, str) or picked not in invocation.config_ids:
+        parameters = {parameter: "This configuration may not be used."}
         raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "The arguments are not valid.", parameters=parameters)
     return picked
+
+
+def _steps(arguments: JsonObject) -> list[Json]:
+    steps = arguments.get("steps")
+    return steps if isinstance(steps, list) else []
+
+
+def _input_of(step: Json) -> JsonObject:
+    given = step.get("input") if isinstance(step, dict) else None
+    return given if isinstance(given, dict) else {}
 
 
 def decode_event(document: Json) -> Crumb | None:

@@ -5,19 +5,20 @@ Another protocol is another class here, one line in `PROTOCOLS`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
-from gateway.settings.groups import ListOf, OneOf, Section
+from gateway.settings.groups import ListOf, OneOf, Section, repeats
 from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice, Duration, Flag, Integer, SecretText, Size, Text
+from gateway.settings.kinds import UUID, Choice, Duration, Flag, Integer, SecretText, Size, Text
 from gateway.settings.secret import Secret
-from gateway.settings.web import BaseUrl, HeaderName, OriginUrl
+from gateway.settings.tls import TlsSettings
+from gateway.settings.web import MISSING_URL, BaseUrl, HeaderName, OriginUrl
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
 RequestSchema = Literal["tool_request", "agent_response"]
-UUID = Text(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "must be a UUID")
+MAX_REPLICAS = 32  # all are looked at for every call, and each has a pool of connections
 PRINCIPAL = "principal"  # as `subject`: whoever makes the call
 
 
@@ -70,20 +71,43 @@ class DiscoverySettings:
 
 
 @settings
+class BreakerSettings:
+    """When a tool server gets no more calls for a while."""
+
+    failures: int = key(
+        Integer(0, 1_000_000),
+        "After how many failures in a row: no connection, no answer in time, status 5xx, a broken answer; 0: never.",
+        default=5,
+    )
+    open_for_s: float = key(
+        Duration("10ms", "1h"), "For how long, about; then one call tries, and decides for the others.", default="10s"
+    )
+
+
+@settings
 class BackendSettings:
     """What every backend has, whatever it speaks."""
 
     protocol: str = key(Text(), "What the tool server speaks.")
-    url: str = key(BaseUrl(), "Where the tool server is; a path is put before every path of the protocol.")
     connect_timeout_s: float = key(Duration("10ms", "5m"), "How long connecting may take.", default="2s")
     timeout_s: float = key(
         Duration("10ms", "1h"), "How long a call may take, from its admission to its answer.", default="30s"
     )
     max_concurrency: int = key(
-        Integer(1, 100_000), "How many connections one process opens to the tool server.", default=256
+        Integer(1, 100_000),
+        "How many calls one process has the tool server run at once, or with callback and rcrt take at once.",
+        default=256,
     )
     max_queue: int = key(
-        Integer(0, 1_000_000), "How many calls may wait for a connection; further ones are refused.", default=1024
+        Integer(0, 1_000_000), "How many more calls may wait for their turn; further ones are refused.", default=1024
+    )
+    queue_timeout_s: float = key(
+        Duration("1ms", "1h"),
+        "How long a call may wait for its turn, which is part of its timeout; then it is refused.",
+        default="10s",
+    )
+    breaker: BreakerSettings = key(
+        Section(BreakerSettings), "When the tool server gets no more calls for a while.", default={}
     )
     max_response_bytes: int = key(
         Size("1KiB", "1GiB"), "The largest answer that is read from the tool server.", default="8MiB"
@@ -92,6 +116,9 @@ class BackendSettings:
         OneOf[BackendAuthSettings](BearerAuthSettings, ApiKeyAuthSettings, JwtAuthSettings),
         "How the gateway proves to the tool server who it is.",
         default=None,
+    )
+    tls: TlsSettings | None = key(
+        Section(TlsSettings), "Certificates for https; left out, those the system trusts.", default=None
     )
     forward_headers: tuple[str, ...] = key(
         ListOf(HeaderName()), "Headers of the caller that are passed on; never its credentials.", default=[]
@@ -103,12 +130,47 @@ class BackendSettings:
         default=None,
     )
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The URLs of all replicas."""
+        raise NotImplementedError
+
+    def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Certificates say something about https only."""
+        if self.tls is not None and not any(url.startswith("https:") for url in self.addresses):
+            yield "tls", "has no effect unless the tool server's URL begins with https"
+
+
+def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:
+    """Finds replicas that are in the list already, and those beyond what one process keeps connections to."""
+    yield from repeats([None if url == MISSING_URL else url for url in urls])
+    if len(urls) > MAX_REPLICAS:
+        yield MAX_REPLICAS, f"is one too many; there may be {MAX_REPLICAS}"
+
 
 @settings
 class HttpBackendSettings(BackendSettings):
     """A tool server that answers each call in the same HTTP exchange."""
 
+    url: str | None = key(
+        BaseUrl(), "Where the tool server is; a path is put before every path of the protocol.", default=None
+    )
+    urls: tuple[str, ...] | None = key(
+        ListOf(BaseUrl(), at_least=1, check=too_many_replicas),
+        "In place of url: where all replicas of the tool server are.",
+        default=None,
+    )
     dialect: str = key(Text(), "The form of the protocol; auto learns it from the list of tools.", default="auto")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self.urls or ((self.url,) if self.url else ())
+
+    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+        """A tool server is somewhere, and that is said once."""
+        yield from BackendSettings.problems(self, written)
+        if (self.url is None) is (self.urls is None):
+            yield "urls", "must have exactly one of url and urls"
 
 
 @settings
@@ -136,7 +198,18 @@ class OxpBackendSettings(HttpBackendSettings):
 
 
 @settings
-class CallbackBackendSettings(BackendSettings):
+class SingleBackendSettings(BackendSettings):
+    """A tool server whose calls outlive their exchange: replicas, if it has any, are its own business."""
+
+    url: str = key(BaseUrl(), "Where the tool server is; a path is put before every path of the protocol.")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return (self.url,)
+
+
+@settings
+class CallbackBackendSettings(SingleBackendSettings):
     """A tool server that takes a call at once and calls back with its result."""
 
     protocol: Literal["callback"] = key(Choice("callback"), "Callback invocation (RAP).")
@@ -154,12 +227,13 @@ class CallbackBackendSettings(BackendSettings):
 
     def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
         """The toolkit has a name already."""
+        yield from BackendSettings.problems(self, written)
         if "toolkit" in written:
             yield "toolkit", "has no effect; the tool server names its toolset itself"
 
 
 @settings
-class RcrtBackendSettings(BackendSettings):
+class RcrtBackendSettings(SingleBackendSettings):
     """A server of breadcrumbs with a workspace whose runner answers some of them with others."""
 
     protocol: Literal["rcrt"] = key(Choice("rcrt"), "RCRT breadcrumbs.")
@@ -176,9 +250,6 @@ class RcrtBackendSettings(BackendSettings):
         default="tool_request",
     )
     return_to_llm: bool = key(Flag(), "What requests say about where their results go.", default=True)
-    config_ids: tuple[str, ...] = key(
-        ListOf(UUID), "The tool configurations callers may pick with `config_id`; no others pass.", default=[]
-    )
     cleanup: bool = key(Flag(), "Whether requests and responses are deleted once they are read.", default=False)
     auth: BearerAuthSettings | None = key(
         OneOf[BearerAuthSettings](BearerAuthSettings),
@@ -188,6 +259,7 @@ class RcrtBackendSettings(BackendSettings):
 
     def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
         """A breadcrumb has no headers."""
+        yield from BackendSettings.problems(self, written)
         if "forward_headers" in written:
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"
 

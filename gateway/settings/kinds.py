@@ -89,6 +89,9 @@ class Text(Leaf[str]):
         return {"type": "string", "pattern": or_substituted(self.pattern)} if self.pattern else dict(ANY_TEXT)
 
 
+UUID = Text(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "must be a UUID")
+
+
 class SecretText(Leaf[Secret]):
     """A secret, at least so many characters or bytes long; with `header` fit to be sent in an HTTP header."""
 

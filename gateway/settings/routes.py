@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from gateway.settings.groups import ListOf, MapOf
 from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice, Duration, Flag, Reference, Regex, SecretText, Text
+from gateway.settings.kinds import UUID, Choice, Duration, Flag, Reference, Regex, SecretText, Text
 from gateway.settings.secret import Secret
 from gateway.settings.web import AuthorizationUrl
 
@@ -67,6 +67,9 @@ class RouteSettings:
         ListOf(Regex()),
         "Patterns that the text of a callback tool begins with when it failed, besides 'Error: '.",
         default=[],
+    )
+    config_ids: tuple[str, ...] = key(
+        ListOf(UUID), "The configurations of RCRT tools callers may pick with `config_id`; no others pass.", default=[]
     )
 
     def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -81,7 +81,9 @@ class Dialler:
             connection.drop()
             sock.close()
             if self._ssl_context is not None and isinstance(exc, OSError) and not isinstance(exc, TimeoutError):
-                raise TransportError(Kind.TLS, f"The TLS handshake with {self._origin} failed.", sent=False) from exc
+                why = f": {exc.verify_message.rstrip('.')}" if isinstance(exc, ssl.SSLCertVerificationError) else ""
+                message = f"The TLS handshake with {self._origin} failed{why}."
+                raise TransportError(Kind.TLS, message, sent=False) from exc
             raise
         return connection
 

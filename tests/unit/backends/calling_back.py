@@ -7,15 +7,19 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.credentials import Credentials, Fixed
-from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.backends.server import Server as Place
+from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.ports import AsyncBackend
 from gateway.transport import Limits, Origin, Pool
+from tests.unit.backends.admitting import admission
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving
 
 CALL_ID, GROUP = "tg-1", "grp-1"
+LONE = ONCE + "grp-2"  # the group of a call that belongs to no conversation
 CALLBACK_URL = "http://127.0.0.1:9/callbacks/token"
 DEFINITION = ToolDefinition(
     tool="builds.lint",
@@ -88,19 +92,28 @@ class Facing:
         self.ends = ends
         self.changes = changes
 
-    async def receive(self, message: object, content_type: str | None = "application/json", **how: Any) -> int:
+    async def receive(
+        self, message: object, content_type: str | None = "application/json", *, group: str = GROUP, **how: Any
+    ) -> int:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return await self.backend.receive(CALL_ID, GROUP, body, content_type, **how)
+        return await self.backend.receive(CALL_ID, group, body, content_type, **how)
 
 
 def backend_at(
-    url: str, ends: Ends, changes: list[str], allowed: Collection[str] = (), credentials: Credentials | None = None
+    url: str,
+    ends: Ends,
+    changes: list[str],
+    allowed: Collection[str] = (),
+    credentials: Credentials | None = None,
+    way_in: Admission[Place] | None = None,
 ) -> CallbackBackend:
     limits = Limits(connect_timeout_s=1.0)
+    way_in = way_in or admission(url)
+    own = way_in.replicas[0].target
     return CallbackBackend(
         "builds",
-        url,
-        {origin: Pool(origin, limits) for origin in map(Origin.parse, (url, *allowed))},
+        way_in,
+        {origin: Pool(origin, limits) for origin in map(Origin.parse, allowed)} | {own.origin: own.pool},
         credentials=credentials or Fixed(),
         outcomes=ends,
         on_change=lambda: changes.append("builds"),

@@ -11,11 +11,14 @@ from typing import Any
 import httpx
 from msgspec.structs import replace
 
+from gateway.admission import Admission
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
+from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
-from gateway.transport import HttpTransport, Limits, Origin, Pool
+from gateway.transport import HttpTransport, Limits, Pool
+from tests.unit.backends.admitting import admission
 
 OWNER = "00000000-0000-0000-0000-000000000001"
 AGENT = "00000000-0000-0000-0000-0000000000a1"
@@ -90,15 +93,20 @@ def tokens_of(pool: Pool, url: str) -> IssuedTokens:
 
 
 def backend_at(
-    url: str, outcomes: Kept, *, timings: Timings = FAST_POLL, tokens: Tokens | None = None, **settings: Any
+    url: str,
+    outcomes: Kept,
+    *,
+    timings: Timings = FAST_POLL,
+    tokens: Tokens | None = None,
+    way_in: Admission[Server] | None = None,
+    **settings: Any,
 ) -> RcrtBackend:
-    pool = Pool(Origin.parse(url), LIMITS)
+    way_in = way_in or admission(url, transport=LIMITS)
     return RcrtBackend(
         "crumbs",
-        pool,
+        way_in,
         httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False),
-        url,
-        tokens=tokens or tokens_of(pool, url),
+        tokens=tokens or tokens_of(way_in.replicas[0].target.pool, url),
         outcomes=outcomes,
         workspace="workspace:tools",
         toolkit="Crumbs",

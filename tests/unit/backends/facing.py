@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gateway.admission import Admission
 from gateway.backends.credentials import Credentials, Fixed
 from gateway.backends.http import HttpBackend
+from gateway.backends.server import Server
 from gateway.dialects import recognise
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolDefinition, ToolResult
 from gateway.ports import ServerDialect
-from gateway.transport import Limits, Origin, Pool
-from tests.unit.transport.scripted import Peer, Script, Server, serving
+from tests.unit.backends.admitting import admission
+from tests.unit.transport.scripted import Peer, Script, serving
+from tests.unit.transport.scripted import Server as Scripted
 
 DEFINITION = ToolDefinition(
     tool="A.B", version="1.0.0", name="A_B", description="", input_schema={}, output_schema={}, remote_id="A.B@1.0.0"
@@ -45,11 +48,11 @@ def backend_at(
     dialect: ServerDialect | None = recognise.OXP,
     credentials: Credentials | None = None,
     asks_in: ServerDialect = recognise.OXP,
+    way_in: Admission[Server] | None = None,
 ) -> HttpBackend:
     return HttpBackend(
         "crm",
-        Pool(Origin.parse(url), Limits(connect_timeout_s=1.0)),
-        url,
+        way_in or admission(url),
         dialect=dialect,
         asks_in=asks_in,
         credentials=credentials or Fixed(),
@@ -59,7 +62,7 @@ def backend_at(
 
 
 @asynccontextmanager
-async def facing(script: Script, path: str = "", **settings: Any) -> AsyncIterator[tuple[HttpBackend, Server]]:
+async def facing(script: Script, path: str = "", **settings: Any) -> AsyncIterator[tuple[HttpBackend, Scripted]]:
     """A backend in front of a tool server that follows a script."""
     async with serving(script) as server:
         backend = backend_at(server.url + path, **settings)
@@ -80,7 +83,7 @@ async def refusal(calling: Awaitable[Any]) -> GatewayError:
     return caught.value
 
 
-def paths(server: Server) -> list[str]:
+def paths(server: Scripted) -> list[str]:
     return [request.split(b" ")[1].decode() for request in server.requests]
 
 

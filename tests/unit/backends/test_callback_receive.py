@@ -12,9 +12,8 @@ from gateway.backends import callback_notices
 from gateway.model import ToolFailure, ToolResult
 from tests.unit.backends.calling_back import (
     CALL_ID,
-    CALLBACK_URL,
     GROUP,
-    INVOCATION,
+    LONE,
     Ends,
     Facing,
     Toolset,
@@ -79,7 +78,7 @@ async def test_a_result_after_its_call_ended_is_taken_and_dropped(caplog: pytest
         assert await at.receive(RESULT) == 200
         assert await at.receive(b"{") == 400
     assert at.ends.results == {CALL_ID: None}
-    assert caplog.text.count("a late or repeated result was dropped") == 2
+    assert caplog.text.count("a late or repeated message was dropped") == 2
 
 
 async def test_a_result_may_come_before_its_call_is_acknowledged_and_to_a_replica_that_knows_no_toolset() -> None:
@@ -141,7 +140,7 @@ async def has_noted(toolset: Toolset, *expected: tuple[str, Any]) -> None:
 
 
 CANCELLED = ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": CALL_ID})
-CLOSED = ("/close_thread", {"thread_id": GROUP})
+CLOSED = ("/close_thread", {"thread_id": LONE})
 
 
 @pytest.mark.parametrize("url", ["http://login.example/", "javascript:alert(1)", "https://x.example/\r\n", "", "login"])
@@ -167,6 +166,33 @@ async def test_a_choice_is_answered_with_its_default_and_the_call_stays_open() -
         assert at.ends.results == {}
         assert await at.receive(RESULT) == 200
     assert at.ends.results == {CALL_ID: VALUE}
+
+
+LATE = [RESULT, question("http://127.0.0.1:{port}/choice"), question("http://elsewhere.example/")]
+LATE += [message("oauth", auth_url="https://login.example/"), message("oauth", auth_url="javascript:alert(1)")]
+
+
+@pytest.mark.parametrize("late", LATE, ids=["result", "choice", "choice elsewhere", "consent", "bad consent"])
+async def test_whatever_comes_after_the_end_of_a_call_is_taken_and_dropped(
+    late: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tool Cancellation: messages may cross, and only a pending call has anything to be told or asked."""
+    caplog.set_level("INFO")
+    toolset = Toolset()
+    async with facing(toolset, ends=Ends(CALL_ID)) as at:
+        if "response_url" in late:
+            late = late | {"response_url": late["response_url"].format(port=at.server.origin.port)}
+        assert await at.receive(late, ended=True) == 200
+        await nothing_more(at, toolset)
+        assert at.ends.challenges == []
+    assert len(toolset.noted) == 1
+    assert caplog.text.count("a late or repeated message was dropped") == 1
+
+
+@pytest.mark.parametrize(("posted", "status"), [(b"{", 400), (RESULT | {"id": "tg-2"}, 404), (EVENT, 200)])
+async def test_nonsense_stays_nonsense_after_the_end_of_a_call(posted: Any, status: int) -> None:
+    async with facing(Toolset(), ends=Ends(CALL_ID)) as at:
+        assert await at.receive(posted, ended=True) == status
 
 
 async def test_each_choice_of_a_call_is_answered() -> None:
@@ -209,15 +235,15 @@ async def test_a_subscription_is_confirmed_and_then_cancelled_once() -> None:
         for posted in (EVENT, confirmation, EVENT, confirmation, EVENT):  # an event may overtake its confirmation
             assert await at.receive(posted) == 200
         await has_noted(toolset, CANCELLED)
-        await close_and_wait(at, toolset, 2)
+        await nothing_more(at, toolset)
     assert at.ends.results == {CALL_ID: ToolResult(value="Watching")}
-    assert toolset.noted == [CANCELLED, CLOSED]
+    assert toolset.noted[:-1] == [CANCELLED]
 
 
-async def close_and_wait(at: Facing, toolset: Toolset, count: int) -> None:
-    """A notice that must arrive, so that others that must not have had their time."""
-    await at.backend.close(GROUP)
-    await until(lambda: len(toolset.noted) >= count)
+async def nothing_more(at: Facing, toolset: Toolset) -> None:
+    """Sends a notice that must arrive, so that others that must not have had their time."""
+    await at.backend.cancel("tg-last", GROUP)
+    await until(lambda: ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": "tg-last"}) in toolset.noted)
 
 
 async def test_notices_go_once_each_to_the_configured_url_and_not_to_the_endpoint() -> None:
@@ -225,29 +251,58 @@ async def test_notices_go_once_each_to_the_configured_url_and_not_to_the_endpoin
     async with facing(toolset, "/base") as at:
         for _ in range(3):
             await at.backend.cancel(CALL_ID, GROUP)
-            await at.backend.close(GROUP)
-        await at.backend.cancel("tg-2", GROUP)
+            await at.backend.cancel("tg-2", LONE)
         await until(lambda: len(toolset.noted) >= 3)
-    cancelled_too = ("/base/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": "tg-2"})
+    cancelled_too = ("/base/cancel_tool_call", {"thread_id": LONE, "tool_call_id": "tg-2"})
     expected = [(f"/base{CANCELLED[0]}", CANCELLED[1]), (f"/base{CLOSED[0]}", CLOSED[1]), cancelled_too]
     assert sorted(toolset.noted, key=repr) == sorted(expected, key=repr)
 
 
-async def test_a_thread_that_is_used_again_may_be_closed_again() -> None:
+ENDINGS = [RESULT, message("tool_result", text="Error: no"), message("tool_result")]
+
+
+@pytest.mark.parametrize("posted", ENDINGS, ids=["result", "failure", "broken"])
+async def test_the_thread_of_a_lone_call_is_closed_once_when_the_call_is_over(posted: Any) -> None:
+    """Thread Closure; whose conversation goes on, nobody but its owner knows."""
+    toolset = Toolset()
+    lone = posted | {"group_id": LONE}
+    async with facing(toolset) as at:
+        await at.receive(VIEW | {"group_id": LONE}, group=LONE)
+        assert toolset.noted == []
+        await at.receive(lone, group=LONE)
+        await has_noted(toolset, CLOSED)
+        await at.receive(lone, group=LONE)
+        await nothing_more(at, toolset)
+    assert toolset.noted[:-1] == [CLOSED]
+
+
+async def test_a_lone_call_that_is_over_with_a_subscription_is_cancelled_and_its_thread_closed() -> None:
     toolset = Toolset()
     async with facing(toolset) as at:
-        await close_and_wait(at, toolset, 1)
-        await at.backend.dispatch(INVOCATION, CALLBACK_URL)
-        await close_and_wait(at, toolset, 3)
-    assert [path for path, _ in toolset.noted] == ["/close_thread", "/invoke", "/close_thread"]
+        confirmation = message("tool_result", text="Watching", subscription=True) | {"group_id": LONE}
+        for _ in range(2):
+            assert await at.receive(confirmation, group=LONE) == 200
+        await until(lambda: len(toolset.noted) >= 2)
+        await nothing_more(at, toolset)
+    cancelled = ("/cancel_tool_call", {"thread_id": LONE, "tool_call_id": CALL_ID})
+    assert sorted(toolset.noted[:-1], key=repr) == [cancelled, CLOSED]
+
+
+async def test_a_thread_is_not_closed_by_who_did_not_end_its_call() -> None:
+    """Another replica did, and has closed it."""
+    toolset = Toolset()
+    async with facing(toolset, ends=Ends(CALL_ID)) as at:
+        await at.receive(RESULT | {"group_id": LONE}, group=LONE)
+        await nothing_more(at, toolset)
+    assert len(toolset.noted) == 1
 
 
 @pytest.mark.parametrize("answer", [reply(404, b""), reply(500, b""), b"SMTP ready\r\n\r\n"])
 async def test_a_notice_that_fails_is_not_sent_again_and_hurts_nobody(answer: bytes) -> None:
     toolset = Toolset(answer)
     async with facing(toolset) as at:
-        await at.backend.cancel(CALL_ID, GROUP)
-        await close_and_wait(at, toolset, 2)
+        await at.backend.cancel(CALL_ID, LONE)
+        await until(lambda: len(toolset.noted) >= 2)
     assert sorted(path for path, _ in toolset.noted) == ["/cancel_tool_call", "/close_thread"]
 
 
@@ -264,7 +319,7 @@ async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pyte
         await at.backend.aclose()
         assert asyncio.get_running_loop().time() - started < 2 * callback_notices.CLOSE_WITHIN_S
     assert len(toolset.noted) == callback_notices.AT_ONCE
-    assert caplog.text.count("a notice was dropped") == 5
+    assert caplog.text.count("notices are dropped") == 1
 
 
 async def test_a_notice_under_way_may_arrive_before_the_end() -> None:

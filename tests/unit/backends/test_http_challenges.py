@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.backends.credentials import Fixed
-from gateway.backends.http import is_https_or_loopback
+from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode
 from tests.unit.backends.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply

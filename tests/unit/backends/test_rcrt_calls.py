@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from gateway import assembly
+from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import FixedTokens
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ONCE, ToolResult
+from gateway.settings import RcrtBackendSettings
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, SLOW_POLL, Kept, facing, invocation, until
+from tests.unit.backends.crumbs import AGENT, FAST_POLL, OWNER, SLOW_POLL, Kept, facing, invocation, until
 
 pytestmark = pytest.mark.anyio
 
@@ -107,6 +110,18 @@ async def test_of_several_responses_the_first_counts(crumbs: Crumbs, fault: str)
         await kept.outcome(call_id)
         await kept.call(backend, invocation("echo", new_id()))  # whatever came before this has been heard
     assert kept.settled.count(call_id) == 1
+
+
+async def test_a_response_that_names_another_call_is_none_of_ours(crumbs: Crumbs) -> None:
+    """The list spans tenants, and tags are anybody's."""
+    crumbs.order("echo", "other_request_id")
+    call_id = new_id()
+    async with facing(crumbs.url) as (backend, kept):
+        await backend.dispatch(invocation("echo", call_id), "")
+        await until(lambda: crumbs.executions(call_id) == 1)
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert backend.waiting == 1
+    assert call_id not in kept.results
 
 
 VALUES = [
@@ -204,6 +219,21 @@ async def test_what_is_not_worth_waiting_for_any_longer_is_forgotten(crumbs: Cru
         await backend.dispatch(invocation("echo", new_id()), "")
         await until(lambda: backend.waiting == 0)
     assert not kept.results
+
+
+async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> None:
+    """With the waits of a real gateway, whose polls are seconds apart."""
+    crumbs.order("echo", "absent")
+    settings = RcrtBackendSettings(protocol="rcrt", url=crumbs.url, owner_id=OWNER, agent_id=AGENT)
+    way_in = assembly.admission("crumbs", settings, ())
+    backend = assembly.backend("crumbs", settings, way_in, Kept(), lambda _: None, pending_s=0.2)
+    assert isinstance(backend, RcrtBackend)
+    try:
+        await backend.dispatch(invocation("echo", new_id()), "")
+        assert backend.waiting == 1
+        await until(lambda: backend.waiting == 0)
+    finally:
+        await backend.aclose()
 
 
 async def test_a_late_response_comes_home_all_the_same(crumbs: Crumbs) -> None:
@@ -359,7 +389,8 @@ async def test_arguments_a_broker_would_lose_are_refused(crumbs: Crumbs) -> None
 
 async def test_a_configuration_passes_only_if_it_is_allowed(crumbs: Crumbs) -> None:
     arguments = {"message": "hello", "config_id": "6f1c"}
-    assert (await result_of(crumbs, call={"arguments": arguments}, config_ids=["6f1c"])).value == HELLO
+    allowed = {"arguments": arguments, "config_ids": frozenset({"6f1c"})}
+    assert (await result_of(crumbs, call=allowed)).value == HELLO
     async with facing(crumbs.url) as (backend, _):
         with pytest.raises(GatewayError) as caught:
             await backend.dispatch(invocation(arguments=arguments), "")

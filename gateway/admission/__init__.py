@@ -1,0 +1,26 @@
+"""Which calls a backend takes on, how many at once, and which replica of its tool server gets them.
+
+Knows of calls and replicas, nothing of protocols: whoever uses it says what was an answer and what a failure.
+"""
+
+from __future__ import annotations
+
+from gateway.admission.breaker import BreakerRules, BreakerState
+from gateway.admission.entrance import Admission, AdmissionLimits
+from gateway.admission.lease import Lease, Replica
+from gateway.admission.refusal import RETRY_AFTER_S, UNAVAILABLE, unavailable
+from gateway.admission.status import AdmissionStatus, ReplicaStatus
+
+__all__ = [
+    "RETRY_AFTER_S",
+    "UNAVAILABLE",
+    "Admission",
+    "AdmissionLimits",
+    "AdmissionStatus",
+    "BreakerRules",
+    "BreakerState",
+    "Lease",
+    "Replica",
+    "ReplicaStatus",
+    "unavailable",
+]

@@ -1,0 +1,272 @@
+"""The way into a backend: so many calls at once, so many more in a queue, and a replica for each.
+
+Plain integers and no awaiting where there is room, which is nearly always; only who has to wait gets a future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules
+from gateway.admission.lease import Lease, Replica
+from gateway.admission.refusal import RETRY_AFTER_S, unavailable
+from gateway.admission.status import AdmissionStatus, ReplicaStatus
+from gateway.errors import GatewayError
+
+log = logging.getLogger("gateway.admission")
+
+T = TypeVar("T")
+Check = Callable[[T], Awaitable[bool]]
+
+
+class AdmissionLimits(Struct, frozen=True, kw_only=True):
+    """What one process asks of one backend, all replicas together.
+
+    A call waits `queue_timeout_s` at the most: sent with hardly any of its time left it would only run in vain.
+    """
+
+    concurrency: int = 256
+    queue: int = 1024
+    queue_timeout_s: float = 10.0
+    breaker: BreakerRules = BreakerRules()
+
+
+class Admission(Generic[T]):
+    """One backend's. Whoever gets a lease gives it back with `leave`, however the call ended.
+
+    `check(target)` asks a replica something that runs no tool; whether it answers. With it, calls are not the first
+    to find out whether a replica that was given up is back, as long as there are others.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        targets: Sequence[tuple[str, T]],
+        limits: AdmissionLimits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.backend = backend
+        self.replicas = [Replica(name, target, Breaker(limits.breaker, clock, uniform)) for name, target in targets]
+        self.in_flight = 0
+        self.check: Check[T] | None = None
+        self._first = self.replicas[0]
+        self._alone = len(self.replicas) == 1
+        self._last = 0  # which replica was chosen last
+        self._limits = limits
+        self._concurrency = limits.concurrency
+        self._clock = clock
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._checks: set[asyncio.Task[None]] = set()
+
+    def snapshot(self) -> AdmissionStatus:
+        """How it stands now."""
+        return AdmissionStatus(
+            in_flight=self.in_flight,
+            queued=len(self._waiting),
+            replicas=tuple(
+                ReplicaStatus(
+                    name=replica.name,
+                    breaker=replica.breaker.state,
+                    failures=replica.breaker.failures,
+                    in_flight=replica.in_flight,
+                )
+                for replica in self.replicas
+            ),
+        )
+
+    # Coming and going.
+
+    def enter(self) -> Lease[T] | None:
+        """Takes a call on; None if it has to `wait`. Raises BACKEND_UNAVAILABLE while no replica is worth asking."""
+        if self.in_flight >= self._concurrency:
+            return None
+        first = self._first
+        replica = first if self._alone and first.breaker.state is CLOSED else self._choose(())
+        if replica is None:
+            raise self._shut()
+        self.in_flight += 1
+        replica.in_flight += 1
+        return Lease(replica, replica.breaker.generation)
+
+    async def wait(self, timeout_s: float) -> Lease[T]:
+        """Takes a call on when it is its turn, within `timeout_s` and the limit. Raises BACKEND_UNAVAILABLE."""
+        if not self._is_open():
+            raise self._shut()
+        if len(self._waiting) >= self._limits.queue:
+            raise unavailable("as many calls run and wait as are allowed")
+        deadline = self._clock() + timeout_s
+        await self._turn(min(timeout_s, self._limits.queue_timeout_s))
+        if self._clock() >= deadline:
+            self._pass_on()
+            raise unavailable("its turn came when its time was up")
+        replica = self._choose(())
+        if replica is None:
+            self._pass_on()
+            raise self._shut()
+        replica.in_flight += 1
+        return Lease(replica, replica.breaker.generation)
+
+    def leave(self, lease: Lease[T]) -> None:
+        """Ends a call, tells the breaker, and lets the next one in."""
+        replica, breaker = lease.replica, lease.replica.breaker
+        replica.in_flight -= 1
+        if lease.answered is not True or breaker.failures or breaker.state is not CLOSED:
+            self._settle(replica, lease.since, lease.answered, lease.reason)
+        if self._waiting:
+            self._pass_on()
+        else:
+            self.in_flight -= 1
+
+    def move(self, lease: Lease[T], *, reason: str, counts: bool) -> bool:
+        """Gives a call of which provably nothing was sent to another replica; False if no other is worth asking.
+
+        `counts`: it was the replica's fault.
+        """
+        left = lease.replica
+        tried = (*lease.tried, left)
+        replica = self._choose(tried)
+        if replica is None:
+            return False
+        left.in_flight -= 1
+        replica.in_flight += 1
+        since, lease.since = lease.since, replica.breaker.generation
+        lease.replica, lease.tried = replica, tried
+        self._settle(left, since, False if counts else None, reason)
+        return True
+
+    async def aclose(self) -> None:
+        """Refuses who waits, and stops looking whether replicas are back."""
+        self._send_away(lambda: unavailable("the gateway closes its connections"))
+        for task in self._checks:
+            task.cancel()
+        await asyncio.gather(*self._checks, return_exceptions=True)
+
+    # The queue.
+
+    async def _turn(self, timeout_s: float) -> None:
+        """Waits until a place is free; it is this call's then."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting[waiter] = None
+        timer = loop.call_later(timeout_s, _give_up, waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            # Cancelled after the place was given, before it was taken.
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._pass_on()
+            raise
+        finally:
+            timer.cancel()
+            self._waiting.pop(waiter, None)
+
+    def _pass_on(self) -> None:
+        """Gives a place to whoever has waited longest, or leaves it free."""
+        while self._waiting:
+            waiter, _ = self._waiting.popitem(last=False)
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self.in_flight -= 1
+
+    def _send_away(self, refusal: Callable[[], GatewayError]) -> None:
+        """Refuses everybody in the queue: there is nothing to wait for."""
+        while self._waiting:
+            waiter, _ = self._waiting.popitem(last=False)
+            if not waiter.done():
+                waiter.set_exception(refusal())
+
+    # Replicas.
+
+    def by_worth(self) -> list[Replica[T]]:
+        """All replicas, those that take calls first; among equals each is the first in turn."""
+        self._last = (self._last + 1) % len(self.replicas)
+        in_turn = self.replicas[self._last :] + self.replicas[: self._last]
+        return sorted(in_turn, key=lambda replica: (replica.breaker.state is not CLOSED, replica.in_flight))
+
+    def vouch_for(self, replica: Replica[T]) -> None:
+        """The replica has answered something that ran no tool."""
+        replica.breaker.vouched_for()
+
+    def _choose(self, tried: tuple[Replica[T], ...]) -> Replica[T] | None:
+        """The replica for a call: one that is due for its probe, else the one with the fewest calls, each in turn."""
+        best = probed = None
+        count, first = len(self.replicas), self._last + 1
+        for index in range(first, first + count):
+            replica = self.replicas[index % count]
+            state = replica.breaker.state
+            if replica in tried or state is HALF_OPEN:
+                continue
+            if state is OPEN:
+                if probed is None and replica.breaker.probe_at <= self._clock():
+                    probed = replica
+            elif best is None or replica.in_flight < best.in_flight:
+                best = replica
+                self._last = index % count
+        if probed is None:
+            return best
+        if best is not None and not probed.breaker.checked and self.check is not None:
+            self._begin_check(probed, self.check)
+            return best
+        probed.breaker.probe()
+        return probed
+
+    def _is_open(self) -> bool:
+        """Whether a call could be sent somewhere."""
+        now = self._clock()
+        breakers = (replica.breaker for replica in self.replicas)
+        return any(each.state is CLOSED or (each.state is OPEN and each.probe_at <= now) for each in breakers)
+
+    def _shut(self) -> GatewayError:
+        """The refusal while no replica takes calls, until the next may be tried."""
+        probes = [replica.breaker.probe_at for replica in self.replicas if replica.breaker.state is OPEN]
+        wait_s = math.ceil(min(probes) - self._clock()) if probes else RETRY_AFTER_S
+        return unavailable("its tool server failed too often lately", max(wait_s, RETRY_AFTER_S))
+
+    def _settle(self, replica: Replica[T], since: int, answered: bool | None, reason: str) -> None:
+        """Tells the breaker how an attempt went, and the operator what comes of that."""
+        breaker = replica.breaker
+        if answered is None:
+            breaker.came_to_nothing(since)
+        elif answered:
+            if breaker.succeeded(since):
+                log.info("a tool server takes calls again", extra={"backend": self.backend, "replica": replica.name})
+        elif breaker.failed(since):
+            extra = {"backend": self.backend, "replica": replica.name, "failures": breaker.failures, "reason": reason}
+            log.warning("a tool server gets no more calls for now", extra=extra)
+            if not any(each.breaker.state is CLOSED for each in self.replicas):
+                self._send_away(self._shut)
+
+    def _begin_check(self, replica: Replica[T], check: Check[T]) -> None:
+        """Finds out, off everybody's path, whether a replica is back."""
+        task = asyncio.get_running_loop().create_task(self._run_check(replica, replica.breaker.probe(), check))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+
+    async def _run_check(self, replica: Replica[T], since: int, check: Check[T]) -> None:
+        answers: bool | None = None  # as long as nobody says: the check was cancelled, or has a bug
+        try:
+            answers = await check(replica.target)
+        finally:
+            if answers is False:
+                replica.breaker.failed(since)
+            else:
+                replica.breaker.came_to_nothing(since)
+        if answers:
+            replica.breaker.vouched_for()
+
+
+def _give_up(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(unavailable("no running call ended in time"))

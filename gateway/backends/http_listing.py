@@ -1,0 +1,52 @@
+"""The tools an OTC or OXP server lists, one by one: those that can be used and those that cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from gateway.dialects import definitions
+from gateway.model import Json, Listing, Rejected, ToolDefinition
+
+log = logging.getLogger("gateway.backends")
+
+READ_AT_ONCE = 256  # definitions read between two looks at the event loop, about 5 ms
+
+
+class ListReader:
+    """Reads the lists of one backend; `toolkit` is for tools whose ids name none."""
+
+    def __init__(self, backend: str, toolkit: str) -> None:
+        self._backend = backend
+        self._toolkit = toolkit
+        self._adapted: set[tuple[str, str]] = set()  # what was already told about names
+
+    async def read(self, entries: list[Json]) -> Listing:
+        """Reads all entries of a list."""
+        tools: list[ToolDefinition] = []
+        rejected: list[Rejected] = []
+        adapted: set[tuple[str, str]] = set()
+        for count, entry in enumerate(entries, 1):
+            if count % READ_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            try:
+                definition, warnings = definitions.read_definition(entry, self._toolkit)
+            except definitions.DefinitionError as exc:
+                name = entry.get("id") if isinstance(entry, dict) else None
+                rejected.append(Rejected(id=str(name)[:256], reason=str(exc)))
+                continue
+            tools.append(definition)
+            adapted.update((definition.id, warning) for warning in warnings)
+        ambiguous = {remote_id for remote_id, count in Counter(tool.remote_id for tool in tools).items() if count > 1}
+        if ambiguous:  # or a caller of one version would run another
+            reason = "its tool server lists several tools under this id, and no version tells them apart"
+            rejected += [Rejected(id=tool.id, reason=reason) for tool in tools if tool.remote_id in ambiguous]
+            tools = [tool for tool in tools if tool.remote_id not in ambiguous]
+        self._tell(adapted)
+        return Listing(tools=tuple(tools), rejected=tuple(rejected))
+
+    def _tell(self, adapted: set[tuple[str, str]]) -> None:
+        for tool_id, why in sorted(adapted - self._adapted):
+            log.warning("a tool's name was adapted", extra={"backend": self._backend, "tool": tool_id, "reason": why})
+        self._adapted = adapted

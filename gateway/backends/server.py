@@ -1,0 +1,44 @@
+"""Where a tool server is, and which broken exchanges say that something is wrong with it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from gateway.transport import Kind, Origin, Pool, TransportError
+
+OURS = frozenset((Kind.BUSY, Kind.INVALID))  # kinds of errors that no tool server has to do with
+NEARLY = 0.9  # of the time a tool server is to have; the rest goes by on our side
+
+
+class Server:
+    """One replica of a tool server: its base URL and the connections to it.
+
+    `patience_s` is the shortest time any of its tools has by the configuration.
+    """
+
+    __slots__ = ("_base_path", "patience_s", "pool", "url")
+
+    def __init__(self, url: str, pool: Pool, patience_s: float) -> None:
+        self.url = url
+        self.pool = pool
+        self.patience_s = patience_s
+        self._base_path = urlsplit(url).path.rstrip("/")
+
+    @property
+    def origin(self) -> Origin:
+        return self.pool.origin
+
+    def target(self, path: str) -> bytes:
+        """Where a path of the protocol is."""
+        return (self._base_path + path).encode("ascii")
+
+    def is_to_blame(self, exc: TransportError, given_s: float) -> bool:
+        """Whether a broken exchange counts against the tool server, which had `given_s`.
+
+        Running out of time does only if that was as long as the configuration gives it: callers choose shorter times
+        (`Prefer: wait`) and the queue eats of them, and neither may take a tool server away from everybody else.
+        """
+        if exc.kind is not Kind.TIMEOUT:
+            return exc.kind not in OURS
+        needed_s = self.patience_s if exc.sent else min(self.patience_s, self.pool.limits.connect_timeout_s)
+        return given_s >= NEARLY * needed_s

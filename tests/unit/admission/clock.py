@@ -1,0 +1,31 @@
+"""A clock that a test moves, and an admission that goes by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.admission import Admission, AdmissionLimits, BreakerRules
+
+OPEN_FOR_S = 10.0
+
+
+class Clock:
+    """Stands still unless moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def middle(low: float, high: float) -> float:
+    """Chance without chance."""
+    return (low + high) / 2
+
+
+def admission(*names: str, clock: Clock, failures: int = 3, **limits: Any) -> Admission[str]:
+    """Admission to replicas that are only names."""
+    rules = BreakerRules(failures=failures, open_for_s=OPEN_FOR_S)
+    targets = [(name, name) for name in names or ("a",)]
+    return Admission("crm", targets, AdmissionLimits(breaker=rules, **limits), clock=clock, uniform=middle)

@@ -1,0 +1,190 @@
+"""How many calls run, how many wait, and that no place is lost, whoever leaves at whatever moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import uvloop
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.admission import Admission
+from gateway.errors import ErrorCode, GatewayError
+from tests.unit.admission.clock import Clock, admission
+
+CONCURRENCY, QUEUE = 2, 3
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+class Calls:
+    """Calls that run until they are let go; what became of each, by number."""
+
+    def __init__(self, entrance: Admission[str]) -> None:
+        self.entrance = entrance
+        self.tasks: list[asyncio.Task[None]] = []
+        self.entered: list[int] = []
+        self.running: set[int] = set()
+        self.refused: dict[int, GatewayError] = {}
+        self._ends: list[asyncio.Event] = []
+
+    def start(self, timeout_s: float = 60.0) -> asyncio.Task[None]:
+        self._ends.append(asyncio.Event())
+        task = asyncio.get_running_loop().create_task(self._call(len(self.tasks), timeout_s))
+        self.tasks.append(task)
+        return task
+
+    def finish(self, number: int) -> None:
+        self._ends[number].set()
+
+    async def _call(self, number: int, timeout_s: float) -> None:
+        try:
+            lease = self.entrance.enter() or await self.entrance.wait(timeout_s)
+        except GatewayError as error:
+            self.refused[number] = error
+            return
+        self.entered.append(number)
+        self.running.add(number)
+        try:
+            await self._ends[number].wait()
+            lease.answered = True
+        finally:
+            self.running.discard(number)
+            self.entrance.leave(lease)
+
+
+async def turns() -> None:
+    """Lets everything happen that nothing has to be waited for."""
+    for _ in range(6):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.anyio
+async def test_calls_beyond_those_that_run_wait_in_turn_and_those_beyond_are_refused(clock: Clock) -> None:
+    calls = Calls(admission(clock=clock, concurrency=CONCURRENCY, queue=QUEUE))
+    for _ in range(7):
+        calls.start()
+    await turns()
+    status = calls.entrance.snapshot()
+    assert (calls.running, status.in_flight, status.queued) == ({0, 1}, CONCURRENCY, QUEUE)
+    assert list(calls.refused) == [5, 6]
+    refusal = calls.refused[5]
+    assert (refusal.code, refusal.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
+    for number in range(7):
+        calls.finish(number)
+        await turns()
+    assert calls.entered == [0, 1, 2, 3, 4]
+    assert calls.entrance.snapshot().in_flight == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("timeout_s", "queue_timeout_s"), [(0.05, 60.0), (60.0, 0.05)], ids=["its own", "the queue's"])
+async def test_a_call_waits_no_longer_than_it_may(clock: Clock, timeout_s: float, queue_timeout_s: float) -> None:
+    calls = Calls(admission(clock=clock, concurrency=1, queue=1, queue_timeout_s=queue_timeout_s))
+    calls.start()
+    late = calls.start(timeout_s)
+    async with asyncio.timeout(5.0):
+        await late
+    assert (list(calls.refused), calls.entrance.snapshot().queued) == ([1], 0)
+    calls.finish(0)
+    await turns()
+    assert calls.entrance.snapshot().in_flight == 0
+
+
+@pytest.mark.anyio
+async def test_a_call_whose_turn_comes_when_its_time_is_up_is_refused_and_the_next_gets_its_place(clock: Clock) -> None:
+    calls = Calls(admission(clock=clock, concurrency=1, queue=2))
+    for timeout_s in (60.0, 60.0, 120.0):
+        calls.start(timeout_s)
+    await turns()
+    clock.now += 60.0  # as on a machine too busy for its timers
+    calls.finish(0)
+    await turns()
+    assert (list(calls.refused), calls.running) == ([1], {2})
+    calls.finish(2)
+    await turns()
+    assert calls.entrance.snapshot().in_flight == 0
+
+
+@pytest.mark.anyio
+async def test_when_the_last_replica_is_given_up_everybody_in_the_queue_is_told_at_once(clock: Clock) -> None:
+    entrance = admission(clock=clock, failures=1, concurrency=1, queue=QUEUE)
+    lease = entrance.enter()
+    assert lease is not None
+    calls = Calls(entrance)
+    for _ in range(QUEUE):
+        calls.start()
+    await turns()
+    lease.failed("timeout")
+    entrance.leave(lease)
+    await turns()
+    assert [error.retry_after_s for error in calls.refused.values()] == [10.0] * QUEUE
+    assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
+
+
+@pytest.mark.anyio
+async def test_whoever_waits_when_the_backend_is_closed_is_refused(clock: Clock) -> None:
+    calls = Calls(admission(clock=clock, concurrency=1, queue=QUEUE))
+    for _ in range(3):
+        calls.start()
+    await turns()
+    await calls.entrance.aclose()
+    await turns()
+    assert sorted(calls.refused) == [1, 2]
+    calls.finish(0)
+    await turns()
+    assert calls.entrance.snapshot().in_flight == 0
+
+
+STEP = st.one_of(
+    st.just(("start", 0)),
+    st.just(("turn", 0)),
+    st.tuples(st.sampled_from(["finish", "cancel"]), st.integers(0, 30)),
+)
+
+
+@pytest.mark.parametrize("new_loop", LOOPS, ids=["asyncio", "uvloop"])
+@settings(max_examples=150)
+@given(steps=st.lists(STEP, max_size=60))
+def test_no_place_is_lost_or_given_twice_whoever_leaves_when(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], steps: list[tuple[str, int]]
+) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(play(steps))
+
+
+async def play(steps: list[tuple[str, int]]) -> None:
+    """Starts, ends and cancels calls as told, several between two turns of the loop."""
+    calls = Calls(admission(clock=Clock(), concurrency=CONCURRENCY, queue=QUEUE))
+    for what, number in steps:
+        match what:
+            case "start":
+                calls.start()
+            case "turn":
+                await asyncio.sleep(0)
+            case "finish" if number < len(calls.tasks):
+                calls.finish(number)
+            case "cancel" if number < len(calls.tasks):
+                calls.tasks[number].cancel()
+        assert len(calls.running) <= CONCURRENCY
+        assert calls.entrance.snapshot().queued <= QUEUE
+    await turns()
+    status = calls.entrance.snapshot()
+    assert status.in_flight == len(calls.running) == status.replicas[0].in_flight
+    assert status.queued == 0 or status.in_flight == CONCURRENCY  # nobody waits beside a free place
+    assert calls.entered == sorted(calls.entered)
+    await empty(calls)
+
+
+async def empty(calls: Calls) -> None:
+    """Ends everything; each call must have come to exactly one end, and every place be free."""
+    for number in range(len(calls.tasks)):
+        calls.finish(number)
+    await asyncio.gather(*calls.tasks, return_exceptions=True)
+    status = calls.entrance.snapshot()
+    assert (status.in_flight, status.queued, status.replicas[0].in_flight) == (0, 0, 0)
+    for number, task in enumerate(calls.tasks):
+        assert (number in calls.entered) + (number in calls.refused) <= 1
+        assert task.cancelled() or number in calls.entered or number in calls.refused
+    assert all(calls.entrance.enter() for _ in range(CONCURRENCY))

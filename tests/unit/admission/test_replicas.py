@@ -1,0 +1,276 @@
+"""Which replica a call goes to, which are left out, and how they come back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+import pytest
+
+from gateway.admission import Admission, Lease
+from gateway.errors import ErrorCode, GatewayError
+from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission
+
+RUNS_OUT_S = 5.0
+
+
+def enter(entrance: Admission[str]) -> Lease[str]:
+    lease = entrance.enter()
+    assert lease is not None
+    return lease
+
+
+def asked(entrance: Admission[str], *, answered: bool | None = True) -> str:
+    """One call from beginning to end; returns which replica had it."""
+    lease = enter(entrance)
+    if answered is False:
+        lease.failed("timeout")
+    else:
+        lease.answered = answered
+    entrance.leave(lease)
+    return lease.replica.name
+
+
+def refusal(entrance: Admission[str]) -> GatewayError:
+    with pytest.raises(GatewayError) as caught:
+        entrance.enter()
+    return caught.value
+
+
+def states(entrance: Admission[str]) -> dict[str, str]:
+    return {replica.name: replica.breaker for replica in entrance.snapshot().replicas}
+
+
+def give_up(entrance: Admission[str], *names: str) -> None:
+    """Makes these replicas fail until their breakers are open."""
+    while any(states(entrance)[name] == "closed" for name in names):
+        lease = enter(entrance)
+        if lease.replica.name in names:
+            lease.failed("timeout")
+        else:
+            lease.answered = True
+        entrance.leave(lease)
+
+
+def test_replicas_with_equally_many_calls_take_turns(clock: Clock) -> None:
+    entrance = admission("a", "b", "c", clock=clock)
+    assert Counter(asked(entrance) for _ in range(9)) == {"a": 3, "b": 3, "c": 3}
+
+
+def test_a_call_goes_to_the_replica_with_the_fewest(clock: Clock) -> None:
+    entrance = admission("a", "b", "c", clock=clock)
+    held = {lease.replica.name: lease for lease in (enter(entrance) for _ in range(6))}
+    assert [replica.in_flight for replica in entrance.snapshot().replicas] == [2, 2, 2]
+    entrance.leave(held["b"])
+    assert enter(entrance).replica.name == "b"
+
+
+def test_a_replica_that_fails_in_a_row_is_left_out_and_the_others_go_on(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    entrance = admission("a", "b", "c", clock=clock)
+    give_up(entrance, "b")
+    assert states(entrance) == {"a": "closed", "b": "open", "c": "closed"}
+    assert Counter(asked(entrance) for _ in range(10)) == {"a": 5, "c": 5}
+    (record,) = caplog.records
+    assert (record.levelno, record.message) == (logging.WARNING, "a tool server gets no more calls for now")
+    assert (record.__dict__["replica"], record.__dict__["reason"]) == ("b", "timeout")
+
+
+def test_while_all_are_left_out_calls_are_refused_until_the_next_probe(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    give_up(entrance, "a")
+    clock.now += 4.5
+    give_up(entrance, "b")
+    assert (refusal(entrance).code, refusal(entrance).retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 6.0)
+    clock.now += 5.0
+    assert refusal(entrance).retry_after_s == 1.0
+    assert (entrance.snapshot().breaker, entrance.snapshot().up, entrance.in_flight) == ("open", False, 0)
+
+
+def test_one_call_probes_and_the_others_are_refused_meanwhile(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    entrance = admission(clock=clock)
+    give_up(entrance, "a")
+    clock.now += OPEN_FOR_S
+    probe = enter(entrance)
+    assert states(entrance) == {"a": "half_open"}
+    assert refusal(entrance).retry_after_s == 1.0
+    probe.answered = True
+    entrance.leave(probe)
+    assert [asked(entrance) for _ in range(3)] == ["a", "a", "a"]
+    assert [(record.levelno, record.message) for record in caplog.records] == [
+        (logging.WARNING, "a tool server gets no more calls for now"),
+        (logging.INFO, "a tool server takes calls again"),
+    ]
+
+
+def test_probes_that_fail_are_as_far_apart_as_configured_and_said_once(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    entrance = admission(clock=clock)
+    give_up(entrance, "a")
+    for _ in range(5):
+        assert refusal(entrance).retry_after_s == OPEN_FOR_S
+        clock.now += OPEN_FOR_S
+        asked(entrance, answered=False)
+    assert len(caplog.records) == 1
+
+
+def test_a_caller_that_leaves_during_its_probe_leaves_it_to_the_next(clock: Clock) -> None:
+    entrance = admission(clock=clock)
+    give_up(entrance, "a")
+    clock.now += OPEN_FOR_S
+    asked(entrance, answered=None)
+    assert asked(entrance) == "a"
+    assert states(entrance) == {"a": "closed"}
+
+
+def test_an_answer_to_a_call_from_before_neither_closes_nor_probes(clock: Clock) -> None:
+    entrance = admission(clock=clock)
+    early = enter(entrance)
+    give_up(entrance, "a")
+    early.answered = True
+    entrance.leave(early)
+    assert states(entrance) == {"a": "open"}
+
+
+def test_what_says_nothing_of_a_replica_is_not_counted(clock: Clock) -> None:
+    entrance = admission(clock=clock)
+    for _ in range(20):
+        asked(entrance, answered=None)
+    assert entrance.snapshot().replicas[0].failures == 0
+
+
+def test_a_call_that_was_not_sent_moves_on_to_each_other_replica_once(clock: Clock) -> None:
+    entrance = admission("a", "b", "c", clock=clock)
+    lease = enter(entrance)
+    visited = [lease.replica.name]
+    while entrance.move(lease, reason="connect", counts=True):
+        visited.append(lease.replica.name)
+    assert sorted(visited) == ["a", "b", "c"]
+    assert [replica.in_flight for replica in entrance.snapshot().replicas if replica.in_flight] == [1]
+    entrance.leave(lease)
+    status = entrance.snapshot()
+    assert (status.in_flight, sum(replica.in_flight for replica in status.replicas)) == (0, 0)
+    assert sorted(replica.failures for replica in status.replicas) == [0, 1, 1]  # the last is for the caller to tell
+
+
+def test_a_replica_that_is_only_busy_is_passed_without_blame(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    lease = enter(entrance)
+    assert entrance.move(lease, reason="busy", counts=False)
+    entrance.leave(lease)
+    assert [replica.failures for replica in entrance.snapshot().replicas] == [0, 0]
+
+
+def test_without_a_check_a_call_probes_although_there_are_others(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    give_up(entrance, "a")
+    clock.now += OPEN_FOR_S
+    assert asked(entrance) == "a"
+    assert states(entrance) == {"a": "closed", "b": "closed"}
+
+
+class Checked:
+    """Answers checks as told, when told."""
+
+    def __init__(self, entrance: Admission[str]) -> None:
+        self.entrance = entrance
+        self.asked: list[str] = []
+        self.answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        entrance.check = self
+
+    async def __call__(self, target: str) -> bool:
+        self.asked.append(target)
+        return await self.answer
+
+    async def say(self, answer: bool) -> None:
+        self.answer.set_result(answer)
+        async with asyncio.timeout(RUNS_OUT_S):
+            while states(self.entrance)["a"] == "half_open":  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0)
+
+
+@pytest.mark.anyio
+async def test_with_others_left_no_call_is_risked_before_the_replica_answers_something(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    checked = Checked(entrance)
+    give_up(entrance, "a")
+    assert {asked(entrance) for _ in range(4)} == {"b"}
+    assert checked.asked == []
+    clock.now += OPEN_FOR_S
+    assert {asked(entrance) for _ in range(4)} == {"b"}
+    await asyncio.sleep(0)
+    assert (checked.asked, states(entrance)["a"]) == (["a"], "half_open")
+    await checked.say(True)
+    probe = enter(entrance)
+    assert (probe.replica.name, states(entrance)["a"]) == ("a", "half_open")
+    assert {asked(entrance) for _ in range(4)} == {"b"}
+    probe.answered = True
+    entrance.leave(probe)
+    assert states(entrance) == {"a": "closed", "b": "closed"}
+    await entrance.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_check_that_fails_keeps_the_replica_out_for_as_long_again(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    checked = Checked(entrance)
+    give_up(entrance, "a")
+    clock.now += OPEN_FOR_S
+    asked(entrance)
+    await checked.say(False)
+    clock.now += OPEN_FOR_S - 1.0
+    assert {asked(entrance) for _ in range(4)} == {"b"}
+    assert checked.asked == ["a"]
+    await entrance.aclose()
+
+
+@pytest.mark.anyio
+async def test_a_check_that_is_cut_off_does_not_leave_the_replica_out_for_ever(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    Checked(entrance)
+    give_up(entrance, "a")
+    clock.now += OPEN_FOR_S
+    asked(entrance)
+    await asyncio.sleep(0)
+    await entrance.aclose()
+    assert states(entrance)["a"] == "open"
+
+
+@pytest.mark.anyio
+async def test_once_no_other_is_left_a_call_is_risked_without_a_check(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    checked = Checked(entrance)
+    give_up(entrance, "a")
+    give_up(entrance, "b")
+    clock.now += OPEN_FOR_S
+    assert asked(entrance) in ("a", "b")
+    assert checked.asked == []
+    assert entrance.snapshot().breaker == "closed"
+
+
+def test_those_that_take_calls_are_asked_for_tools_first(clock: Clock) -> None:
+    entrance = admission("a", "b", "c", clock=clock)
+    give_up(entrance, "b")
+    firsts = {entrance.by_worth()[0].name for _ in range(6)}
+    assert firsts == {"a", "c"}
+    assert {entrance.by_worth()[-1].name for _ in range(6)} == {"b"}
+
+
+def test_how_it_stands_can_be_told_to_operators(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    give_up(entrance, "a")
+    held = enter(entrance)
+    assert entrance.snapshot().as_json() == {
+        "in_flight": 1,
+        "queued": 0,
+        "breaker": "closed",
+        "replicas": [
+            {"url": "a", "up": False, "breaker": "open", "failures": 3, "in_flight": 0},
+            {"url": "b", "up": True, "breaker": "closed", "failures": 0, "in_flight": 1},
+        ],
+    }
+    entrance.leave(held)

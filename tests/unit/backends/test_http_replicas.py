@@ -1,0 +1,320 @@
+"""Several replicas of one tool server, dead, frozen, failing and back again, each on a socket of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.admission import Admission, BreakerRules
+from gateway.backends.http import HttpBackend
+from gateway.backends.server import Server
+from gateway.errors import ErrorCode
+from gateway.transport import TransportError
+from tests.unit.backends.admitting import PATIENCE_S, admission
+from tests.unit.backends.facing import IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply
+from tests.unit.transport.scripted import Peer, Script, listening, serving, until
+from tests.unit.transport.scripted import Server as Scripted
+
+pytestmark = pytest.mark.anyio
+
+EMPTY_LIST = reply(200, {"tools": []}, oxp_version="1.0")
+BRIEF = BreakerRules(failures=2, open_for_s=0.05)
+LASTING = BreakerRules(failures=2, open_for_s=600.0)
+
+
+def answer(call: bytes = OK, listing: bytes = EMPTY_LIST) -> Script:
+    """Answers calls and lists, for as long as it is asked."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.send(listing if (await peer.request()).startswith(b"GET") else call)
+
+    return script
+
+
+@dataclass
+class Fleet:
+    """A backend, its way in, and the replicas behind it."""
+
+    backend: HttpBackend
+    way_in: Admission[Server]
+    servers: list[Scripted]
+
+    @property
+    def states(self) -> list[str]:
+        return [replica.breaker for replica in self.way_in.snapshot().replicas]
+
+    def calls(self, server: Scripted) -> int:
+        return sum(request.startswith(b"POST") for request in server.requests)
+
+
+@asynccontextmanager
+async def fleet(*scripts: Script | None, breaker: BreakerRules = LASTING, **limits: Any) -> AsyncIterator[Fleet]:
+    """A backend with a replica for each script; None: nobody listens there."""
+    async with AsyncExitStack() as stack:
+        servers = []
+        for script in scripts:
+            if script is None:
+                async with serving(listening) as server:
+                    servers.append(server)
+            else:
+                servers.append(await stack.enter_async_context(serving(script)))
+        way_in = admission(*(server.url for server in servers), breaker=breaker, **limits)
+        backend = backend_at(servers[0].url, way_in=way_in)
+        try:
+            yield Fleet(backend, way_in, servers)
+            status = way_in.snapshot()
+            assert (status.in_flight, status.queued, {one.in_flight for one in status.replicas}) == (0, 0, {0})
+        finally:
+            await backend.aclose()
+
+
+async def test_calls_are_spread_over_all_replicas() -> None:
+    async with fleet(answer(), answer(), answer()) as of:
+        assert [(await of.backend.call(INVOCATION)).value for _ in range(9)] == [7] * 9
+        assert [of.calls(server) for server in of.servers] == [3, 3, 3]
+
+
+async def test_with_one_dead_replica_among_three_no_call_fails_and_soon_none_is_tried_there() -> None:
+    async with fleet(answer(), None, answer()) as of:
+        assert [(await of.backend.call(INVOCATION)).value for _ in range(20)] == [7] * 20
+        assert of.states == ["closed", "open", "closed"]
+        assert sum(map(of.calls, of.servers)) == 20
+
+
+async def test_a_dead_replica_gets_calls_again_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "gateway.admission")
+    async with fleet(answer(), None, breaker=BRIEF) as of:
+        while of.states[1] == "closed":
+            assert (await of.backend.call(INVOCATION)).value == 7
+        back = await asyncio.start_server(serve_one(answer(), of.servers[1]), "127.0.0.1", of.servers[1].origin.port)
+        async with back, asyncio.timeout(5.0):
+            while of.states[1] != "closed":
+                assert (await of.backend.call(INVOCATION)).value == 7
+                await asyncio.sleep(0.005)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def serve_one(script: Script, server: Scripted) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await script(Peer(server, reader, writer))
+        except asyncio.IncompleteReadError:
+            writer.close()
+
+    return serve
+
+
+async def hang_up(peer: Peer) -> None:
+    await peer.request()
+
+
+async def test_a_call_that_was_sent_never_goes_to_another_replica() -> None:
+    async with fleet(hang_up, hang_up) as of:
+        result = await of.backend.call(INVOCATION)
+        assert result.failure is not None
+        assert result.failure.message == "The tool server broke off; the tool may have run."
+        assert sum(map(of.calls, of.servers)) == 1
+
+
+async def test_what_may_run_twice_is_sent_again_and_moves_on_where_the_replica_is_gone() -> None:
+    """The first replica breaks the call off and dies; the second sending is refused there and goes to the other."""
+
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        listener.close()
+        writer.close()
+
+    listener = await asyncio.start_server(die, "127.0.0.1", 0)
+    async with serving(answer()) as server:
+        way_in = admission(server.url, f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+        backend = backend_at(server.url, way_in=way_in)
+        assert (await backend.call(IDEMPOTENT)).value == 7
+        assert len(server.requests) == 1
+        assert [replica.failures for replica in way_in.snapshot().replicas] == [0, 1]
+        await backend.aclose()
+
+
+async def test_when_all_replicas_refuse_connections_the_call_is_refused() -> None:
+    async with fleet(None, None, None) as of:
+        error = await refusal(of.backend.call(INVOCATION))
+        assert error.code is ErrorCode.BACKEND_UNAVAILABLE
+        assert [replica.failures for replica in of.way_in.snapshot().replicas] == [1, 1, 1]
+
+
+FAILURES: list[tuple[str, Script, float]] = [
+    ("status 500", answer(reply(500, b"Internal Server Error", "text/plain")), 5.0),
+    ("status 503", answer(reply(503, b"")), 5.0),
+    ("broken", answer(reply(200, b"{")), 5.0),
+    ("redirect", answer(reply(302, b"")), 5.0),
+    ("no HTTP", answer(b"SMTP ready\r\n\r\n"), 5.0),
+    ("hung up", hang_up, 5.0),
+    ("too slow", listening, PATIENCE_S),
+]
+
+
+@pytest.mark.parametrize(("script", "timeout_s"), [it[1:] for it in FAILURES], ids=[it[0] for it in FAILURES])
+async def test_after_so_many_failures_calls_are_refused_and_nothing_is_sent(script: Script, timeout_s: float) -> None:
+    async with fleet(script) as of:
+        calls = [of.backend.call(replace(INVOCATION, timeout_s=timeout_s)) for _ in range(2)]
+        assert all(result.failure for result in await asyncio.gather(*calls))
+        assert of.states == ["open"]
+        error = await refusal(of.backend.call(INVOCATION))
+        assert error.retry_after_s is not None
+        assert (error.code, 500 < error.retry_after_s <= 660) == (ErrorCode.BACKEND_UNAVAILABLE, True)
+        assert of.calls(of.servers[0]) == 2
+
+
+HARMLESS: list[tuple[str, bytes]] = [
+    *((f"status {status}", reply(status, {"message": "No."})) for status in (400, 401, 403, 404, 408, 422, 429)),
+    ("status 410", reply(410, b"")),
+    ("tool error", reply(200, {"call_id": "tg-1", "success": False, "error": {"message": "No."}})),
+]
+
+
+@pytest.mark.parametrize("call", [it[1] for it in HARMLESS], ids=[it[0] for it in HARMLESS])
+async def test_what_the_tool_server_says_no_to_is_no_failure_of_it(call: bytes) -> None:
+    async with fleet(answer(call)) as of:
+        for _ in range(5):
+            await asyncio.gather(of.backend.call(INVOCATION), return_exceptions=True)
+        assert of.states == ["closed"]
+        assert of.way_in.snapshot().replicas[0].failures == 0
+
+
+async def test_callers_in_a_hurry_cannot_take_a_tool_server_away_from_others() -> None:
+    async with fleet(listening) as of:
+        hurried = replace(INVOCATION, timeout_s=0.02)
+        await asyncio.gather(*(of.backend.call(hurried) for _ in range(10)))
+        assert of.states == ["closed"]
+
+
+async def test_callers_that_leave_cannot_take_a_tool_server_away_from_others() -> None:
+    async with fleet(listening) as of:
+        leaving = [asyncio.create_task(of.backend.call(INVOCATION)) for _ in range(10)]
+        await until(lambda: of.calls(of.servers[0]) == 10)
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        assert of.states == ["closed"]
+
+
+async def test_a_frozen_replica_gets_no_call_before_it_has_answered_something_else() -> None:
+    async with fleet(listening, answer(), breaker=BRIEF) as of:
+        frozen, well = of.servers
+        slow = replace(INVOCATION, timeout_s=PATIENCE_S)
+        await asyncio.gather(*(of.backend.call(slow) for _ in range(4)))
+        assert of.states[0] in ("open", "half_open")
+        calls = of.calls(frozen)
+        async with asyncio.timeout(5.0):
+            while not any(request.startswith(b"GET /tools ") for request in frozen.requests):
+                assert (await of.backend.call(INVOCATION)).value == 7
+                await asyncio.sleep(0.005)
+        for _ in range(20):
+            assert (await of.backend.call(INVOCATION)).value == 7
+        assert of.calls(frozen) == calls
+        assert of.calls(well) > 20
+
+
+async def test_discovery_that_works_again_lets_one_call_find_out_about_the_others() -> None:
+    failing = True
+
+    async def fail_at_first(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            broken = reply(500, b"") if failing else OK
+            await peer.send(EMPTY_LIST if request.startswith(b"GET") else broken)
+
+    async with fleet(fail_at_first) as of:
+        for _ in range(2):
+            await of.backend.call(INVOCATION)
+        assert of.states == ["open"]
+        await of.backend.list_tools()
+        assert (await of.backend.call(INVOCATION)).failure is not None
+        await refusal(of.backend.call(INVOCATION))
+        failing = False
+        await of.backend.list_tools()
+        assert [(await of.backend.call(INVOCATION)).value for _ in range(3)] == [7] * 3
+        assert of.states == ["closed"]
+
+
+@pytest.mark.parametrize("dead", [None, answer(listing=reply(500, b"")), answer(listing=reply(200, b"[1]"))])
+async def test_any_replica_that_can_be_asked_lists_the_tools(dead: Script | None) -> None:
+    async with fleet(dead, answer(), dead) as of:
+        for _ in range(3):
+            assert (await of.backend.list_tools()).tools == ()
+        assert of.states == ["closed"] * 3
+
+
+async def test_a_list_that_cannot_be_had_anywhere_says_why() -> None:
+    async with fleet(None, answer(listing=reply(500, b""))) as of:
+        error = await refusal(of.backend.list_tools())
+        assert error.detail is not None
+        assert "status 500" in error.detail or "connect" in error.detail
+
+
+async def test_a_challenge_is_checked_at_the_replica_it_is_about() -> None:
+    other = answer(listing=reply(200, {"status": "completed"}))
+    async with fleet(answer(listing=reply(404, {})), other) as of:
+        assert await of.backend.challenge_status(of.servers[1].url + "/check") == "completed"
+        assert await of.backend.challenge_status(of.servers[0].url + "/check") == "failed"
+        assert paths(of.servers[1]) == ["/check"]
+
+
+async def test_a_check_url_at_another_replica_is_the_backends_own() -> None:
+    async with serving(answer()) as second:
+        challenge = {"id": "ch", "url": "https://x.example", "check_url": second.url + "/check"}
+        missing = {"authorization": [challenge]}
+        first = answer(reply(400, {"message": "Connect.", "missing_requirements": missing}))
+        async with serving(first) as server:
+            backend = backend_at(server.url, way_in=admission(second.url, server.url))
+            error = await refusal(backend.call(INVOCATION))
+            await backend.aclose()
+    assert error.missing == missing
+
+
+async def test_time_in_the_queue_is_part_of_a_calls_time() -> None:
+    """The second call gets in when half of its time has passed, and no more than the rest afterwards."""
+    held: list[Peer] = []
+
+    async def hold(peer: Peer) -> None:
+        await peer.request()
+        held.append(peer)
+        await peer.stay()
+
+    async with fleet(hold, concurrency=1, queue=1) as of:
+        loop = asyncio.get_running_loop()
+        first = asyncio.create_task(of.backend.call(replace(INVOCATION, timeout_s=0.4)))
+        await until(lambda: len(held) == 1)
+        begun = loop.time()
+        result = await of.backend.call(replace(INVOCATION, timeout_s=0.8))
+        took = loop.time() - begun
+        await first
+        assert result.failure is not None
+        assert "0.8 seconds" in result.failure.message
+        assert 0.75 < took < 1.1
+        assert len(held) == 2
+
+
+async def test_a_call_whose_time_ends_in_the_queue_is_refused_and_never_sent() -> None:
+    async with fleet(listening, concurrency=1, queue=1) as of:
+        first = asyncio.create_task(of.backend.call(replace(INVOCATION, timeout_s=0.5)))
+        await until(lambda: len(of.servers[0].requests) == 1)
+        error = await refusal(of.backend.call(replace(INVOCATION, timeout_s=0.1)))
+        assert error.code is ErrorCode.BACKEND_UNAVAILABLE
+        await first
+        assert len(of.servers[0].requests) == 1
+
+
+async def test_a_request_that_cannot_be_written_is_nobodys_fault() -> None:
+    async with fleet(answer(), answer()) as of:
+        forged = replace(INVOCATION, headers=((b"x", b"a\r\nb: c"),))
+        error = await refusal(of.backend.call(forged))
+        assert isinstance(error.__cause__, TransportError)
+        assert [replica.failures for replica in of.way_in.snapshot().replicas] == [0, 0]
