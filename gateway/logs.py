@@ -1,4 +1,4 @@
-"""Log lines for operators: one JSON object each, or text for a terminal.
+"""Log lines for operators: one JSON object each, or text for a terminal, all written by the one thread of `lines`.
 
 A record is a constant message plus `extra` fields. Secrets, arguments, values and the paths of challenges are never
 among them.
@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 import math
 import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from gateway import jsontext
+from gateway.lines import Lines
 from gateway.model import Json, JsonObject
 
 MAX_DEPTH = 4  # of an extra; ours are scalars and flat lists, whatever goes deeper is somebody else's
@@ -21,22 +24,85 @@ MAX_ITEMS = 100  # of one collection in an extra
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-def configure(level: str, form: str) -> None:
-    """Sends everything from `level` up to standard error; `form` is `json` or `text`."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+def configure(level: str, form: str) -> Lines | None:
+    """Sends everything from `level` up to standard error; `form` is `json` or `text`.
+
+    Returns what other lines of the same stream go through: None if they are not wanted, being INFO, or if standard
+    error is no file. What is queued is written when the process ends, or when this is called again.
+    """
+    formatter = JsonLines() if form == "json" else TextLines()
+    fd = _descriptor()
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    lines = None
+    if fd is not None:
+        lines = Lines(fd, lambda count: _encoded(formatter, _dropped(count)))
+        handler = LineHandler(lines)
+    handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # It logs the URL of every request at INFO, and the paths of challenges are credentials.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    return lines if logging.getLogger("gateway").isEnabledFor(logging.INFO) else None
+
+
+class LineHandler(logging.Handler):
+    """Puts each record in line; `logging` closes it when the interpreter ends, and with it what it writes through."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.put(_encoded(self.formatter or TextLines(), record))
+        except (TypeError, ValueError):  # arguments that do not fit the message
+            self.handleError(record)
+
+    def close(self) -> None:
+        self._lines.close()
+        super().close()
+
+
+def _encoded(formatter: logging.Formatter, record: logging.LogRecord) -> bytes:
+    return formatter.format(record).encode(errors="backslashreplace") + b"\n"
+
+
+def _dropped(count: int) -> logging.LogRecord:
+    message = "log lines were dropped, because nobody took them fast enough"
+    record = logging.LogRecord("gateway.logs", logging.WARNING, __file__, 0, message, (), None)
+    record.count = count
+    return record
+
+
+def _descriptor() -> int | None:
+    """Of standard error; None where something else has taken its place, as in tests."""
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def stamp(seconds: float) -> str:
+    """A moment as lines in JSON have it."""
+    return _stamp(int(seconds * 1000))
+
+
+@lru_cache(maxsize=8)  # lines come in order, and when time matters many in the same millisecond
+def _stamp(milliseconds: int) -> str:
+    second = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    return f"{second:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+
+
+def clock(seconds: float) -> str:
+    """A moment as people read it."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 class JsonLines(logging.Formatter):
     """`{"time", "level", "logger", "message", ...extras, "exception"?}`; time is RFC 3339 in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC)
         line: JsonObject = {
-            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": stamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -52,7 +118,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         extras = ", ".join(f"{key}={printable(_text(value))}" for key, value in _extras(record).items())
-        text = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:<7} {printable(record.getMessage())}"
+        text = f"{clock(record.created)} {record.levelname:<7} {printable(record.getMessage())}"
         text += f" ({extras})" if extras else ""
         if not record.exc_info:
             return text

@@ -1,0 +1,127 @@
+"""Every metric there is: its name, its labels, and how the numbers of several processes become one.
+
+Names and units follow Prometheus, Metric and label naming; `promtool check metrics` has nothing to say about them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+Kind = Literal["counter", "gauge", "histogram"]
+Merge = Literal["sum", "min", "max"]
+
+# Seconds. Requests: from a refusal to the longest timeout that is usual; calls may run for hours behind a callback.
+REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+TOOL_S = (*REQUEST_S, 300.0, 3600.0)
+# The gateway's own share is some tens of microseconds, and milliseconds when it is crowded.
+OVERHEAD_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
+
+
+class Family(Struct, frozen=True, eq=False):
+    """One metric. `merge` is how gauges of several processes are put together: of states, the worst is shown."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    kind: Kind = "counter"
+    buckets: tuple[float, ...] = ()
+    merge: Merge = "sum"
+
+    @property
+    def width(self) -> int:
+        """How many numbers one child has: a histogram one for each bucket, one for all above, and their sum."""
+        return len(self.buckets) + 2 if self.kind == "histogram" else 1
+
+
+class Reading(NamedTuple):
+    """What a gauge shows at the moment; `labels` are values, in the order of the family's names."""
+
+    family: Family
+    labels: tuple[str, ...]
+    value: float
+
+
+BACKEND = ("backend",)
+
+REQUESTS = Family(
+    "toolgate_requests_total", "Requests of callers and tool servers, answered.", ("dialect", "operation", "status")
+)
+REQUEST_DURATION = Family(
+    "toolgate_request_duration_seconds",
+    "From the head of a request to its answer.",
+    ("dialect", "operation"),
+    "histogram",
+    REQUEST_S,
+)
+OVERHEAD = Family(
+    "toolgate_overhead_seconds", "The part of a call not spent waiting for a tool server.", (), "histogram", OVERHEAD_S
+)
+TOOL_CALLS = Family(
+    "toolgate_tool_calls_total",
+    "Calls of a tool by how they ended for their caller.",
+    ("backend", "protocol", "tool", "outcome"),
+)
+TOOL_DURATION = Family(
+    "toolgate_tool_call_duration_seconds",
+    "How long tool servers were waited for.",
+    ("backend", "protocol"),
+    "histogram",
+    TOOL_S,
+)
+AUTH_FAILURES = Family("toolgate_auth_failures_total", "Callers that could not be identified.", ("reason",))
+RATE_LIMITED = Family("toolgate_rate_limited_total", "Requests that a rate limit refused.", ("rule",))
+CALLBACKS = Family(
+    "toolgate_callbacks_total", "Callbacks of tool servers by how they were answered.", ("backend", "outcome")
+)
+RELOADS = Family("toolgate_config_reloads_total", "Reloads of the configuration.", ("outcome",))
+
+IN_FLIGHT = Family(
+    "toolgate_calls_in_flight",
+    "Calls that a tool server is asked right now, or handed over to one that answers later.",
+    BACKEND,
+    "gauge",
+)
+PENDING = Family(
+    "toolgate_pending_callbacks", "Calls taken by a tool server whose outcome is yet to come.", BACKEND, "gauge"
+)
+BACKEND_UP = Family(
+    "toolgate_backend_up", "Whether the last attempt to list the tools succeeded.", BACKEND, "gauge", merge="min"
+)
+BREAKER = Family(
+    "toolgate_breaker_state", "Whether calls go through: 0 closed, 1 half open, 2 open.", BACKEND, "gauge", merge="max"
+)
+CATALOGUE_TOOLS = Family("toolgate_catalogue_tools", "Tools that are published.", BACKEND, "gauge", merge="min")
+CATALOGUE_AGE = Family(
+    "toolgate_catalogue_age_seconds", "Age of the list of tools in use.", BACKEND, "gauge", merge="max"
+)
+STREAM_UP = Family(
+    "toolgate_rcrt_stream_up", "Whether the stream of events is open and heard.", BACKEND, "gauge", merge="min"
+)
+STATE_UP = Family("toolgate_state_up", "Whether calls can be remembered.", (), "gauge", merge="min")
+BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        REQUESTS,
+        REQUEST_DURATION,
+        OVERHEAD,
+        TOOL_CALLS,
+        TOOL_DURATION,
+        AUTH_FAILURES,
+        RATE_LIMITED,
+        CALLBACKS,
+        RELOADS,
+        IN_FLIGHT,
+        PENDING,
+        BACKEND_UP,
+        BREAKER,
+        CATALOGUE_TOOLS,
+        CATALOGUE_AGE,
+        STREAM_UP,
+        STATE_UP,
+        BUILD,
+    )
+}

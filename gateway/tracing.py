@@ -1,0 +1,90 @@
+"""By what name a request is known on its way: `X-Request-ID`, and W3C Trace Context (Level 2, 23 November 2021 on).
+
+Both are taken from the caller when they can be trusted to be what they say, made otherwise, and sent on to whatever
+backend the request leads to. The `trace_id` in the body of a call is something else and stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from gateway.wire import Headers
+
+REQUEST_ID, TRACEPARENT, TRACESTATE = b"x-request-id", b"traceparent", b"tracestate"
+OWN = frozenset({REQUEST_ID, TRACEPARENT, TRACESTATE})  # sent on in any case, so that no route may send them twice
+
+MAX_TRACESTATE = (
+    512  # characters; what has to be passed on at least (Trace Context, 3.3.1.5), and a head has its limits
+)
+# We sample nothing, but with 00 a tool server that follows its parent, which is OpenTelemetry's default, would stop
+# tracing as soon as a gateway stands in front of it.
+NEW_FLAGS = b"-01"
+KNOWN_FLAGS = 0x03  # sampled, random; all others are to be sent as zero (3.2.2.5)
+
+# Nothing that could forge a line of a log, end a header or mean something in a query.
+_request_id = re.compile(rb"[A-Za-z0-9._~:/+=@-]{1,128}").fullmatch
+_traceparent = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?").fullmatch
+_tracestate = re.compile(rb"[\x20-\x7e\t]{1,%d}" % MAX_TRACESTATE).fullmatch
+NO_TRACE, NO_SPAN = b"0" * 32, b"0" * 16
+
+
+class Trace(NamedTuple):
+    """`sent` are the headers for a tool server; the first of them, `X-Request-ID`, is for the answer, too."""
+
+    request_id: bytes
+    sent: Headers
+
+
+UNTRACED = Trace(b"", ())  # of requests that nobody writes down
+
+
+class Chance:
+    """Makes 48 random hexadecimal digits at a time.
+
+    Randomness is fetched for many at once: a system call for each costs more than the rest of making it.
+    """
+
+    def __init__(self) -> None:
+        self._digits = b""
+        self._used = 0
+
+    def __call__(self) -> bytes:
+        if self._used >= len(self._digits):
+            self._digits, self._used = os.urandom(24 * 256).hex().encode(), 0
+        start, self._used = self._used, self._used + 48
+        return self._digits[start : self._used]
+
+
+def identify(headers: Mapping[bytes, bytes], fresh: Callable[[], bytes]) -> Trace:
+    """Names a request by its head, in less than a microsecond. `fresh` is a `Chance`; header names are lower case.
+
+    Where both are made, the request id is the trace id, so that either leads to the other.
+    """
+    made = fresh()
+    request_id = headers.get(REQUEST_ID)
+    if request_id is None or _request_id(request_id) is None:
+        request_id = made[:32]
+    parent = headers.get(TRACEPARENT)
+    known = None if parent is None else _valid(parent)
+    if known is None:
+        ours = b"00-" + made[:32] + b"-" + made[32:] + NEW_FLAGS
+        return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
+    ours = b"00-" + known[0] + b"-" + made[32:] + b"-0%x" % (int(known[1], 16) & KNOWN_FLAGS)
+    state = headers.get(TRACESTATE)
+    if state is None or _tracestate(state) is None:
+        return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
+    return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours), (TRACESTATE, state)))
+
+
+def _valid(parent: bytes) -> tuple[bytes, bytes] | None:
+    """Trace id and flags. A later version may add fields at the end, and is sent on as ours (3.2.4, Versioning)."""
+    found = _traceparent(parent)
+    if found is None:
+        return None
+    version, trace, span, flags, more = found.groups()
+    if (more is not None if version == b"00" else version == b"ff") or trace == NO_TRACE or span == NO_SPAN:
+        return None
+    return trace, flags

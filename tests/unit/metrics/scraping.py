@@ -1,0 +1,36 @@
+"""What a scrape says, read as Prometheus reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.metrics import Known, LocalStore, Metrics, Reading, Scraper, Store
+
+KNOWN = Known(
+    dialects=frozenset({"otc", "oxp"}),
+    protocols={"mail": "oxp", "builds": "callback"},
+    reasons=frozenset({"expired"}),
+    rules=frozenset({"per-caller"}),
+)
+
+Samples = Mapping[str, float]
+
+
+def made(store: Store | None = None, *, max_tools: int = 1000, gauges: Iterable[Reading] = ()) -> Metrics:
+    return Metrics(store or LocalStore(), KNOWN, max_tools=max_tools, gauges=lambda: gauges)
+
+
+def samples_of(text: bytes) -> Samples:
+    """Each sample under its name and labels, as `name{key=value}`."""
+    found = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+async def scraped(metrics: Metrics, store: Store) -> Samples:
+    return samples_of(await Scraper(metrics.publish, store.read).text())

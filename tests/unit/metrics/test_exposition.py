@@ -1,0 +1,135 @@
+"""The text of a scrape: complete, well-formed, made once at a time and beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.metrics import LocalStore, Reading, Scraper, families
+from gateway.metrics.store import Series
+from tests.unit.metrics.scraping import made
+
+pytestmark = pytest.mark.anyio
+
+DOCUMENTED = {
+    "toolgate_requests_total": "dialect,operation,status",
+    "toolgate_request_duration_seconds": "dialect,operation",
+    "toolgate_overhead_seconds": "",
+    "toolgate_tool_calls_total": "backend,protocol,tool,outcome",
+    "toolgate_tool_call_duration_seconds": "backend,protocol",
+    "toolgate_calls_in_flight": "backend",
+    "toolgate_pending_callbacks": "backend",
+    "toolgate_auth_failures_total": "reason",
+    "toolgate_rate_limited_total": "rule",
+    "toolgate_backend_up": "backend",
+    "toolgate_breaker_state": "backend",
+    "toolgate_catalogue_tools": "backend",
+    "toolgate_catalogue_age_seconds": "backend",
+    "toolgate_callbacks_total": "backend,outcome",
+    "toolgate_rcrt_stream_up": "backend",
+    "toolgate_state_up": "",
+    "toolgate_config_reloads_total": "outcome",
+    "toolgate_build_info": "version",
+}
+
+
+async def everything() -> bytes:
+    """A scrape with at least one child of every metric."""
+    gauges = [family for family in families.FAMILIES.values() if family.kind == "gauge"]
+    store = LocalStore()
+    metrics = made(store, gauges=[Reading(family, ('quo"te\\\n',) * len(family.labels), 1.0) for family in gauges])
+    metrics.request("otc", "call", 200, 0.5, 0.25)
+    metrics.tool_call("mail", "Mail.Send", "ok", 0.25)
+    metrics.auth_failure("expired")
+    metrics.rate_limited("per-caller")
+    metrics.callback("builds", 200)
+    metrics.reload("ok")
+    return await Scraper(metrics.publish, store.read).text()
+
+
+def test_there_are_the_documented_metrics_with_their_labels_and_no_others() -> None:
+    assert {name: ",".join(family.labels) for name, family in families.FAMILIES.items()} == DOCUMENTED
+
+
+async def test_every_metric_has_its_type_its_help_and_its_samples() -> None:
+    read = list(text_string_to_metric_families((await everything()).decode()))
+    assert {metric.name for metric in read} == {name.removesuffix("_total") for name in DOCUMENTED}
+    for metric in read:
+        family = families.FAMILIES.get(metric.name) or families.FAMILIES[f"{metric.name}_total"]
+        assert (metric.type, metric.documentation) == (family.kind, family.help)
+        assert metric.samples
+        assert {key for sample in metric.samples for key in sample.labels} - {"le"} == set(family.labels)
+
+
+async def test_names_follow_the_conventions() -> None:
+    """Prometheus, Metric and label naming: base units, `_total` for counters and for nothing else."""
+    for family in families.FAMILIES.values():
+        assert re.fullmatch("[a-z_]+", family.name)
+        assert family.name.endswith("_total") is (family.kind == "counter")
+        assert not {"le", "quantile", "job", "instance"} & set(family.labels)
+        assert family.help.endswith(".")
+        assert list(family.buckets) == sorted(set(family.buckets))
+
+
+async def test_a_metric_that_nothing_was_counted_in_is_there_by_name() -> None:
+    store = LocalStore()
+    text = await Scraper(made(store).publish, store.read).text()
+    assert all(f"# TYPE {name} " in text.decode() for name in DOCUMENTED)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
+async def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "promtool", "check", "metrics", stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate(await everything())
+    assert (process.returncode, said) == (0, b"")
+
+
+class Gate:
+    """Numbers that are to be had only when the gate is opened."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Event()
+        self.reads = 0
+        self.entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+
+    def read(self) -> Iterator[Series]:
+        self.reads += 1
+        self._loop.call_soon_threadsafe(self.entered.set_result, None)
+        assert self.opened.wait(10)
+        return iter(())
+
+
+async def test_the_loop_goes_on_and_whoever_comes_meanwhile_gets_the_same_text() -> None:
+    gate = Gate()
+    scraper = Scraper(lambda: None, gate.read)
+    first = asyncio.create_task(scraper.text())
+    await gate.entered  # the loop runs while the text is being made
+    others = [asyncio.create_task(scraper.text()) for _ in range(10)]
+    await asyncio.sleep(0)
+    gate.opened.set()
+    assert len({await task for task in (first, *others)}) == 1
+    assert gate.reads == 1
+
+
+async def test_a_scraper_that_leaves_spoils_it_for_nobody() -> None:
+    gate = Gate()
+    scraper = Scraper(lambda: None, gate.read)
+    first = asyncio.create_task(scraper.text())
+    await gate.entered
+    second = asyncio.create_task(scraper.text())
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    gate.opened.set()
+    assert b"toolgate_requests_total" in await second
