@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from redis.asyncio import Redis
@@ -30,10 +30,14 @@ MAX_QUEUED = 20_000  # operations waiting for the batch under way; more than cal
 
 Reply = list[Any]
 
+_encode = msgspec.msgpack.Encoder().encode
 
-class _Asked(NamedTuple):
-    operation: bytes
-    reply: asyncio.Future[Reply | bytes]
+
+class NotDone(StateUnavailable):
+    """What was asked has certainly not been done."""
+
+
+_Asked = tuple[bytes, asyncio.Future[Reply | bytes]]  # an operation, and where its reply is awaited
 
 
 class Link:
@@ -47,21 +51,22 @@ class Link:
         self._queue: deque[_Asked] = deque()
         self._flight: asyncio.Task[None] | None = None
 
-    async def ask(self, *operation: Any) -> Reply:
-        """The script's reply. Raises StateUnavailable; then the operation may have been done or not."""
+    def ask(self, *operation: Any) -> Coroutine[Any, Any, Reply]:
+        """The script's reply. Raises StateUnavailable; unless it is a NotDone the operation may have been done."""
         if not self.is_up:
-            raise StateUnavailable("the state cannot be reached")
-        return await self.probe(*operation)
+            raise NotDone("the state cannot be reached")
+        return self.probe(*operation)
 
     async def probe(self, *operation: Any) -> Reply:
         """As `ask`, also while nobody knows whether Redis is there."""
         if len(self._queue) >= MAX_QUEUED:
-            raise StateUnavailable("too many operations wait for the state")
-        asked = _Asked(msgspec.msgpack.encode(operation), asyncio.get_running_loop().create_future())
-        self._queue.append(asked)
+            raise NotDone("too many operations wait for the state")
         if self._flight is None:
-            self._flight = asyncio.create_task(self._fly())
-        reply = await asked.reply
+            self._loop = asyncio.get_running_loop()  # a system call, so not for each operation
+            self._flight = self._loop.create_task(self._fly())
+        asked = self._loop.create_future()
+        self._queue.append((_encode(operation), asked))
+        reply = await asked
         if not isinstance(reply, list):
             return [reply]
         if reply[0] == b"error":
@@ -74,7 +79,7 @@ class Link:
         if self._flight is not None:
             self._flight.cancel()
             await asyncio.gather(self._flight, return_exceptions=True)
-        self._fail([], StateUnavailable("the state is closed"))
+        self._fail([], "the state is closed")
 
     async def _fly(self) -> None:
         batch: list[_Asked] = []
@@ -82,29 +87,28 @@ class Link:
             while self._queue:
                 batch = self._next_batch()
                 async with asyncio.timeout(FLIGHT_S):
-                    replies = await self._run(_array([asked.operation for asked in batch]))
-                for asked, reply in zip(batch, replies, strict=True):
-                    if not asked.reply.done():
-                        asked.reply.set_result(reply)
+                    replies = await self._run(_array([operation for operation, _ in batch]))
+                for (_, asked), reply in zip(batch, replies, strict=True):
+                    if not asked.done():
+                        asked.set_result(reply)
+                batch = []
         except (RedisError, OSError, TimeoutError) as exc:
             was_up, self.is_up = self.is_up, False
-            self._fail(batch, StateUnavailable(f"the state cannot be reached: {type(exc).__name__}"))
+            self._fail(batch, f"the state cannot be reached: {type(exc).__name__}")
             if was_up:
                 self._on_failure(repr(exc))
             # It may be somebody else's turn to be the primary: who it is will be found out anew.
             await self._redis.connection_pool.disconnect(inuse_connections=False)
         finally:
             self._flight = None
-            self._fail(batch, StateUnavailable("the state cannot be reached"))
+            self._fail(batch, "the state cannot be reached")
 
     def _next_batch(self) -> list[_Asked]:
-        batch: list[_Asked] = []
-        size = 0
-        while self._queue and len(batch) < MAX_BATCH:
-            size += len(self._queue[0].operation)
-            if batch and size > MAX_BATCH_BYTES:
-                break
-            batch.append(self._queue.popleft())
+        batch = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_BATCH))]
+        size = sum([len(operation) for operation, _ in batch])
+        while size > MAX_BATCH_BYTES and len(batch) > 1:
+            size -= len(batch[-1][0])
+            self._queue.appendleft(batch.pop())
         return batch
 
     async def _run(self, batch: bytes) -> list[Reply | bytes]:
@@ -117,10 +121,12 @@ class Link:
         execute: Callable[..., Awaitable[list[Reply | bytes]]] = self._redis.execute_command
         return await execute(command, script, 0, self._settings, batch)
 
-    def _fail(self, batch: list[_Asked], reason: StateUnavailable) -> None:
-        for asked in (*batch, *self._queue):
-            if not asked.reply.done():
-                asked.reply.set_exception(reason)
+    def _fail(self, batch: Iterable[_Asked], reason: str) -> None:
+        """Fails a batch that was sent, and everything that waits behind it."""
+        for failure, operations in ((StateUnavailable(reason), batch), (NotDone(reason), self._queue)):
+            for _, asked in operations:
+                if not asked.done():
+                    asked.set_exception(failure)
         self._queue.clear()
 
 

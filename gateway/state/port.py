@@ -1,21 +1,26 @@
 """What the gateway remembers of calls, as everything else sees it; one contract, in memory or in Redis.
 
 A record lives from `begin` to the end of its result; afterwards its key alone is remembered, so that the same call is
-never run again by mistake. Keys, fingerprints, principals and tokens are digests made by the caller of this port (see
-`sealing`), notes and outcomes are opaque bytes: nothing here knows of HTTP, dialects or tools.
+never run again by mistake. Keys, fingerprints, principals and questions are digests made by the caller of this port
+(see `sealing`), notes and outcomes are opaque bytes: nothing here knows of HTTP, dialects or tools.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from enum import IntEnum
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 DIGEST = re.compile(r"[A-Za-z0-9_-]{1,64}")  # parts of Redis keys: nothing in them may mean anything there
+THREE_DIGESTS = re.compile(" ".join([DIGEST.pattern] * 3))
+NO_DIGEST = "a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
 MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization challenge
+NOTE_TOO_LONG = f"a note has at most {MAX_NOTE_BYTES} bytes"
 MAX_BACKEND_CHARACTERS = 200
 
 
@@ -35,7 +40,11 @@ class CallState(IntEnum):
 
     @property
     def is_over(self) -> bool:
-        return self >= CallState.UNKNOWN
+        return self >= UNKNOWN
+
+
+# Reading a member off its class costs half a microsecond in Python 3.11, ten times as much as a global.
+REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER, UNKNOWN, DONE = CallState
 
 
 class StateUnavailable(Exception):  # noqa: N818 - a condition that passes, not an error of ours
@@ -68,13 +77,15 @@ class StateLimits(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must be positive")
 
 
-class NewCall(Struct, frozen=True, kw_only=True):
+class NewCall(Struct, frozen=True, kw_only=True, gc=False):
     """A call to be registered.
 
     `key` names it, `fingerprint` tells its content, `principal` whose quota it is on: digests. `older` holds the same
-    (key, fingerprint) under keys that no longer seal, so that a change of keys makes nobody's call new. `token` is the
-    digest of the callback token bound to it. `note` is what another replica needs to go on. `idempotent` allows a
-    second dispatch after the first one's replica died.
+    (key, fingerprint) under keys that no longer seal, so that a change of keys makes nobody's call new. `question` is
+    the digest of all that is asked by a call whose caller has no name for it: while such a call waits for its user,
+    whoever asks the same joins it. `note` is what another replica needs to go on. `idempotent` allows a second dispatch
+    after the first one's replica died. `state` is DISPATCHING for a call that is sent as soon as it is begun, which
+    saves an `advance`; should its replica die, nobody knows whether it was.
     """
 
     key: str
@@ -82,20 +93,31 @@ class NewCall(Struct, frozen=True, kw_only=True):
     principal: str
     backend: str
     note: bytes = b""
-    token: str | None = None
+    question: str | None = None
     idempotent: bool = False
     older: tuple[tuple[str, str], ...] = ()
+    state: CallState = REGISTERED
 
     def __post_init__(self) -> None:
-        digests = [self.key, self.fingerprint, self.principal, *(part for pair in self.older for part in pair)]
-        for digest in digests if self.token is None else [*digests, self.token]:
-            check_digest(digest)
+        if THREE_DIGESTS.fullmatch(f"{self.key} {self.fingerprint} {self.principal}") is None:
+            raise ValueError(NO_DIGEST)
+        if self.older or self.question is not None:
+            self._check_more()
+        if self.state > DISPATCHING:
+            raise ValueError("a call that begins is registered, or on its way to its tool server")
         if not 0 < len(self.backend) <= MAX_BACKEND_CHARACTERS:
             raise ValueError(f"a backend's name has 1 to {MAX_BACKEND_CHARACTERS} characters")
-        check_note(self.note)
+        if len(self.note) > MAX_NOTE_BYTES:
+            raise ValueError(NOTE_TOO_LONG)
+
+    def _check_more(self) -> None:
+        for digest in chain(*self.older):
+            check_digest(digest)
+        if self.question is not None:
+            check_digest(self.question)
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class Record(Struct, frozen=True, kw_only=True, gc=False):
     """A call as it stood when it was looked at. `replica` runs or watches over it; `outcome` is there once DONE.
 
     `created_s` is in seconds of the store's clock.
@@ -109,7 +131,7 @@ class Record(Struct, frozen=True, kw_only=True):
     replica: str
     created_s: float
     note: bytes = b""
-    token: str | None = None
+    question: str | None = None
     idempotent: bool = False
     outcome: bytes | None = None
 
@@ -121,11 +143,11 @@ class Record(Struct, frozen=True, kw_only=True):
             fingerprint=call.fingerprint,
             principal=call.principal,
             backend=call.backend,
-            state=CallState.REGISTERED,
+            state=call.state,
             replica=replica,
             created_s=created_s,
             note=call.note,
-            token=call.token,
+            question=call.question,
             idempotent=call.idempotent,
         )
 
@@ -137,7 +159,7 @@ class Created(Struct, frozen=True):
 
 
 class Exists(Struct, frozen=True):
-    """The same call is there: join it, or replay its outcome."""
+    """The same call is there, or an open one that asks the same: join it, or replay its outcome."""
 
     record: Record
 
@@ -172,12 +194,20 @@ class State(Protocol):
         """Whether the state answers; for health and metrics."""
         ...
 
+    def pending(self) -> Counter[str]:
+        """How many calls that are not over this replica looks after, by backend; for metrics."""
+        ...
+
     async def start(self) -> None:
         """Makes first contact, waiting a few seconds at most, and goes on trying in the background."""
         ...
 
     async def begin(self, call: NewCall) -> Begun:
-        """Registers a call, its callback token and its share of the quotas, all or nothing."""
+        """Registers a call and its share of the quotas, all or nothing; or tells what there is already.
+
+        A call with a `question` finds the one that was asked it and waits for its user, or has ended since and nobody
+        was told: that is told once, by the `begin` that finds it or by whoever says `told`.
+        """
         ...
 
     async def advance(
@@ -198,11 +228,7 @@ class State(Protocol):
 
     async def get(self, key: str) -> Record | None: ...
 
-    async def by_token(self, token: str) -> Record | None:
-        """The call a callback token is bound to; kept after the outcome for as long as the outcome."""
-        ...
-
-    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = CallState.ACCEPTED) -> Record | None:
+    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         """Waits until a call is past `beyond`; returns it as it is then, or as last seen once `timeout_s` is over.
 
         None: it is gone. A caller that still wants it begins it again. Goes on waiting while the state is away, and
@@ -215,6 +241,10 @@ class State(Protocol):
 
         For calls that provably did not run or may run again. While the state is away it is noted down and done later.
         """
+        ...
+
+    async def told(self, key: str) -> None:
+        """The end of a call has been told: from now on its question is a new one."""
         ...
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
@@ -232,12 +262,12 @@ class State(Protocol):
 
 def check_digest(digest: str) -> None:
     if DIGEST.fullmatch(digest) is None:
-        raise ValueError("a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
+        raise ValueError(NO_DIGEST)
 
 
 def check_note(note: bytes) -> None:
     if len(note) > MAX_NOTE_BYTES:
-        raise ValueError(f"a note has at most {MAX_NOTE_BYTES} bytes")
+        raise ValueError(NOTE_TOO_LONG)
 
 
 def check_move(from_states: Collection[CallState], to: CallState) -> None:

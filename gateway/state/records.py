@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Raw, structs
 
-from gateway.state.port import CallState, NewCall, Record
+from gateway.state.port import Begun, CallState, Conflict, Created, Exists, Expired, Full, NewCall, Record
 from gateway.state.sealing import Sealer, Unsealable
 
 log = logging.getLogger("gateway.state")
+
+MEMORY_RETRY_S = 5.0  # for a Redis that has no memory left: an operator has to look
 
 
 class Records:
@@ -35,11 +38,30 @@ class Records:
             call.principal,
             call.backend,
             self.note(call.key, call.note),
-            call.token or "",
+            call.question or "",
             "1" if call.idempotent else "0",
             unheld,
             [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older],
+            int(call.state),
         )
+
+    def begun(self, reply: Sequence[Any], call: NewCall, replica: str) -> Begun:
+        """What the operation `begin` answers to a replica that asked to begin a call."""
+        match reply:
+            case [b"new", created_ms]:
+                return Created(Record.new(call, replica, created_ms / 1000))
+            case [b"created", key, row]:
+                return Created(self.read(key, row))
+            case [b"exists", key, row]:
+                return Exists(self.read(key, row))
+            case [b"conflict"]:
+                return Conflict()
+            case [b"expired"]:
+                return Expired()
+            case [b"full", wait_ms]:
+                return Full(wait_ms / 1000)
+            case _:
+                return Full(MEMORY_RETRY_S)
 
     def restore(self, record: Record) -> tuple[Any, ...]:
         """The arguments of the operation `restore`."""
@@ -51,13 +73,13 @@ class Records:
             int(record.state),
             self.note(record.key, record.note),
             "1" if record.idempotent else "0",
-            record.token or "",
+            record.question or "",
             int(record.created_s * 1000),
         )
 
     def read(self, key: bytes, row: list[bytes | None]) -> Record:
         """A record from its fields. What cannot be opened or read is a call of which nobody knows how it ended."""
-        fingerprint, principal, backend, state, note, replica, idempotent, token, created, outcome = row
+        fingerprint, principal, backend, state, note, replica, idempotent, question, created, outcome = row
         name = key.decode()
         unknown = Record(
             key=name,
@@ -67,7 +89,7 @@ class Records:
             state=CallState.UNKNOWN,
             replica=_text(replica),
             created_s=_number(created) / 1000,
-            token=_text(token) or None,
+            question=_text(question) or None,
             idempotent=idempotent == b"1",
         )
         try:

@@ -15,12 +15,14 @@ local CONFLICT, EXPIRED = { ok = 'conflict' }, { ok = 'expired' }
 
 local EPOCH = 'toolgate:epoch' -- since when there is data here; gone with the data when a server starts empty
 local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
-local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'token', 'created', 'outcome' }
+local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be putting back what it holds
+local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'question', 'created', 'outcome' }
 local CLAIM_REPLICAS = 16 -- dead replicas looked at in one claim; the rest next time
+local PATIENCE = 10 -- how much longer than foreseen replicas may take to put back what they hold
 
 local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
 local function seen_key(key) return 'toolgate:{' .. key .. '}:seen' end
-local function token_key(token) return 'toolgate:token:' .. token end
+local function question_key(question) return 'toolgate:question:' .. question end
 local function pending_key(principal) return 'toolgate:pending:' .. principal end
 local function records_key(principal) return 'toolgate:records:' .. principal end
 local function held_key(replica) return 'toolgate:held:' .. replica end
@@ -35,8 +37,13 @@ local function read_epoch()
   return epoch
 end
 
--- Replicas put back the calls they hold; until they have had the time, a call that is not here may yet be running.
-local function restoring() return now - read_epoch() < config.settle_in_ms end
+-- Replicas put back the calls they hold; until they have had the time to begin, and are through, a call that is not here
+-- may yet be running.
+local function restoring()
+  local age = now - read_epoch()
+  if age < config.settle_in_ms then return true end
+  return age < PATIENCE * config.settle_in_ms and redis.call('ZCOUNT', RESTORERS, now, '+inf') > 0
+end
 
 local function absent()
   if restoring() then return RESTORING end
@@ -58,15 +65,17 @@ local function wake(key, watchers)
   end
 end
 
+local lasting = {} -- names that many calls of a batch write to -> the time to live each gets once, when all is done
+
 local function hold(key)
   redis.call('SADD', held_key(me), key)
-  redis.call('PEXPIRE', held_key(me), 2 * config.pending_ms) -- outlives every call in it
+  lasting[held_key(me)] = 2 * config.pending_ms -- outlives every call in it
 end
 
 local function count(zset, key, expires, ttl)
-  redis.call('ZREMRANGEBYSCORE', zset, '-inf', now)
+  if not lasting[zset] then redis.call('ZREMRANGEBYSCORE', zset, '-inf', now) end
   redis.call('ZADD', zset, expires, key)
-  redis.call('PEXPIRE', zset, ttl)
+  lasting[zset] = ttl
 end
 
 -- The first write is one that a server out of memory refuses, so that it refuses the operation as a whole.
@@ -79,8 +88,27 @@ local function store(key, principal, fields, left_ms)
   hold(key)
 end
 
-local function bind(token, key, left_ms)
-  if token ~= '' then redis.call('SET', token_key(token), key, 'PX', left_ms) end
+-- A call waits for its user: whoever asks the same joins it. Of two that were asked the same the later one is joined.
+local function open(question, key)
+  if question and question ~= '' then
+    redis.call('SET', question_key(question), key, 'PX', redis.call('PTTL', call_key(key)))
+  end
+end
+
+local function is_open(question, key)
+  return question and question ~= '' and redis.call('GET', question_key(question)) == key
+end
+
+local function close(question, key)
+  if is_open(question, key) then redis.call('DEL', question_key(question)) end
+end
+
+-- The open call that asks the same, if there is one. Its end is told once.
+local function join(key)
+  local found = row(key)
+  if not found[1] then return nil end
+  if tonumber(found[4]) == DONE then close(found[8], key) end
+  return { 'exists', key, found }
 end
 
 -- How many ms until a principal may begin a call again; nil: at once.
@@ -101,46 +129,46 @@ end
 
 local operations = {}
 
-function operations.begin(key, fingerprint, principal, backend, note, token, idempotent, unheld, older)
+function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, unheld, older, state)
   if restoring() then return RESTORING end
   table.insert(older, 1, { key, fingerprint, note })
   for _, name in ipairs(older) do
-    local got = redis.call('HMGET', call_key(name[1]), 'fingerprint', 'state', 'replica', 'idempotent')
-    if got[1] and got[1] ~= name[2] then return CONFLICT end
-    if got[1] then
+    local there = redis.call('MGET', seen_key(name[1]), question_key(question))
+    if there[1] then
+      local got = redis.call('HMGET', call_key(name[1]), 'fingerprint', 'state', 'replica', 'idempotent')
+      if not got[1] then return EXPIRED end
+      if got[1] ~= name[2] then return CONFLICT end
       if not may_take(tonumber(got[2]), got[3], got[4], unheld) then return { 'exists', name[1], row(name[1]) } end
-      local left = redis.call('PTTL', call_key(name[1]))
-      redis.call('HSET', call_key(name[1]), 'state', REGISTERED, 'replica', me, 'note', name[3], 'token', token)
+      redis.call('HSET', call_key(name[1]), 'state', state, 'replica', me, 'note', name[3])
       redis.call('SREM', held_key(got[3]), name[1])
       hold(name[1])
-      bind(token, name[1], left)
       return { 'created', name[1], row(name[1]) }
     end
-    if redis.call('EXISTS', seen_key(name[1])) == 1 then return EXPIRED end
+    local joined = there[2] and join(there[2])
+    if joined then return joined end
   end
   local full = full_for(principal)
   if full then return { 'full', full } end
   store(key, principal, {
-    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', REGISTERED, 'note', note,
-    'replica', me, 'idempotent', idempotent, 'token', token, 'created', now,
+    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state, 'note', note,
+    'replica', me, 'idempotent', idempotent, 'question', question, 'created', now,
   }, config.pending_ms)
-  bind(token, key, config.pending_ms)
   return { 'new', now }
 end
 
-function operations.restore(key, fingerprint, principal, backend, state, note, idempotent, token, created)
+function operations.restore(key, fingerprint, principal, backend, state, note, idempotent, question, created)
   local left = created + config.pending_ms - now
   if left <= 0 or redis.call('EXISTS', call_key(key), seen_key(key)) > 0 then return NO end
   store(key, principal, {
     'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state, 'note', note,
-    'replica', me, 'idempotent', idempotent, 'token', token, 'created', created,
+    'replica', me, 'idempotent', idempotent, 'question', question, 'created', created,
   }, left)
-  bind(token, key, left)
+  if state == AWAITING_USER then open(question, key) end
   return YES
 end
 
 function operations.advance(key, from, to, note)
-  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'watchers')
+  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'question', 'watchers')
   if not got[1] then return absent() end
   local allowed = to ~= DISPATCHING or got[2] == me
   local state, found = tonumber(got[1]), false
@@ -148,18 +176,24 @@ function operations.advance(key, from, to, note)
   if not (found and allowed) then return NO end
   redis.call('HSET', call_key(key), 'state', to)
   if note then redis.call('HSET', call_key(key), 'note', note) end
-  if to >= AWAITING_USER then wake(key, got[3]) end
+  if to == AWAITING_USER then
+    open(got[3], key)
+    wake(key, got[4])
+  end
   return YES
 end
 
 function operations.settle(key, outcome)
-  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'token', 'watchers')
-  if not got[1] then return absent() end
-  if tonumber(got[1]) == DONE then return NO end
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
+  local state = tonumber(got[1])
+  if not state then return absent() end
+  if state == DONE then return NO end
   redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
   redis.call('PEXPIRE', call_key(key), config.result_ms)
   redis.call('PEXPIRE', seen_key(key), config.result_ms + config.seen_ms)
-  if got[4] ~= '' then redis.call('PEXPIRE', token_key(got[4]), config.result_ms) end
+  if state == AWAITING_USER and is_open(got[4], key) then
+    redis.call('PEXPIRE', question_key(got[4]), config.result_ms)
+  end
   redis.call('ZREM', pending_key(got[2]), key)
   redis.call('ZADD', records_key(got[2]), now + config.result_ms, key)
   redis.call('SREM', held_key(got[3]), key)
@@ -173,10 +207,9 @@ function operations.get(key)
   return { 'record', key, found }
 end
 
-function operations.by_token(token)
-  local key = redis.call('GET', token_key(token))
-  if not key then return absent() end
-  return operations.get(key)
+function operations.told(key)
+  close(redis.call('HGET', call_key(key), 'question'), key)
+  return YES
 end
 
 -- As `get`; this replica is woken when the call is over, waits for its user, or is gone.
@@ -198,10 +231,11 @@ function operations.states(keys)
 end
 
 function operations.forget(key)
-  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'token', 'watchers')
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
   if not got[1] then return absent() end
   if got[3] ~= me or tonumber(got[1]) >= UNKNOWN then return NO end
-  redis.call('DEL', call_key(key), seen_key(key), token_key(got[4]))
+  close(got[4], key)
+  redis.call('DEL', call_key(key), seen_key(key))
   redis.call('ZREM', pending_key(got[2]), key)
   redis.call('ZREM', records_key(got[2]), key)
   redis.call('SREM', held_key(me), key)
@@ -209,11 +243,27 @@ function operations.forget(key)
   return YES
 end
 
--- Extends this replica's lease, lets go of calls that ran out of time, and tells whether the data are still the same.
-function operations.beat(outlived)
+-- Says that this replica is at it; to be said again every now and then.
+function operations.restoring()
+  redis.call('ZADD', RESTORERS, now + config.settle_in_ms, me)
+  redis.call('PEXPIRE', RESTORERS, PATIENCE * config.settle_in_ms)
+  return YES
+end
+
+local function standing() return { 'epoch', read_epoch(), restoring() and 1 or 0 } end
+
+function operations.restored()
+  redis.call('ZREM', RESTORERS, me)
+  return standing()
+end
+
+-- Extends this replica's lease, lets go of calls that ran out of time, and tells whether the data are still the same;
+-- if they are not those it knows, it is taken to put back what it holds.
+function operations.beat(outlived, known)
   redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
-  return { 'epoch', read_epoch(), restoring() and 1 or 0 }
+  if read_epoch() ~= known then operations.restoring() end
+  return standing()
 end
 
 function operations.mine() return { 'mine', redis.call('SMEMBERS', held_key(me)) } end
@@ -267,4 +317,5 @@ for i, asked in ipairs(cmsgpack.unpack(ARGV[2])) do
   end
   replies[i] = reply
 end
+for name, ttl in pairs(lasting) do redis.call('PEXPIRE', name, ttl) end
 return replies

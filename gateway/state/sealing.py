@@ -6,9 +6,9 @@ digests, all of them open, so that keys can be changed while the gateway runs.
 
 from __future__ import annotations
 
-import base64
 import hmac
 import os
+from binascii import b2a_base64
 from collections.abc import Sequence
 
 from cryptography.exceptions import InvalidTag
@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 MIN_KEY_CHARACTERS = 32
 KEY_ID_BYTES = 4  # tells which key sealed; two keys that share one are both tried
 NONCE_BYTES = 12
+URL_SAFE = bytes.maketrans(b"+/", b"-_")  # RFC 4648, section 5
 LENGTH_BYTES = 8  # before each part of a digest, so that no two lists of parts are the same bytes
 
 
@@ -70,17 +71,17 @@ class Digester:
     def digests(self, *parts: str | bytes) -> tuple[str, ...]:
         """The digest under every key, the current one first."""
         framed = _framed(parts)
-        return tuple(_digest(key, framed) for key in self._keys)
+        return tuple([_digest(key, framed) for key in self._keys])
 
 
 def _digest(key: bytes, framed: bytes) -> str:
-    return base64.urlsafe_b64encode(hmac.digest(key, framed, "sha256")).rstrip(b"=").decode()
+    return b2a_base64(hmac.digest(key, framed, "sha256"), newline=False).translate(URL_SAFE, b"=").decode()
 
 
 def _framed(parts: Sequence[str | bytes]) -> bytes:
     # `surrogatepass`: a header that is no UTF-8 has a digest like any other.
     encoded = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
-    return b"".join(len(part).to_bytes(LENGTH_BYTES, "big") + part for part in encoded)
+    return b"".join([len(part).to_bytes(LENGTH_BYTES, "big") + part for part in encoded])
 
 
 def _secrets(keys: Sequence[str]) -> list[bytes]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from msgspec import Struct
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from gateway.state.holding import Holding
 from gateway.state.link import Link
 from gateway.state.port import CallState, Record, StateUnavailable
 from gateway.state.waiting import Waiters
@@ -46,38 +47,32 @@ class Timing(Struct, frozen=True, kw_only=True):
             raise ValueError("several heartbeats fit into a lease, and one into the settling in")
 
 
-class Holder(Protocol):
-    """The calls of this process, as `redis.RedisState` knows them."""
-
-    def held(self) -> dict[str, Record]: ...
-
-    def let_go(self, key: str, record: Record) -> None: ...
-
-    def outlived(self) -> list[str]: ...
-
-    async def restore(self) -> None: ...
-
-    async def release_doubtful(self) -> None: ...
-
-    async def watch(self, key: str) -> Record | None: ...
-
-    def restored(self) -> None: ...
-
-
 class Tending:
     """Four loops, each of which waits between any two things it does."""
 
     def __init__(
-        self, holder: Holder, replica: str, redis: Redis, link: Link, waiters: Waiters, timing: Timing
+        self,
+        holding: Holding,
+        replica: str,
+        redis: Redis,
+        link: Link,
+        waiters: Waiters,
+        timing: Timing,
+        *,
+        watch: Callable[[str], Awaitable[Record | None]],
+        on_restored: Callable[[], None],
     ) -> None:
+        """`watch` fetches a call and has us woken when something becomes of it."""
         self.is_settled = False  # Redis is there, and so is everything that replicas hold
-        self._holder = holder
+        self._holding = holding
         self._replica = replica
         self._redis = redis
         self._link = link
         self._waiters = waiters
         self._timing = timing
-        self._epoch: int | None = None
+        self._watch = watch
+        self._on_restored = on_restored
+        self._epoch = 0  # since when there are the data that we know; 0: nobody knows yet
         self._up_since = 0.0
         self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
@@ -97,7 +92,7 @@ class Tending:
             async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
                 await self._settled.wait()
         except TimeoutError:
-            log.warning("the state cannot be reached yet; calls with a call id are refused until it can")
+            log.warning("the state cannot be reached yet")
 
     async def aclose(self) -> None:
         pending = set(self._tasks)
@@ -142,18 +137,20 @@ class Tending:
 
     async def _beat(self) -> bool:
         """One heartbeat and what it brings to light; False if Redis is away."""
-        outlived = self._holder.outlived()
+        outlived = self._holding.outlived()
         try:
-            _, epoch, restoring = await self._link.probe("beat", outlived)
-            for key, record in self._holder.held().items() if outlived else ():
+            _, epoch, restoring = await self._link.probe("beat", outlived, self._epoch)
+            for key, record in self._holding.all().items() if outlived else ():
                 if key in outlived:
-                    self._holder.let_go(key, record)
+                    self._holding.let_go(key, record)
             if not self._link.is_up or epoch != self._epoch:
                 self._link.is_up = True
                 self._up_since = asyncio.get_running_loop().time()
-                await self._holder.restore()
+                await self._holding.restore()
+                _, _, restoring = await self._link.ask("restored")
                 self._epoch = epoch
-            await self._holder.release_doubtful()
+            await self._holding.retell()
+            await self._holding.release_doubtful()
         except StateUnavailable:
             return False
         if not restoring and not self.is_settled:
@@ -167,7 +164,7 @@ class Tending:
         self.is_settled = True
         self._settled.set()
         self._look_at_all()
-        self._holder.restored()
+        self._on_restored()
 
     async def _listen(self) -> None:
         retry_s = FIRST_RETRY_S
@@ -182,7 +179,9 @@ class Tending:
                         elif message is not None:  # subscribed, perhaps again: what was said meanwhile is lost
                             retry_s = FIRST_RETRY_S
                             self._look_at_all()
+                            self._hurry.set()  # perhaps to another server, or to one that has lost its data
             except (RedisError, OSError):
+                self._hurry.set()  # it breaks at once, where a heartbeat may take a while to notice
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, LAST_RETRY_S)
 
@@ -196,14 +195,14 @@ class Tending:
 
     async def _refresh_one(self, key: str) -> None:
         try:
-            self._waiters.tell(key, await self._holder.watch(key))
+            self._waiters.tell(key, await self._watch(key))
         except StateUnavailable:
             return  # once it is back, everything is looked at
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._timing.poll_s)
-            held = self._holder.held()
+            held = self._holding.all()
             keys = list({**dict.fromkeys(self._waiters.keys()), **held})
             try:
                 for start in range(0, len(keys), LOOKED_AT_ONCE):
@@ -220,7 +219,7 @@ class Tending:
             if not state or state > self._waiters.threshold(key):
                 self.look_at(key)
             if key in held and (not state or state >= CallState.UNKNOWN):
-                self._holder.let_go(key, held[key])
+                self._holding.let_go(key, held[key])
 
 
 def _running(loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

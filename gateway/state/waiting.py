@@ -12,37 +12,37 @@ Waiter = asyncio.Future[Record | None]
 
 
 class Waiters:
-    """The futures, each with the state its owner wants to see passed."""
+    """The futures `by_key` of their calls, each with the state its owner wants to see passed."""
 
     def __init__(self) -> None:
-        self._by_key: dict[str, dict[Waiter, CallState]] = {}
+        self.by_key: dict[str, dict[Waiter, CallState]] = {}
 
     def __contains__(self, key: str) -> bool:
-        return key in self._by_key
+        return key in self.by_key
 
     def keys(self) -> Sequence[str]:
         """Every call somebody waits for."""
-        return list(self._by_key)
+        return list(self.by_key)
 
     def threshold(self, key: str) -> CallState:
         """The earliest state that somebody waits to see passed; DONE if nobody waits."""
-        return min(self._by_key.get(key, {}).values(), default=CallState.DONE)
+        return min(self.by_key.get(key, {}).values(), default=CallState.DONE)
 
     @contextmanager
     def waiting(self, key: str, beyond: CallState) -> Iterator[Waiter]:
         """A future that gets the record once it is past `beyond`, or None once it is gone."""
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        here = self._by_key.setdefault(key, {})
+        here = self.by_key.setdefault(key, {})
         here[waiter] = beyond
         try:
             yield waiter
         finally:
             del here[waiter]
-            if not here and self._by_key.get(key) is here:
-                del self._by_key[key]
+            if not here and self.by_key.get(key) is here:
+                del self.by_key[key]
 
     def tell(self, key: str, record: Record | None) -> None:
         """Hands out what has become of a call."""
-        for waiter, beyond in self._by_key.get(key, {}).items():
+        for waiter, beyond in self.by_key.get(key, {}).items():
             if not waiter.done() and (record is None or record.state > beyond):
                 waiter.set_result(record)

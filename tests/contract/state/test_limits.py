@@ -27,13 +27,12 @@ def gone(state: State, key: str) -> Callable[[], Awaitable[bool]]:
 
 async def test_a_result_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=SHORT_S))
-    new = call(token="token-of-a-result")
+    new = call()
     await began(state, new)
     await state.settle(new.key, b"outcome")
     await until(gone(state, new.key), "the result expires")
     assert await state.begin(new) == Expired()
     assert await state.begin(call(older=((new.key, "f"),))) == Expired()
-    assert await state.by_token("token-of-a-result") is None
 
 
 async def test_a_pending_call_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
@@ -151,7 +150,7 @@ async def test_memory_gives_back_every_byte_it_counted() -> None:
     clock = Clock()
     state = MemoryState(StateLimits(), clock)
     for number in range(200):
-        key = (await began(state, call(principal=f"p{number % 7}", note=b"note", token=f"t{number}"))).key
+        key = (await began(state, call(principal=f"p{number % 7}", note=b"note", question=f"q{number}"))).key
         match number % 4:
             case 0:
                 await state.settle(key, b"outcome")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.state.port import Created, Exists, Expired, Record, StateLimits
+from gateway.state.port import Created, Exists, Expired, Record, StateLimits, StateUnavailable
 from gateway.state.tending import Timing
 from tests.contract.state.calls import (
     ACCEPTED,
@@ -72,11 +72,9 @@ async def test_another_replica_is_woken_at_once(open_replica: OpenReplica) -> No
 
 async def test_the_owner_is_woken_by_a_callback_elsewhere(open_replica: OpenReplica) -> None:
     owner, receiver = await open_replica(), await open_replica()
-    key = (await began(owner, call(token="posted-elsewhere"), ACCEPTED)).key
+    key = (await began(owner, to=ACCEPTED)).key
     waiting = asyncio.create_task(owner.wait(key, LONG_S))
-    found = await receiver.by_token("posted-elsewhere")
-    assert found is not None
-    assert await receiver.advance(found.key, [ACCEPTED], AWAITING_USER, note=b"challenge")
+    assert await receiver.advance(key, [ACCEPTED], AWAITING_USER, note=b"challenge")
     record = await waiting
     assert record is not None
     assert (record.state, record.note) == (AWAITING_USER, b"challenge")
@@ -93,6 +91,50 @@ async def test_a_lost_wake_up_is_made_good_by_the_poll(open_replica: OpenReplica
         redis.hdel(f"toolgate:{{{key}}}:call", "watchers")  # as if the message had never come
     await one.settle(key, b"outcome")
     assert await waiting is not None
+
+
+async def test_a_call_that_ends_while_it_is_begun_again_is_there_with_its_outcome(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    new = call()
+    await began(one, new, ACCEPTED)
+    ended, begun = await asyncio.gather(two.settle(new.key, b"outcome"), two.begin(new))
+    assert ended
+    assert isinstance(begun, Exists)
+    assert begun.record.outcome == b"outcome"
+
+
+async def test_no_call_is_new_while_a_replica_still_puts_back_its_own(
+    open_replica: OpenReplica, redis_server: RedisServer
+) -> None:
+    state = await open_replica()
+    with redis_server.connect() as redis:
+        seconds, _ = redis.time()
+        redis.set("toolgate:epoch", (seconds - 1) * 1000)  # longer ago than it takes as a rule
+        redis.zadd("toolgate:restorers", {"a busy replica": (seconds + 60) * 1000})
+        with pytest.raises(StateUnavailable):
+            await state.begin(call())
+        with pytest.raises(StateUnavailable):
+            await state.get("unknown")
+        redis.zrem("toolgate:restorers", "a busy replica")
+
+    async def begins() -> bool:
+        try:
+            return isinstance(await state.begin(call()), Created)
+        except StateUnavailable:
+            return False
+
+    await until(begins, "calls are new again")
+
+
+async def test_a_replica_that_died_at_it_is_not_waited_for(
+    open_replica: OpenReplica, redis_server: RedisServer
+) -> None:
+    state = await open_replica()
+    with redis_server.connect() as redis:
+        seconds, _ = redis.time()
+        redis.set("toolgate:epoch", (seconds - 60) * 1000)
+        redis.zadd("toolgate:restorers", {"a dead replica": (seconds + 60) * 1000})
+    assert isinstance(await state.begin(call()), Created)
 
 
 async def test_only_the_holder_dispatches(open_replica: OpenReplica) -> None:
@@ -185,12 +227,11 @@ async def test_nobody_dispatches_again_what_may_have_run(open_replica: OpenRepli
 
 async def test_an_outcome_that_arrives_after_all_replaces_unknown(open_replica: OpenReplica) -> None:
     dead, heir = await open_replica(), await open_replica()
-    key = (await began(dead, call(token="late-but-not-lost"), DISPATCHING)).key
+    key = (await began(dead, to=DISPATCHING)).key
     await judges(heir, await open_replica())
     await dead.aclose()
     await orphans(heir, 1)
     assert await state_of(heir, key) is UNKNOWN
-    assert await heir.by_token("late-but-not-lost") is not None
     assert await heir.settle(key, b"it did run")
     assert not await heir.settle(key, b"again")
     assert await state_of(heir, key) is DONE
@@ -258,7 +299,7 @@ async def test_everything_in_redis_goes_away_by_itself(open_replica: OpenReplica
     """All but the two names that do not grow with calls: since when there are data, and who is alive."""
     state = await open_replica()
     for to in (REGISTERED, ACCEPTED, AWAITING_USER):
-        await began(state, call(token=f"token-{to}"), to)
+        await began(state, call(question=f"question-{to}"), to)
     with redis_server.connect() as redis:
         lasting = {name for name in redis.scan_iter() if redis.ttl(name) < 0}
         assert lasting == {b"toolgate:epoch", b"toolgate:replicas"}

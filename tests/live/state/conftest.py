@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.state.address import Address
 from gateway.state.port import StateLimits
-from gateway.state.redis import RedisState, connect
+from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
+from gateway.state.servers import connect
 from tests.contract.state.calls import KEYS
 from tests.contract.state.server import RedisServer
 from tests.live.state.replica import TIMING
@@ -26,7 +28,7 @@ class Replicas:
 
     async def open(self) -> RedisState:
         state = RedisState(
-            connect(self._url),
+            connect(Address.parse(self._url)),
             StateLimits(max_pending=10_000),
             Sealer(KEYS, "state"),
             timing=TIMING,

@@ -14,9 +14,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from gateway.state.address import Address
 from gateway.state.port import CallState, Created, StateLimits
-from gateway.state.redis import RedisState, connect
+from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
+from gateway.state.servers import connect
 from gateway.state.tending import Timing
 from tests.contract.state.calls import KEYS, call
 
@@ -37,6 +39,11 @@ class ReplicaProcess:
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
         async with asyncio.timeout(ANSWERS_S):
             return json.loads(await self.process.stdout.readline())
+
+    async def is_up(self) -> bool:
+        """Whether it has its Redis."""
+        up: bool = await self.ask("is_up")
+        return up
 
 
 @asynccontextmanager
@@ -62,12 +69,14 @@ async def _answer(state: RedisState, command: list[Any]) -> Any:
             return isinstance(await state.begin(call(key=key, idempotent=idempotent)), Created)
         case ["advance", key, before, after]:
             return await state.advance(key, [CallState(before)], CallState(after))
+        case ["is_up"]:
+            return state.is_up
         case _:
             return "hello"
 
 
 async def _serve(url: str) -> None:
-    state = RedisState(connect(url), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = RedisState(connect(Address.parse(url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
     await state.start()
     while line := await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(await _answer(state, json.loads(line))), flush=True)

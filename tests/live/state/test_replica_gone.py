@@ -100,6 +100,7 @@ async def test_one_that_was_frozen_with_redis_is_not_dead(redis_server: RedisSer
             with suppress(StateUnavailable):
                 assert not await heir.claim_orphans(100)
             await asyncio.sleep(0.05)
+        await until(living.is_up, "the living one has Redis again")
         assert await living.ask("advance", "registered", 1, 2)
         assert await state_of(heir, "dispatching") is DISPATCHING
 
@@ -143,4 +144,5 @@ async def test_a_claim_that_a_frozen_redis_carries_out_late_takes_nothing_from_t
 
         await until(is_back, "the heir has Redis again")
         assert await state_of(heir, "dispatching") is DISPATCHING
+        await until(living.is_up, "the living one has Redis again")
         assert await living.ask("advance", "registered", 1, 2)

@@ -1,0 +1,70 @@
+"""Where Redis is, as `state.url` says it.
+
+`redis://[user:password@]host[:6379][/0]`, with `rediss` for TLS. Through Sentinel, in the form most Python programs
+know: `redis+sentinel://[user:password@]host[:26379][,host[:26379]...]/service[/0]`, with `rediss+sentinel` for TLS to
+the sentinels and the servers alike; user and password are for the servers.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+REDIS_PORT, SENTINEL_PORT = 6379, 26379
+MAX_SENTINELS = 16  # all of them are asked whenever a connection is made; three or five are usual
+
+HOST = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,255})(:[0-9]{1,5})?"
+USER = r"((?P<user>[^:@/?#\s]*)(:(?P<password>[^@/?#\s]*))?@)?"
+DATABASE = r"(/(?P<database>[0-9]{0,3}))?"
+ALONE = re.compile(rf"(?P<scheme>rediss?)://{USER}(?P<hosts>{HOST}){DATABASE}")
+WATCHED = re.compile(  # a service that is a number is a database whose service was left out
+    rf"(?P<scheme>rediss?)\+sentinel://{USER}(?P<hosts>{HOST}(,{HOST})*)/(?P<service>(?![0-9]+(/|$))[A-Za-z0-9._-]{{1,200}}){DATABASE}"
+)
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """A server, or with a `service` the sentinels that know which server it is."""
+
+    hosts: tuple[tuple[str, int], ...]
+    is_tls: bool
+    service: str | None
+    database: int
+    user: str | None
+    password: str | None
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Raises ValueError, which repeats nothing of the URL."""
+        match = ALONE.fullmatch(url) or WATCHED.fullmatch(url)
+        if match is None:
+            raise ValueError("is not the address of a Redis server")
+        parts = match.groupdict()
+        port = REDIS_PORT if parts.get("service") is None else SENTINEL_PORT
+        hosts = tuple(_host(text, port) for text in parts["hosts"].split(","))
+        if len(hosts) > MAX_SENTINELS:
+            raise ValueError(f"names more than {MAX_SENTINELS} sentinels")
+        return cls(
+            hosts=hosts,
+            is_tls=parts["scheme"] == "rediss",
+            service=parts.get("service"),
+            database=int(parts["database"] or 0),
+            user=unquote(parts["user"] or "") or None,
+            password=unquote(parts["password"] or "") or None,
+        )
+
+    def __repr__(self) -> str:
+        """The URL without user and password."""
+        scheme = ("rediss" if self.is_tls else "redis") + ("+sentinel" if self.service else "")
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        return f"{scheme}://{hosts}/" + (f"{self.service}/" if self.service else "") + str(self.database)
+
+
+def _host(text: str, port: int) -> tuple[str, int]:
+    host, colon, digits = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not colon:
+        return text.strip("[]"), port
+    if not 1 <= int(digits) <= 65535:
+        raise ValueError("has a port that is not between 1 and 65535")
+    return host.strip("[]"), int(digits)

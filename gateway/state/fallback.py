@@ -1,0 +1,155 @@
+"""Redis as long as it is there, this process's own memory while it is away (`state.on_failure: local`).
+
+A call lives where it began: one that began here ends here and is found here, also when Redis is back, until it is
+forgotten as any other; one that began in Redis waits for Redis. No process runs a call twice, because it remembers
+which calls it has met in Redis and refuses those while it cannot look. What is given up meanwhile: other processes know
+nothing of the calls kept here, so they run them again if they are repeated to them, and cannot pass on a callback that
+reaches them instead; and a process that ends takes its calls with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from gateway.state.known import Known
+from gateway.state.memory import MemoryState
+from gateway.state.port import (
+    ACCEPTED,
+    AWAITING_USER,
+    Begun,
+    CallState,
+    Created,
+    Full,
+    NewCall,
+    Record,
+    State,
+    StateLimits,
+    StateUnavailable,
+)
+
+log = logging.getLogger("gateway.state")
+
+
+class LocalState(MemoryState):
+    """Calls of a process that goes by `replica`, and which calls there have been."""
+
+    def __init__(self, limits: StateLimits, clock: Callable[[], float], replica: str) -> None:
+        super().__init__(limits, clock)
+        self.replica = replica
+
+    @property
+    def unfinished(self) -> int:
+        """How many calls would be lost with the process."""
+        return len(self._pending)
+
+    def knows(self, names: Iterable[str]) -> bool:
+        """Whether one of them is or was the key of a call here, as far back as that is remembered, or its question."""
+        now = self._now()
+        return any(self._live(name, now) is not None or name in self._seen or name in self._open for name in names)
+
+
+class FallbackState:
+    """Implements `port.State` with two others. `shared` tells `back` whenever it can be reached again.
+
+    `met` remembers calls that `shared` knows. It may be mistaken about a new call, which is then refused as long as
+    `shared` is away.
+    """
+
+    def __init__(self, shared: State, local: LocalState, met: Known) -> None:
+        self.replica = shared.replica
+        self._shared = shared
+        self._local = local
+        self._met = met
+        self._fell_back = False
+
+    @property
+    def is_up(self) -> bool:
+        return self._shared.is_up
+
+    def pending(self) -> Counter[str]:
+        return self._shared.pending() + self._local.pending()
+
+    @property
+    def unfinished_here(self) -> int:
+        """Calls that only this process knows of and that are not over."""
+        return self._local.unfinished
+
+    def back(self) -> None:
+        """The shared state is reached: new calls go there again."""
+        if self._fell_back:
+            log.warning("new calls are shared again", extra={"unfinished_here": self._local.unfinished})
+            self._fell_back = False
+
+    async def start(self) -> None:
+        await self._shared.start()
+
+    async def aclose(self) -> None:
+        if self._local.unfinished:
+            log.warning("calls kept in this process are lost", extra={"count": self._local.unfinished})
+        await self._shared.aclose()
+
+    async def begin(self, call: NewCall) -> Begun:
+        names = _names(call)
+        if self._local.knows(names):
+            return await self._local.begin(call)
+        if not self._shared.is_up:
+            return await self._begin_here(call, names)
+        try:
+            begun = await self._shared.begin(call)
+        except StateUnavailable:
+            return await self._begin_here(call, names)
+        if self._local.knows(names):  # a repetition found the shared state away while this one still reached it
+            if isinstance(begun, Created):
+                await self._shared.forget(begun.record.key)
+            return await self._local.begin(call)
+        if not isinstance(begun, Full):
+            self._met.add(call.key)
+        return begun
+
+    async def _begin_here(self, call: NewCall, names: Iterable[str]) -> Begun:
+        """Begins a call locally unless it may be one of the shared ones. Raises StateUnavailable."""
+        if any(name in self._met for name in names):
+            raise StateUnavailable("the call is kept where nobody can look at the moment")
+        if not self._fell_back:
+            self._fell_back = True
+            log.warning("while the state is away, new calls are kept in this process alone")
+        return await self._local.begin(call)
+
+    async def advance(
+        self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
+    ) -> bool:
+        return await self._home(key).advance(key, from_states, to, note=note)
+
+    async def settle(self, key: str, outcome: bytes) -> bool:
+        return await self._home(key).settle(key, outcome)
+
+    async def get(self, key: str) -> Record | None:
+        return await self._home(key).get(key)
+
+    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
+        home = self._home(key)
+        record = await home.wait(key, timeout_s, beyond=beyond)
+        if home is self._shared and record is not None and record.state is AWAITING_USER and record.question:
+            self._met.add(record.question)  # whoever hears of it may ask once more while nobody can look
+        return record
+
+    async def forget(self, key: str) -> None:
+        await self._home(key).forget(key)
+
+    async def told(self, key: str) -> None:
+        await self._home(key).told(key)
+
+    async def claim_orphans(self, limit: int) -> Sequence[Record]:
+        return await self._shared.claim_orphans(limit)
+
+    def _home(self, key: str) -> State:
+        """Where a call is kept."""
+        return self._local if self._local.knows((key,)) else self._shared
+
+
+def _names(call: NewCall) -> Sequence[str]:
+    """By what a call may be known already."""
+    question = () if call.question is None else (call.question,)
+    return (call.key, *(key for key, _ in call.older), *question)

@@ -1,0 +1,142 @@
+"""The calls this process runs or watches over, and what it owes a Redis that has lost them, or that was away.
+
+Redis may start empty: then everything held is put back, and whatever ended a moment ago ends once more. A call of which
+nobody here knows whether Redis has it is let go of as soon as Redis can be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from itertools import islice
+
+from msgspec import structs
+
+from gateway.state.link import Link
+from gateway.state.port import CallState, NewCall, Record, StateLimits
+from gateway.state.recent import Ended, Recent
+from gateway.state.records import Records
+
+MAX_DOUBTFUL = 10_000  # calls to be let go once Redis is back; more than one process begins within a time limit
+RESTORED_AT_ONCE = 500  # calls in flight while all are put back; a few batches
+
+
+class Holding:
+    """Calls by their keys."""
+
+    def __init__(self, link: Link, records: Records, limits: StateLimits) -> None:
+        self._link = link
+        self._records = records
+        self._limits = limits
+        self._held: dict[str, Record] = {}
+        self._beginning: set[str] = set()  # whose reply to `begin` is due; others may end them meanwhile
+        self._recent = Recent()
+        self._untold: dict[str, Ended] = {}  # of a Redis that has lost them
+        self._doubtful: dict[str, None] = {}  # calls to be forgotten as soon as possible, in order
+
+    # What becomes of calls.
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._held or key in self._beginning
+
+    def get(self, key: str) -> Record | None:
+        return self._held.get(key)
+
+    def all(self) -> dict[str, Record]:
+        """Those held now, by key."""
+        return dict(self._held)
+
+    def pending(self) -> Counter[str]:
+        """How many are held, by backend."""
+        return Counter(record.backend for record in self._held.values())
+
+    def expect(self, call: NewCall) -> bool:
+        """A call is about to be begun; False if this process has begun it before, under whatever key."""
+        known = call.key in self or (call.older and any(key in self for key, _ in call.older))
+        if not known:
+            self._beginning.add(call.key)
+        return not known
+
+    def expected(self, call: NewCall, *, doubtful: bool) -> None:
+        """The reply for such a call has come, or never will; `doubtful`: then Redis may have it or not."""
+        self._beginning.discard(call.key)
+        if doubtful:
+            self.doubt(call.key, *(key for key, _ in call.older))
+
+    def hold(self, record: Record) -> None:
+        self._held[record.key] = record
+
+    def move(self, key: str, to: CallState, note: bytes | None) -> None:
+        """A call has moved on, with a new note if one is given."""
+        held = self._held.get(key)
+        if held is not None:
+            self._held[key] = structs.replace(held, state=to, note=held.note if note is None else note)
+
+    def end(self, key: str, outcome: bytes | None) -> Record | None:
+        """A call is over, with this outcome if it was ours that counted; returns it if it was held."""
+        held = self._held.pop(key, None)
+        if held is not None or outcome is not None:
+            self._recent.note(key, held, outcome)
+        return held
+
+    def drop(self, key: str) -> None:
+        """A call is as if it had never begun."""
+        self._held.pop(key, None)
+
+    def let_go(self, key: str, record: Record) -> None:
+        """Drops a call that is over or gone, unless it has begun anew meanwhile."""
+        if self._held.get(key) is record:
+            del self._held[key]
+            self._recent.note(key, record)
+
+    def outlived(self) -> list[str]:
+        """Calls held beyond their time: nobody settled them."""
+        oldest = time.time() - self._limits.pending_ttl_s
+        first = islice(self._held.items(), RESTORED_AT_ONCE)
+        return [key for key, record in first if record.created_s < oldest]
+
+    # What a Redis that has lost them is told.
+
+    async def restore(self) -> None:
+        """Puts back what a Redis that started empty has lost of the calls this process holds, or did until lately."""
+        recent = self._recent.younger_than(self._limits.result_ttl_s)
+        records = [*self._held.values(), *(ended.record for ended in recent if ended.record is not None)]
+        for start in range(0, len(records), RESTORED_AT_ONCE):
+            await self._link.ask("restoring")
+            await asyncio.gather(*(self.put_back(record) for record in records[start : start + RESTORED_AT_ONCE]))
+        self._untold = {ended.key: ended for ended in recent if ended.outcome is not None}
+
+    async def put_back(self, record: Record) -> None:
+        """Puts back one call, unless Redis has it."""
+        await self._link.ask("restore", *self._records.restore(record))
+
+    async def retell(self) -> None:
+        """Says once more how calls ended, as soon as whoever held them has put them back."""
+        untold = list(self._untold.values())
+        for start in range(0, len(untold), RESTORED_AT_ONCE):
+            await asyncio.gather(*(self._retell(ended) for ended in untold[start : start + RESTORED_AT_ONCE]))
+
+    async def _retell(self, ended: Ended) -> None:
+        reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, ended.outcome or b""))
+        if reply[0] != b"restoring":
+            self._untold.pop(ended.key, None)
+
+    # What nobody here knows.
+
+    def doubt(self, *keys: str) -> None:
+        """Redis may have these calls or not, and nobody here runs them."""
+        self._doubtful.update(dict.fromkeys(keys))
+        while len(self._doubtful) > MAX_DOUBTFUL:
+            del self._doubtful[next(iter(self._doubtful))]
+
+    def strange(self, keys: list[str]) -> list[str]:
+        """Those of which nobody here knows anything."""
+        return [key for key in keys if key not in self and key not in self._doubtful]
+
+    async def release_doubtful(self) -> None:
+        """Lets go of calls that were registered without our hearing of it, or that were to be forgotten."""
+        for key in list(self._doubtful):
+            if key not in self:
+                await self._link.ask("forget", key)
+            self._doubtful.pop(key, None)

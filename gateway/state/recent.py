@@ -1,0 +1,73 @@
+"""What this process knows of calls that ended a moment ago, for a Redis that loses it.
+
+A restarted Redis without its data gets back the calls under way from the replicas that run them. A call that had just
+ended would be put back as running, for ever, or be forgotten and run once more: whoever ran it and whoever heard of its
+end therefore remember their half for a while.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from gateway.state.port import Record
+
+KEPT_S = 30.0  # callers have heard of an end within seconds, or ask again
+LOOK_S = 1.0  # between two looks for what is recent no longer
+MAX_COUNT = 5000  # put back in half a second, of the seconds there are for that
+MAX_BYTES = 16 << 20
+ENTRY_BYTES = 1024  # what one weighs besides its note and its outcome
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """`record` if the call was ours, `outcome` if it ended here, `when` in seconds of the clock."""
+
+    key: str
+    when: float
+    record: Record | None
+    outcome: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        note = b"" if self.record is None else self.record.note
+        return ENTRY_BYTES + len(note) + len(self.outcome or b"")
+
+
+class Recent:
+    """The latest endings, in order."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ended: OrderedDict[str, Ended] = OrderedDict()
+        self._bytes = 0
+        self._look_at = 0.0
+
+    def note(self, key: str, record: Record | None, outcome: bytes | None = None) -> None:
+        """Remembers one half of an ending, or both; what is known of it already stays known."""
+        known = self._ended.pop(key, None)
+        if known is not None:
+            self._bytes -= known.size_bytes
+            record, outcome = record or known.record, known.outcome if outcome is None else outcome
+        now = self._clock()
+        ended = self._ended[key] = Ended(key=key, when=now, record=record, outcome=outcome)
+        self._bytes += ended.size_bytes
+        if now >= self._look_at or self._bytes > MAX_BYTES or len(self._ended) > MAX_COUNT:
+            self._make_room(now)
+
+    def _make_room(self, now: float) -> None:
+        """Nothing ends while Redis is away, so that whatever was recent when it went is still here."""
+        self._look_at = now + LOOK_S
+        while self._ended:
+            oldest = next(iter(self._ended.values()))
+            if len(self._ended) <= MAX_COUNT and self._bytes <= MAX_BYTES and now - oldest.when <= KEPT_S:
+                return
+            del self._ended[oldest.key]
+            self._bytes -= oldest.size_bytes
+
+    def younger_than(self, age_s: float) -> list[Ended]:
+        """Those that are to be told again; a result that has expired is not."""
+        oldest = self._clock() - age_s
+        return [ended for ended in self._ended.values() if ended.when > oldest]

@@ -1,0 +1,105 @@
+"""Calls their callers have no name for: whoever asks the same while one waits for its user joins it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.state.fallback import LocalState
+from gateway.state.port import Created, Exists, State, StateLimits
+from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DONE, began, call, until
+from tests.contract.state.conftest import Clock, OpenReplica, OpenState
+
+pytestmark = pytest.mark.anyio
+
+SHORT_S = 0.15  # of real time in Redis
+
+
+async def key_for(state: State, question: str | None) -> str:
+    """The call that whoever asks this now is given."""
+    begun = await state.begin(call(question=question))
+    assert isinstance(begun, Created | Exists)
+    return begun.record.key
+
+
+async def test_a_call_is_joined_by_its_question_only_while_it_waits_for_its_user(state: State) -> None:
+    waiting = await began(state, call(question="q"), ACCEPTED)
+    assert isinstance(await state.begin(call(question="q")), Created)
+    await state.advance(waiting.key, [ACCEPTED], AWAITING_USER, note=b"challenge")
+    again = await state.begin(call(question="q"))
+    assert isinstance(again, Exists)
+    assert (again.record.key, again.record.state, again.record.note) == (waiting.key, AWAITING_USER, b"challenge")
+    assert await key_for(state, "q") == waiting.key
+    for other in ("another", None):
+        assert isinstance(await state.begin(call(question=other)), Created)
+
+
+async def test_its_end_is_told_once(state: State) -> None:
+    waiting = await began(state, call(question="q"), AWAITING_USER)
+    await state.settle(waiting.key, b"outcome")
+    told = await state.begin(call(question="q"))
+    assert isinstance(told, Exists)
+    assert (told.record.key, told.record.state, told.record.outcome) == (waiting.key, DONE, b"outcome")
+    assert isinstance(await state.begin(call(question="q")), Created)
+    assert await state.get(waiting.key) == told.record
+
+
+async def test_what_has_been_told_otherwise_is_not_told_again(state: State) -> None:
+    waiting = await began(state, call(question="q"), AWAITING_USER)
+    await state.settle(waiting.key, b"outcome")
+    await state.told(waiting.key)
+    assert isinstance(await state.begin(call(question="q")), Created)
+
+
+async def test_a_call_that_ended_without_its_user_was_never_open(state: State) -> None:
+    await state.settle((await began(state, call(question="q"), ACCEPTED)).key, b"outcome")
+    assert isinstance(await state.begin(call(question="q")), Created)
+
+
+async def test_a_forgotten_call_is_not_joined(state: State) -> None:
+    await state.forget((await began(state, call(question="q"), AWAITING_USER)).key)
+    assert isinstance(await state.begin(call(question="q")), Created)
+
+
+async def test_of_two_that_were_asked_the_same_the_later_one_is_joined(state: State) -> None:
+    one, two = [await began(state, call(question="q"), ACCEPTED) for _ in range(2)]
+    for waiting in (one, two):
+        await state.advance(waiting.key, [ACCEPTED], AWAITING_USER)
+    await state.settle(one.key, b"outcome")
+    await state.told(one.key)
+    assert await key_for(state, "q") == two.key
+
+
+@pytest.mark.parametrize("settled", [False, True])
+async def test_what_has_expired_is_not_joined(open_state: OpenState, *, settled: bool) -> None:
+    state = await open_state(StateLimits(pending_ttl_s=SHORT_S, result_ttl_s=SHORT_S))
+    waiting = await began(state, call(question="q"), AWAITING_USER)
+    if settled:
+        await state.settle(waiting.key, b"outcome")
+
+    async def is_gone() -> bool:
+        return await state.get(waiting.key) is None
+
+    await until(is_gone, "the call expires")
+    assert isinstance(await state.begin(call(question="q")), Created)
+
+
+async def test_it_is_joined_on_every_replica_and_told_on_one(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    waiting = await began(one, call(question="q"), ACCEPTED)
+    assert await two.advance(waiting.key, [ACCEPTED], AWAITING_USER)  # the callback arrived there
+    for state in (one, two):
+        assert await key_for(state, "q") == waiting.key
+    await two.settle(waiting.key, b"outcome")
+    assert await key_for(one, "q") == waiting.key
+    assert await key_for(two, "q") != waiting.key
+
+
+async def test_memory_keeps_no_question_longer_than_its_call() -> None:
+    clock = Clock()
+    state = LocalState(StateLimits(), clock, "replica")
+    for end in (state.forget, lambda key: state.settle(key, b"")):
+        await end((await began(state, call(question="q"), AWAITING_USER)).key)
+    assert state.knows(["q"])
+    clock.now += StateLimits().result_ttl_s
+    await state.get("nobody")
+    assert not state.knows(["q"])

@@ -1,0 +1,126 @@
+"""Redis behind Sentinel: the primary is found, and found again when it is another one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+import trustme
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from gateway.state.address import Address
+from gateway.state.link import FLIGHT_S
+from gateway.state.port import Created, Exists, StateLimits
+from gateway.state.redis import RedisState
+from gateway.state.sealing import Sealer
+from gateway.state.servers import Tls, connect
+from tests.contract.state.calls import ACCEPTED, KEYS, began, call, until
+from tests.live.state.replica import TIMING
+from tests.live.state.sentinels import PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched
+from tests.live.state.tlsfront import tls_front
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def all_watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    watched = Watched(tmp_path_factory.mktemp("watched"))
+    yield watched
+    watched.kill()
+
+
+@pytest.fixture
+def watched(all_watched: Watched) -> Iterator[Watched]:
+    """Five processes, of which one may be dead after the first failover; nothing else asks for two of them."""
+    yield all_watched
+    for sentinel in all_watched.sentinels:
+        sentinel.process.send_signal(signal.SIGCONT)
+
+
+def address(watched: Watched, service: str = SERVICE) -> Address:
+    hosts = ",".join(["127.0.0.1:1", *(f"127.0.0.1:{node.port}" for node in watched.sentinels)])  # one is down
+    return Address.parse(f"redis+sentinel://:{quote(PASSWORD, safe='')}@{hosts}/{service}/0")
+
+
+async def test_calls_outlive_the_primary(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    redis = connect(address(watched), sentinel_password=SENTINEL_PASSWORD)
+    state = RedisState(redis, StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    await state.start()
+    try:
+        pending, finished = call(), call()
+        await began(state, pending, ACCEPTED)
+        await began(state, finished)
+        await state.settle(finished.key, b"from the first")
+        waiting = asyncio.create_task(state.wait(pending.key, LONG_S))
+        assert await redis.wait(1, 1000) == 1  # the replica has it all
+        watched.sentinels[0].process.send_signal(signal.SIGSTOP)  # the others are a majority
+        watched.primary.kill()
+
+        async def is_down() -> bool:
+            return not state.is_up
+
+        async def is_up() -> bool:
+            return state.is_up
+
+        await until(is_down, "the state has noticed")
+        await until(is_up, "there is another primary", LONG_S)
+        again = await state.begin(finished)
+        assert isinstance(again, Exists)
+        assert again.record.outcome == b"from the first"
+        assert isinstance(await state.begin(pending), Exists)
+        assert isinstance(await state.begin(call()), Created)
+        assert await state.settle(pending.key, b"from the second")
+        record = await waiting
+        assert record is not None
+        assert record.outcome == b"from the second"
+    finally:
+        await state.aclose()
+    assert PASSWORD not in caplog.text
+    assert SENTINEL_PASSWORD not in caplog.text
+
+
+async def test_what_cannot_be_found_is_told_in_time_and_without_passwords(watched: Watched) -> None:
+    for where, password in (
+        (address(watched, "another"), SENTINEL_PASSWORD),
+        (address(watched), "a wrong password"),
+    ):
+        async with connect(where, sentinel_password=password) as redis:
+            with pytest.raises(RedisConnectionError, match="no sentinel that answers knows") as caught:
+                await redis.ping()
+            assert PASSWORD not in f"{caught.value!r} {redis!r}"
+            assert password not in f"{caught.value!r} {redis!r}"
+
+
+async def test_sentinels_behind_tls_are_asked_behind_tls(watched: Watched, tmp_path: Path) -> None:
+    """As far as a server without TLS allows: it is found, and then spoken to in TLS, which it does not understand."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    async with tls_front(context, watched.sentinels[2].port) as port:
+        where = Address.parse(f"rediss+sentinel://127.0.0.1:{port}/{SERVICE}")
+        tls = Tls(ca=str(tmp_path / "ca.pem"))
+        async with connect(where, tls=tls, sentinel_password=SENTINEL_PASSWORD) as redis:
+            with pytest.raises(RedisTimeoutError, match="connecting to server"):
+                await redis.ping()
+        async with connect(where, sentinel_password=SENTINEL_PASSWORD) as redis:
+            with pytest.raises(RedisConnectionError, match="no sentinel that answers"):
+                await redis.ping()
+
+
+async def test_silent_sentinels_cost_next_to_nothing(watched: Watched) -> None:
+    for sentinel in watched.sentinels[:2]:
+        sentinel.process.send_signal(signal.SIGSTOP)
+    start = time.monotonic()
+    async with connect(address(watched), sentinel_password=SENTINEL_PASSWORD) as redis:
+        assert await redis.ping()
+    assert time.monotonic() - start < FLIGHT_S

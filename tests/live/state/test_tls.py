@@ -1,0 +1,124 @@
+"""Redis behind TLS: who is trusted, who is asked for a certificate, and what is never told."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import trustme
+from redis.exceptions import AuthenticationError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from gateway.state.address import Address
+from gateway.state.port import StateLimits
+from gateway.state.redis import RedisState
+from gateway.state.sealing import Sealer
+from gateway.state.servers import Tls, connect
+from tests.contract.state.calls import ACCEPTED, KEYS, began, state_of
+from tests.contract.state.server import RedisServer
+from tests.live.state.replica import TIMING
+from tests.live.state.tlsfront import tls_front
+
+pytestmark = pytest.mark.anyio
+
+PASSWORD = "hunter2-but-longer"
+
+
+class Site:
+    """A server behind TLS, and the files of its clients."""
+
+    def __init__(self, directory: Path) -> None:
+        self.authority = trustme.CA()
+        self.ca = str(directory / "ca.pem")
+        self.cert, self.key = str(directory / "cert.pem"), str(directory / "key.pem")
+        self.authority.cert_pem.write_to_path(self.ca)
+        ours = self.authority.issue_cert("toolgate.example.com")
+        ours.cert_chain_pems[0].write_to_path(self.cert)
+        ours.private_key_pem.write_to_path(self.key)
+        self.port = self.strict_port = 0
+
+    def context(self, name: str, *, asks: bool = False) -> ssl.SSLContext:
+        """What a server called `name` presents; with `asks` it wants a certificate in return."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.ca)
+        self.authority.issue_cert(name).configure_cert(context)
+        if asks:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def address(self, host: str = "127.0.0.1", *, strict: bool = False, password: str = "") -> Address:
+        port = self.strict_port if strict else self.port
+        return Address.parse(f"rediss://:{password}@{host}:{port}/0")
+
+
+@pytest.fixture
+async def site(redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Site]:
+    site = Site(tmp_path)
+    async with AsyncExitStack() as fronts:
+        site.port = await fronts.enter_async_context(tls_front(site.context("127.0.0.1"), redis_server.port))
+        asking = site.context("127.0.0.1", asks=True)
+        site.strict_port = await fronts.enter_async_context(tls_front(asking, redis_server.port))
+        yield site
+
+
+async def answers(address: Address, tls: Tls) -> bool:
+    async with connect(address, tls=tls) as redis:
+        return bool(await redis.ping())
+
+
+async def test_a_state_works_behind_tls_as_without(site: Site) -> None:
+    redis = connect(site.address(), tls=Tls(ca=site.ca))
+    state = RedisState(redis, StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    await state.start()
+    try:
+        key = (await began(state, to=ACCEPTED)).key
+        assert await state.settle(key, b"outcome")
+        assert await state_of(state, key) is not None
+    finally:
+        await state.aclose()
+
+
+async def test_a_certificate_nobody_here_trusts_is_refused(site: Site) -> None:
+    with pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+        await answers(site.address(), Tls())  # the system's list does not have this authority
+
+
+async def test_what_the_system_trusts_counts_unless_the_file_says_who_does(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", site.ca)  # OpenSSL's way to name the system's list
+    assert await answers(site.address(), Tls())
+    another = tmp_path / "another.pem"
+    trustme.CA().cert_pem.write_to_path(another)
+    with pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+        await answers(site.address(), Tls(ca=str(another)))
+
+
+async def test_a_certificate_for_another_host_is_refused(site: Site) -> None:
+    with pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+        await answers(site.address("localhost"), Tls(ca=site.ca))
+
+
+async def test_a_server_that_wants_a_certificate_gets_ours(site: Site) -> None:
+    assert await answers(site.address(strict=True), Tls(ca=site.ca, cert=site.cert, key=site.key))
+    with pytest.raises(RedisConnectionError):
+        await answers(site.address(strict=True), Tls(ca=site.ca))
+
+
+async def test_without_tls_such_a_server_is_not_spoken_to(site: Site) -> None:
+    with pytest.raises(RedisConnectionError):
+        await answers(Address.parse(f"redis://127.0.0.1:{site.port}"), Tls())
+
+
+async def test_a_wrong_password_is_told_but_not_shown(
+    redis_server: RedisServer, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    with redis_server.connect() as redis:
+        redis.config_set("requirepass", "another one")
+    where = site.address(password=PASSWORD)
+    async with connect(where, tls=Tls(ca=site.ca)) as client:
+        with pytest.raises(AuthenticationError) as caught:
+            await client.ping()
+        assert PASSWORD not in f"{caught.value!r} {client!r} {where!r} {caplog.text}"
