@@ -1,6 +1,37 @@
 """The HTTP/1.1 server: uvicorn's machinery, with the limits and the strictness a public listener needs."""
 
-from gateway.server.options import Addresses, ServerError, ServerOptions
-from gateway.server.run import main_loop, raise_open_files, run
+from gateway.server.listener import Listener
+from gateway.server.options import Addresses, ListenError, ServerError, ServerOptions
+from gateway.server.run import (
+    Stop,
+    admin_listener,
+    cannot_listen,
+    closing_all,
+    listen,
+    main_loop,
+    raise_open_files,
+    report_capacity,
+    run,
+    serve,
+)
+from gateway.server.tls import ServingContext, TlsFiles
 
-__all__ = ["Addresses", "ServerError", "ServerOptions", "main_loop", "raise_open_files", "run"]
+__all__ = [
+    "Addresses",
+    "ListenError",
+    "Listener",
+    "ServerError",
+    "ServerOptions",
+    "ServingContext",
+    "Stop",
+    "TlsFiles",
+    "admin_listener",
+    "cannot_listen",
+    "closing_all",
+    "listen",
+    "main_loop",
+    "raise_open_files",
+    "report_capacity",
+    "run",
+    "serve",
+]

@@ -12,6 +12,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
 
 from gateway.server.head import refusal
+from gateway.wire import KEEP
 
 log = logging.getLogger("gateway.server")
 
@@ -44,6 +45,7 @@ class Exchange:
         "_arrival",
         "_bodiless",
         "_chunked",
+        "_kept",
         "_left",
         "_owner",
         "_scope",
@@ -63,6 +65,7 @@ class Exchange:
         self._owner = owner
         self._scope = scope
         self._arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
+        self._kept = False  # runs to its end even if its caller leaves
         self._taken = False  # the application has the whole body
         self._bodiless = False
         self._chunked = False
@@ -77,6 +80,7 @@ class Exchange:
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Runs the application to its end and answers for it if it did not."""
+        self._scope["extensions"] = {KEEP: self.keep}  # type: ignore[dict-item] # the specification allows any
         try:
             await app(self._scope, self.receive, self.send)
         except asyncio.CancelledError:
@@ -86,6 +90,7 @@ class Exchange:
         except Exception:
             log.exception("The application failed.")
         finally:
+            del self._scope["extensions"]  # it leads back here: without such a cycle everything is freed at once
             if self.task is not None:  # in no local: a traceback would hold it, and it the traceback
                 self._owner.tasks.discard(self.task)
                 self.task = None
@@ -93,12 +98,18 @@ class Exchange:
             self._answer_for_application()
 
     def fail(self) -> None:
-        """Ends the application: nobody is left to answer, and what it waits for may be dear."""
+        """Ends the application, unless it is kept: nobody is left to answer, and what it waits for may be dear."""
         self.disconnected = True
         self.wake()
-        if self.task is not None:
+        if self.task is not None and not self._kept:
             self.task.add_done_callback(self._owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
+
+    def keep(self) -> asyncio.Task[None]:
+        """From here on the application goes on without its caller; returns its task (the extension `KEEP`)."""
+        assert self.task is not None  # it is the application who asks
+        self._kept = True
+        return self.task
 
     def wake(self) -> None:
         """Tells the application that there is something to receive."""

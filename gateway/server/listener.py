@@ -39,6 +39,11 @@ class Listener(ServerState):
         )
         self.config.load()
 
+    def change(self, options: ServerOptions) -> None:
+        """Goes by other limits; the times of connections that are open already stay as they are."""
+        self.options = options
+        self.max_connections = options.max_connections
+
     def left(self) -> None:
         """Notes that a connection is gone."""
         if self.draining and not self.connections:

@@ -22,6 +22,10 @@ class ServerError(Exception):
     """The server cannot start; the message is one sentence for the operator."""
 
 
+class ListenError(ServerError):
+    """It cannot listen where it should."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """Where to listen and what to bear. Port 0 lets the system choose.

@@ -10,7 +10,8 @@ import resource
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
 import uvloop
@@ -18,7 +19,16 @@ from starlette.types import ASGIApp
 
 from gateway.server.connection import Connection
 from gateway.server.listener import Listener
-from gateway.server.options import ADMIN_CONNECTIONS, BACKLOG, SWEEP_BATCH, Addresses, ServerError, ServerOptions
+from gateway.server.options import (
+    ADMIN_CONNECTIONS,
+    BACKLOG,
+    LINGER_S,
+    SWEEP_BATCH,
+    Addresses,
+    ListenError,
+    ServerError,
+    ServerOptions,
+)
 
 T = TypeVar("T")
 
@@ -43,6 +53,29 @@ def main_loop(coro: Coroutine[Any, Any, T]) -> T:
         return runner.run(coro)
 
 
+class Stop:
+    """When a server is to end: politely once it is `asked`, at once when it is `forced`."""
+
+    def __init__(self) -> None:
+        self.asked, self.forced = asyncio.Event(), asyncio.Event()
+
+    def ask(self) -> None:
+        """Asks; the second time insists."""
+        (self.forced if self.asked.is_set() else self.asked).set()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Has SIGTERM and SIGINT ask, for the length of the block."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.ask)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
 async def run(
     public: ASGIApp,
     admin: ASGIApp,
@@ -50,73 +83,102 @@ async def run(
     *,
     on_ready: Callable[[Addresses], None],
     on_drain: Callable[[], None],
+    on_listener: Callable[[Listener], None] = lambda listener: None,
 ) -> None:
     """Serves both applications until SIGTERM or SIGINT.
 
-    `on_ready` is called when both listen. A signal calls `on_drain`, then closes the public listener; requests under
-    way are answered with `Connection: close` for up to `shutdown_grace_s`; a second signal ends that at once. The
-    admin listener goes last, so that probes see the whole of it.
+    `on_listener` gets the public listener before it listens, `on_ready` is called when both do. A signal calls
+    `on_drain`, then closes the public listener; requests under way are answered with `Connection: close` for up to
+    `shutdown_grace_s`; a second signal ends that at once. The admin listener goes last, so that probes see the whole
+    of it.
 
     Raises:
         ServerError: it cannot listen where it should.
     """
-    loop = asyncio.get_running_loop()
-    if not isinstance(loop, uvloop.Loop):
-        raise ServerError("The server runs on uvloop only.")
-    stop, force = asyncio.Event(), asyncio.Event()
+    stop = Stop()
     outside = Listener(public, options, options.max_connections)
-    inside = Listener(admin, options, ADMIN_CONNECTIONS)
-    public_server = await _listen(outside, options.host, options.port, options.tls)
+    on_listener(outside)
+    servers = await listen(outside)
+    with closing_all(servers):
+        async with admin_listener(admin, options, stop) as where:
+            with stop.on_signals():
+                report_capacity(options.max_connections)
+                on_ready(Addresses(_address(servers[0]), where))
+                await serve(outside, servers, stop, on_drain)
+
+
+async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> list[asyncio.Server]:
+    """Opens the listener where its options say, or on sockets that are bound already. Raises ServerError."""
+    options = listener.options
+    if not sockets:
+        return [await _listen(listener, options.host, options.port, options.tls)]
+    return [await _create(listener, options.tls, sock=sock) for sock in sockets]
+
+
+@contextmanager
+def closing_all(servers: Sequence[asyncio.Server]) -> Iterator[None]:
+    """Closes the servers after the block."""
     try:
-        admin_server = await _listen(inside, options.admin_host, options.admin_port, None)
-    except ServerError:
-        public_server.close()
-        raise
-    sweeper = Sweeper(loop, (outside, inside), options.sweep_s)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: (force if stop.is_set() else stop).set())
+        yield
+    finally:
+        for server in servers:
+            server.close()
+
+
+async def serve(outside: Listener, servers: Sequence[asyncio.Server], stop: Stop, on_drain: Callable[[], None]) -> None:
+    """Answers callers until it is to stop, and then those that are owed an answer."""
+    sweeper = Sweeper(asyncio.get_running_loop(), outside)
     try:
-        _report_capacity(options.max_connections)
-        on_ready(Addresses(_address(public_server), _address(admin_server)))
         gc.collect()
         gc.freeze()  # what was made at start stays; looking through it at every collection costs milliseconds
         # What calls leave behind has no cycles: at Python's own 700 objects, looking for some costs 4 % of a call.
         gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
-        await stop.wait()
+        await stop.asked.wait()
         log.info("draining", extra={"connections": len(outside.connections), "requests": len(outside.tasks)})
         outside.draining = True
         on_drain()
         await asyncio.sleep(SETTLE_S)
-        public_server.close()
-        await outside.finish(options.shutdown_grace_s, force)
+        with closing_all(servers):
+            pass
+        await outside.finish(outside.options.shutdown_grace_s, stop.forced)
     finally:
-        public_server.close()
-        over = asyncio.Event()
-        over.set()
-        await outside.finish(0, over)  # torn down without a signal, there is something left
-        admin_server.close()
-        await inside.finish(ADMIN_GRACE_S, force)
+        with closing_all(servers):
+            over = asyncio.Event()
+            over.set()
+            await outside.finish(0, over)  # torn down without being asked to stop, there is something left
         sweeper.stop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def admin_listener(admin: ASGIApp, options: ServerOptions, stop: Stop) -> AsyncIterator[tuple[str, int]]:
+    """Serves operators for the length of the block; yields where. Raises ServerError."""
+    loop = asyncio.get_running_loop()
+    inside = Listener(admin, options, ADMIN_CONNECTIONS)
+    server = await _listen(inside, options.admin_host, options.admin_port, None)
+    sweeper = Sweeper(loop, inside)
+    try:
+        yield _address(server)
+    finally:
+        server.close()
+        await inside.finish(ADMIN_GRACE_S, stop.forced)
+        sweeper.stop()
 
 
 class Sweeper:
-    """Looks at the deadlines of all connections once per period, in batches so that no call waits for it."""
+    """Looks at the deadlines of all connections again and again, in batches so that no call waits for it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, listeners: Sequence[Listener], period_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> None:
         self._loop = loop
-        self._listeners = listeners
-        self._period_s = period_s
+        self._listener = listener
         self._due: list[Connection] = []
-        self._next = loop.call_later(period_s, self._start)
+        self._next = loop.call_later(listener.options.sweep_s, self._start)
 
     def stop(self) -> None:
         """Ends the sweeping."""
         self._next.cancel()
 
     def _start(self) -> None:
-        self._due = [cast(Connection, one) for listener in self._listeners for one in listener.connections]
+        self._due = [cast(Connection, one) for one in self._listener.connections]
         self._sweep()
 
     def _sweep(self) -> None:
@@ -126,7 +188,7 @@ class Sweeper:
         if self._due:
             self._next = self._loop.call_later(0, self._sweep)
         else:
-            self._next = self._loop.call_later(self._period_s, self._start)
+            self._next = self._loop.call_later(self._listener.options.sweep_s, self._start)
         now = self._loop.time()
         for connection in batch:
             connection.check(now)
@@ -145,7 +207,8 @@ def raise_open_files() -> int:
     return soft if soft != resource.RLIM_INFINITY else most
 
 
-def _report_capacity(max_connections: int) -> None:
+def report_capacity(max_connections: int) -> None:
+    """Takes all the open files there are, and tells how many callers that is good for."""
     files = raise_open_files()
     fits = max(files - OTHER_FILES, 0) // 2
     log.info("%d open files: room for %d waiting calls with a connection on either side", files, fits)
@@ -159,24 +222,35 @@ def _report_capacity(max_connections: int) -> None:
 
 
 async def _listen(listener: Listener, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
     if not 0 <= port <= 65535:  # uvloop would listen on what is left of it in 16 bits
-        raise ServerError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
-    handshake_s = None if tls is None else listener.options.head_timeout_s
+        raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
     try:
-        return await loop.create_server(
-            lambda: Connection(listener),
-            host=host,
-            port=port,
-            ssl=tls,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=handshake_s,
-        )
-    except socket.gaierror as exc:
-        raise ServerError(f"Cannot listen on {host}:{port}: the host is not known.") from exc
+        return await _create(listener, tls, host=host, port=port)
     except OSError as exc:
-        reason = BIND_ERRORS.get(exc.errno or 0, str(exc))
-        raise ServerError(f"Cannot listen on {host}:{port}: {reason}.") from exc
+        raise cannot_listen(host, port, exc) from exc
+
+
+def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
+    """The same as one sentence for the operator."""
+    unknown = isinstance(exc, socket.gaierror)
+    reason = "the host is not known" if unknown else BIND_ERRORS.get(exc.errno or 0, str(exc))
+    return ListenError(f"Cannot listen on {host}:{port}: {reason}.")
+
+
+async def _create(listener: Listener, tls: ssl.SSLContext | None, **where: Any) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, uvloop.Loop):
+        raise ServerError("The server runs on uvloop only.")
+    server = await loop.create_server(
+        lambda: Connection(listener),
+        **where,
+        ssl=tls,
+        backlog=BACKLOG,
+        ssl_handshake_timeout=None if tls is None else listener.options.head_timeout_s,
+        # Without it uvloop waits half a minute for a caller to say goodbye.
+        ssl_shutdown_timeout=None if tls is None else LINGER_S,
+    )
+    return cast("asyncio.Server", server)
 
 
 def _address(server: asyncio.Server) -> tuple[str, int]:

@@ -1,13 +1,12 @@
-"""What HTTP adds to the kinds of values: URLs and names of headers."""
+"""What HTTP adds to the kinds of values: URLs, names of headers, hosts, origins and networks."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 
-from gateway.settings.kinds import SecretText, Text
+from gateway.settings.kinds import Leaf, Schema, Text, or_substituted
 from gateway.settings.reading import Written
-from gateway.settings.secret import Secret
 from gateway.settings.substitution import UnfitError
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
@@ -15,6 +14,8 @@ ORIGIN = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
 PATH = r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
 QUERY = r"(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
 PARTS = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^\]]*\]|[^:/?]*)(:(?P<port>[0-9]+))?.*")
+
+MISSING_URL = "http://missing.invalid"  # stands in for one in a variable that is not set
 
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}"  # RFC 9110, section 5.6.2
 
@@ -24,6 +25,7 @@ OWN_HEADERS = frozenset(
     {"authorization", "cookie", "set-cookie", "oxp-api-key", "otc-api-key", "oxp-version"}
     | {"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect"}
     | {"accept", "accept-encoding", "range"}
+    | {"x-request-id", "traceparent", "tracestate"}  # sent on with every call
 )
 OWN_PREFIXES = ("proxy-", "content-")
 
@@ -40,7 +42,7 @@ class BaseUrl(Text):
         return url.rstrip("/")
 
     def stand_in(self, raw: str) -> str:
-        return "http://missing.invalid"
+        return MISSING_URL
 
 
 class OriginUrl(BaseUrl):
@@ -48,6 +50,65 @@ class OriginUrl(BaseUrl):
 
     def __init__(self) -> None:
         Text.__init__(self, ORIGIN + "/?", "must be an http or https URL without a path")
+
+
+class HostName(Text):
+    """A host as the Host header names it, without a port; `*.` stands for whatever is below a name."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            r"(\*\.)?[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*|\[[0-9A-Fa-f:.]+\]",
+            "must be a host, *. before a domain, or an address, without a port",
+        )
+
+    def parse(self, written: Written) -> str:
+        host = super().parse(written)
+        if ":" in host or "[" in host:
+            try:
+                return str(ipaddress.IPv6Address(host.strip("[]")))
+            except ValueError:
+                raise UnfitError(self.must) from None
+        return host.lower()
+
+
+class PageOrigin(Text):
+    """An origin as browsers send it (RFC 6454 section 6.2): lower case, no default port. `*` stands for every one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            r"\*|[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?",
+            "must be an origin such as https://app.example.com, without a path, or '*'",
+        )
+
+    def parse(self, written: Written) -> str:
+        origin = super().parse(written).lower()
+        for scheme, port in (("https://", ":443"), ("http://", ":80")):
+            if origin.startswith(scheme):
+                origin = origin.removesuffix(port)
+        return origin
+
+
+class Network(Leaf[ipaddress.IPv4Network | ipaddress.IPv6Network]):
+    """The addresses that begin with the same bits, or one address."""
+
+    must = "must be a network such as 10.0.0.0/8 or an address"
+
+    def parse(self, written: Written) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+        try:
+            network = ipaddress.ip_network(written.text, strict=False)
+        except ValueError:
+            raise UnfitError(self.must) from None
+        if str(network.network_address) != written.text.partition("/")[0].lower():
+            raise UnfitError(f"has bits set beyond its length; the network is {network}")
+        if network.prefixlen == 0:
+            raise UnfitError("trusts everybody, so that any caller could pass for any other")
+        return network
+
+    def stand_in(self, raw: str) -> ipaddress.IPv4Network:
+        return ipaddress.IPv4Network("192.0.2.0/24")  # RFC 5737: nobody's
+
+    def schema(self, defs: dict[str, Schema]) -> Schema:
+        return {"type": "string", "pattern": or_substituted(r"[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?")}
 
 
 class AuthorizationUrl(Text):
@@ -65,6 +126,17 @@ class AuthorizationUrl(Text):
 
     def stand_in(self, raw: str) -> str:
         return "https://missing.invalid"
+
+
+def is_issuer_url(text: str) -> bool:
+    """Whether an issuer can be asked for its keys below this URL: https, or http on this machine, and no query."""
+    if re.fullmatch(ORIGIN + PATH, text) is None:
+        return False
+    try:
+        scheme, host = _check_authority(text)
+    except UnfitError:
+        return False
+    return scheme == "https" or is_loopback(host)
 
 
 class HeaderName(Text):
@@ -100,26 +172,3 @@ def _check_authority(url: str) -> tuple[str, str]:
         except ValueError:
             raise UnfitError("has brackets around what is no IPv6 address") from None
     return parts["scheme"], parts["host"]
-
-
-class RedisUrl(SecretText):
-    """Where Redis is; a secret, because it may hold a password."""
-
-    FORM = re.compile(
-        r"rediss?://([^@/?#\s]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[0-9]{0,3})?"
-    )
-
-    def parse(self, written: Written) -> Secret:
-        secret = super().parse(written)
-        if self.FORM.fullmatch(secret.reveal()) is None:
-            raise UnfitError("must be a URL such as redis://localhost:6379/0 or rediss://user:password@host:6380/0")
-        return secret
-
-    def stand_in(self, raw: str) -> Secret:
-        return Secret("redis://localhost:6379/0")
-
-
-def is_local_redis(url: str) -> bool:
-    """Whether what is sent there stays on this machine."""
-    match = RedisUrl.FORM.fullmatch(url)
-    return match is not None and is_loopback(match["host"].strip("[]"))

@@ -1,0 +1,80 @@
+"""What the listener for callers presents over TLS, and how that is replaced while it listens."""
+
+from __future__ import annotations
+
+import ssl
+import weakref
+from dataclasses import dataclass
+
+from gateway.server.options import SPARE_CONNECTIONS, ServerError
+
+# TLS 1.2 with forward secrecy and authenticated encryption only (RFC 9325 section 4.2). Those of TLS 1.3 all have both.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Files in PEM: certificate with its chain, its key, and who may sign the certificates of callers.
+
+    With `client_ca` a caller must show a certificate, or without `requires_client` may; one that is shown must be good.
+    """
+
+    cert: str
+    key: str
+    client_ca: str | None = None
+    requires_client: bool = True
+
+
+class ServingContext(ssl.SSLContext):
+    """Serves every new connection with what the files held when they were last read.
+
+    The real context is another one each time: one that is in use cannot forget an authority, and its session tickets
+    would let in a caller whose authority is gone. `max_connections` bounds connections from their first byte on,
+    because the server counts them only once their handshake is over.
+    """
+
+    _current: ssl.SSLContext
+    _open: weakref.WeakSet[ssl.SSLObject]
+
+    def __new__(cls, files: TlsFiles, max_connections: int) -> ServingContext:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self, files: TlsFiles, max_connections: int) -> None:
+        self._open = weakref.WeakSet()
+        self.renew(files, max_connections)
+
+    def renew(self, files: TlsFiles, max_connections: int) -> None:
+        """Reads files for the connections to come. Raises ServerError, with nothing changed, for unusable ones."""
+        try:
+            self._current = _context(files)
+        except OSError as exc:  # ssl.SSLError is one
+            raise ServerError(f"The certificates of server.tls cannot be used: {exc.strerror or exc}.") from exc
+        self._most = max_connections + SPARE_CONNECTIONS
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begins a handshake. Raises SSLError, which closes the connection, when there are too many of them."""
+        if len(self._open) >= self._most:
+            raise ssl.SSLError("too many connections")
+        begun = self._current.wrap_bio(incoming, outgoing, server_side=True)
+        self._open.add(begun)
+        return begun
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION  # each would cost us a handshake, and costs the caller nothing
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(files.cert, files.key, password=str)  # else OpenSSL asks for one on the terminal
+    if files.client_ca is not None:
+        context.load_verify_locations(files.client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED if files.requires_client else ssl.CERT_OPTIONAL
+    return context
