@@ -23,8 +23,10 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/toolgate demo
 
+# Much of the time is spent waiting, or in processes that start: two workers fill the waits, and what is compiled is
+# kept even where the environment says otherwise.
 test: check $(INTEROP_STAMPS)
-	$(BIN)/python -m pytest
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff format --check --quiet .

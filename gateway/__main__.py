@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from gateway import __version__
-from gateway.cli import call, check, demo, serve, token, tools
+from gateway.cli import call, check, demo, hash_key, serve, token, tools
 from gateway.cli.command import PROGRAM, find, overview
 from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain
 from gateway.errors import ConfigError
 
-COMMANDS = (serve.COMMAND, check.COMMAND, tools.COMMAND, call.COMMAND, token.COMMAND, demo.COMMAND)
+COMMANDS = (serve.COMMAND, check.COMMAND, tools.COMMAND, call.COMMAND, token.COMMAND, hash_key.COMMAND, demo.COMMAND)
 
 
 def main(words: Sequence[str] | None = None) -> int:

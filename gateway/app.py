@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Any
 
 from starlette.types import ASGIApp
 
-from gateway import __version__, assembly, openapi
+from gateway import __version__, assembly, facing, openapi
+from gateway.accesslog import AccessLog
+from gateway.admission import Admission
+from gateway.authenticators import Issuers
+from gateway.backends.server import Server
 from gateway.callbacks import PATH as CALLBACKS
 from gateway.callbacks import Callbacks, CallbackTokens
 from gateway.calls import Calls
@@ -15,26 +23,47 @@ from gateway.catalogue import Catalogue
 from gateway.challenges import Challenges
 from gateway.edge import Edge
 from gateway.kept import PREFIX
+from gateway.measuring import known, readings
+from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
 from gateway.model import JsonObject
+from gateway.observer import Observer
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
+from gateway.ratelimit import Limiter
+from gateway.retirement import Retirement
 from gateway.settings import Config, StateSettings
+from gateway.setup import Front, Setup, unchanged
+from gateway.stamps import named_files, stamps
 from gateway.state.sealing import Digester
-from gateway.surface import admin_app, public_app
+from gateway.surface import admin_app, metrics_for, public_app
+from gateway.telling import Telling
+from gateway.tracing import Chance
+from gateway.watched import Watched
 
 
 class Gateway:
-    """A gateway ready to be started: two ASGI applications and the work behind them."""
+    """A gateway ready to be started: two ASGI applications and the work behind them.
 
-    def __init__(self, config: Config) -> None:
-        server, remembered = config.server, config.state or StateSettings()
+    `requests` are the tasks of requests under way; whoever runs a listener puts its own there.
+    `reloads` counts the configurations that took the place of another, and those that could not.
+    """
+
+    def __init__(self, config: Config, *, access: AccessLog | None = None, store: Store | None = None) -> None:
+        """`access` is where requests are written down (else nowhere), `store` where they are counted (else here)."""
+        remembered = config.state or StateSettings()
         keys = [key.reveal() for key in remembered.keys]
-        self._public_url, self._callback_url = server.public_url, server.callback_url
+        self.requests: Collection[asyncio.Task[Any]] = ()
+        self.reloads = {"ok": 0, "failed": 0}
         self._draining = False
+        self._pending_s = remembered.pending_ttl_s
         self._challenges = Challenges(keys, clock=time.time)
-        self.listens_on(server.host, server.port)
+        self._address = config.server.host, config.server.port
+        self._issuers = Issuers()
+        self._limits = assembly.rate_limits(config)
         self.state = assembly.state(remembered)
+        # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
+        self._receivers: dict[str, Backend] = {}
         tokens = CallbackTokens(Digester(keys, "callbacks"))
         self.calls = Calls(
             self.state,
@@ -42,41 +71,160 @@ class Gateway:
             backends=self.backends,
             callback_url=lambda key: self._called_back_at + CALLBACKS + tokens.mint(key),
         )
-        for name, settings in config.backends.items():
-            self.backends[name] = assembly.backend(name, settings, self.calls, self._refresh)
-        self.catalogue = Catalogue(assembly.sources(config, self.backends))
         self.callbacks = Callbacks(
-            self.state, tokens, backends=self.backends, published=lambda tool: self.catalogue.router.published(tool)
+            self.state, tokens, backends=self._receivers, published=lambda tool: self.catalogue.router.published(tool)
         )
-        pipeline = Pipeline(
-            authenticator=assembly.authenticator(config.auth),
-            catalogue=self.catalogue,
-            challenges=self._challenges,
-            calls=self.calls,
-            new_call_id=CallIds(),
+        store = LocalStore() if store is None else store
+        self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)
+        self.observer = Observer(self.metrics, access or AccessLog(None))
+        self._scraper = Scraper(self.metrics.publish, store.read)
+        self._telling = Telling(
+            self._challenges,
             location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
+            published=lambda tool: self.catalogue.router.published(tool),
         )
-        document = openapi.document(__version__, server.public_url) if server.openapi else None
-        self.public: ASGIApp = Edge(
+        self._new_call_id = CallIds()
+        self._chance = Chance()
+        self._retirement = Retirement(self._forget)
+        self._setup = self._set_up(config, None)
+        self._front = Front(self._setup.public)
+        self._take_in(self._setup)
+        self.public: ASGIApp = self._front
+        self.admin: ASGIApp = admin_app(self, self._scraper.text)
+
+    def _set_up(self, config: Config, before: Setup | None) -> Setup:
+        """Makes what follows the configuration, without what of the setup before still fits."""
+        backends, admissions = {}, {}
+        files = {name: stamps(named_files(settings)) for name, settings in config.backends.items()}
+        for name, settings in config.backends.items():
+            if (
+                before is not None
+                and before.config.backends.get(name) == settings
+                and before.stamps[name] == files[name]
+            ):
+                backends[name], admissions[name] = before.backends[name], before.admissions[name]
+                continue
+            admissions[name] = admission = assembly.admission(name, settings, config.routes)
+            backends[name] = assembly.backend(
+                name, settings, admission, self.calls, self._refresh, pending_s=self._pending_s
+            )
+        catalogue = Catalogue(assembly.sources(config, backends))
+        same_auth = before is not None and before.config.auth == config.auth
+        authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
+        limits = self._limits if before is None else before.limits.under(assembly.rate_limit_rules(config))
+        pipeline = Pipeline(
+            authenticator=authenticator,
+            limiter=Limiter(limits),
+            catalogue=catalogue,
+            calls=self.calls,
+            telling=self._telling,
+            new_call_id=self._new_call_id,
+            strict=config.errors.strict,
+        )
+        rest = before.rest if before is not None and _is_same_rest(before.config, config) else self._rest(config)
+        return Setup(
+            config=config,
+            backends=backends,
+            admissions=admissions,
+            stamps=files,
+            catalogue=catalogue,
+            authenticator=authenticator,
+            limits=limits,
+            pipeline=pipeline,
+            rest=rest,
+            public=facing.guarded(self._edge(config, pipeline, rest), config),
+        )
+
+    def _rest(self, config: Config) -> ASGIApp:
+        """What is neither calls nor lists; without the pipeline, because such an application is not freed by itself."""
+        server, token = config.server, config.metrics.token
+        return public_app(
+            self,
+            self._challenge_status,
+            openapi.document(__version__, server.public_url) if server.openapi else None,
+            look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
+            cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
+            metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
+        )
+
+    def _edge(self, config: Config, pipeline: Pipeline, rest: ASGIApp) -> Edge:
+        server = config.server
+        ip_of = facing.ip_of(server)
+        return Edge(
             call=pipeline.call,
             list_=pipeline.list,
             callback=self.callbacks.answer,
-            rest=public_app(self, self._challenge_status, document, look=pipeline.look, cancel=pipeline.cancel),
+            rest=Watched(rest, self.observer, self._chance, ip_of),
+            ip_of=ip_of,
+            observer=self.observer,
+            fresh=self._chance,
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
         )
-        self.admin: ASGIApp = admin_app(self)
+
+    @property
+    def config(self) -> Config:
+        """What it runs by."""
+        return self._setup.config
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self._setup.catalogue
 
     async def start(self) -> None:
-        """Begins to ask the backends for their tools; returns at once."""
+        """Begins to ask issuers for their keys and backends for their tools; returns at once."""
+        await self._limits.start()
         await self.state.start()
         await self.calls.start()
-        await self.catalogue.start()
+        await self._setup.start()
+
+    async def apply(self, config: Config) -> None:
+        """Goes on by another configuration, as far as that can change. Requests under way end by the old one.
+
+        Not to be called again before it has returned. Whatever it raises, nothing has changed then.
+        """
+        old = self._setup
+        new: Setup | None = None
+        try:
+            new = self._set_up(unchanged(config, old.config), old)
+            await new.follow(old)
+        except BaseException:
+            await self._issuers.keep(old.config.auth)
+            if new is not None:
+                await new.discard(old)
+            raise
+        self._setup = new
+        self._take_in(new)
+        self._front.app = new.public
+        await self._issuers.keep(new.config.auth)
+        await old.catalogue.aclose()
+        requests = {*self.requests, *self.calls.running()}
+        until = time.monotonic() + self._pending_s
+        for name, backend in old.not_in(new).items():
+            is_open = partial(self._is_open, name, backend, old.admissions[name], until)
+            self._retirement.begin(name, backend, requests, is_open)
+
+    def count_reload(self, outcome: str) -> None:
+        """Counts a configuration that was read again: `ok` or `failed`."""
+        self.reloads[outcome] += 1
+        self.metrics.reload(outcome)
+
+    def _take_in(self, setup: Setup) -> None:
+        """Everything outside the setup that goes by its configuration."""
+        config = setup.config
+        self.backends.update(setup.backends)
+        self._receivers.update(assembly.receivers(setup.backends))
+        assembly.give_patience(setup.admissions, config)
+        self.metrics.know(known(config), max_tools=config.metrics.max_tools)
+        self.listens_on(*self._address)
 
     def listens_on(self, host: str, port: int) -> None:
         """Tells where callers and tool servers reach us when the configuration leaves it open."""
-        self._challenges.public_url = self._public_url or f"http://{_url_host(host)}:{port}"
-        self._called_back_at = self._callback_url or self._challenges.public_url
+        server = self.config.server
+        scheme = "http" if server.tls is None else "https"
+        self._address = host, port
+        self._challenges.public_url = server.public_url or f"{scheme}://{_url_host(host)}:{port}"
+        self._called_back_at = server.callback_url or self._challenges.public_url
 
     def drain(self) -> None:
         """Turns readiness off; calls are still answered."""
@@ -87,8 +235,11 @@ class Gateway:
         await self.calls.aclose()
         await self.callbacks.aclose()
         await self.catalogue.aclose()
-        for backend in self.backends.values():
+        await self._retirement.aclose()
+        for backend in self._setup.backends.values():
             await backend.aclose()
+        await self._issuers.keep(None)
+        await self._limits.aclose()
         await self.state.aclose()
 
     @property
@@ -98,16 +249,43 @@ class Gateway:
         return "ok" if self.catalogue.ready else "starting"
 
     def details(self) -> JsonObject:
-        """The detailed health: each backend with its tools, its age and what is wrong with it."""
+        """The detailed health: where calls are remembered, each backend with its tools, its age and what is wrong."""
         backends = {
-            name: {"dialect": backend.dialect, **self.catalogue.status(name).as_json()}
-            for name, backend in self.backends.items()
+            name: {"dialect": backend.dialect}
+            | self.catalogue.status(name).as_json()
+            | self._setup.admissions[name].snapshot().as_json()
+            for name, backend in self._setup.backends.items()
         }
-        return {"status": self.status, "version": __version__, "backends": backends}
+        return {
+            "status": self.status,
+            "version": __version__,
+            "reloads": dict(self.reloads),
+            "state": assembly.state_details(self.state),
+            "backends": backends,
+        }
+
+    def _readings(self) -> Iterable[Reading]:
+        setup = self._setup
+        return readings(setup.backends, setup.admissions, setup.catalogue, self.state)
 
     def _refresh(self, backend: str) -> None:
         """A tool server said that its tools have changed."""
-        self.catalogue.refresh(backend)
+        if backend in self.catalogue:
+            self.catalogue.refresh(backend)
+
+    def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
+        """Whether a backend that is to go has calls under way, or outcomes of its calls may come yet."""
+        if admission.in_flight or admission.snapshot().queued or assembly.is_waiting(backend):
+            return True
+        if self._receivers.get(name) is not backend:  # it does not take any, or another one does in its place
+            return False
+        # Where replicas share what they remember, an outcome for another one may arrive here.
+        return bool(self.state.pending()[name]) or (assembly.is_shared(self.state) and time.monotonic() < until)
+
+    def _forget(self, name: str, backend: Backend) -> None:
+        for known_by_name in (self.backends, self._receivers):
+            if known_by_name.get(name) is backend:
+                del known_by_name[name]
 
     async def _challenge_status(self, token: str) -> str:
         opened = self._challenges.open(token)
@@ -134,6 +312,12 @@ class CallIds:
             self._random, self._used = os.urandom(4096), 0
         start, self._used = self._used, self._used + 16
         return PREFIX + self._random[start : self._used].hex()
+
+
+def _is_same_rest(before: Config, now: Config) -> bool:
+    """Whether everything but calls and lists is answered alike."""
+    ours = [(it.server.openapi, it.server.public_url, it.metrics.token) for it in (before, now)]
+    return ours[0] == ours[1]
 
 
 def _url_host(host: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,7 +20,7 @@ Ending = ToolResult | GatewayError | None  # None: its record tells, now or late
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """Who asks for what and how. `invocation` lacks nothing but its call id."""
+    """Who asks for what and how. `invocation` lacks nothing but its call id; `keep` is that of `Request`."""
 
     call: ToolCall
     tool: PublishedTool
@@ -27,6 +29,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     preference: Preference
     dialect: str
     spelling: str
+    keep: Callable[[], asyncio.Task[Any]] | None = None
 
     @property
     def stays(self) -> bool:
@@ -43,30 +46,27 @@ class Asked(Struct, frozen=True, kw_only=True):
         return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
 
 
-class Attempt:
-    """A call that runs here. Its `task` is started by whoever makes this."""
+class Attempt(Struct, eq=False):
+    """A call that runs here, in a `task` that outlives its caller."""
 
-    task: asyncio.Task[None]
+    task: asyncio.Task[Any] | None = None
+    ending: Ending = None
+    _stopped: bool = False
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._ended: asyncio.Future[Ending] = loop.create_future()
-
-    async def wait(self, deadline: float | None) -> Ending:
+    async def wait(self, timeout_s: float | None) -> Ending:
         """Waits for the end, None if that does not come in time. A caller who leaves meanwhile hurts nothing."""
-        if deadline is None:
-            return await self._ended
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self._ended
-        except TimeoutError:
-            return None
-
-    def end(self, ending: Ending) -> None:
-        """Tells how it ended, if anybody is still there."""
-        if not self._ended.done():
-            self._ended.set_result(ending)
+        assert self.task is not None  # started by whoever waits
+        await asyncio.wait([self.task], timeout=timeout_s)
+        return self.ending
 
     def stop(self, ending: Ending) -> None:
         """Ends it in the middle: the connection to the tool server is closed."""
-        self.end(ending)
-        self.task.cancel()
+        self.ending, self._stopped = ending, True
+        if self.task is not None:
+            self.task.cancel()
+
+    def was_stopped(self) -> bool:
+        """Whether a cancellation is ours, in which case whoever it would end as well goes on."""
+        if self._stopped and self.task is not None:
+            self.task.uncancel()
+        return self._stopped

@@ -7,17 +7,22 @@ may end that one call and nothing else.
 from __future__ import annotations
 
 import hmac
+import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from gateway.backlog import Backlog
+from gateway.errors import GatewayError
 from gateway.kept import PREFIX, note_of
 from gateway.ports import Backend
+from gateway.request import Request
 from gateway.routing import Decode, PublishedTool
-from gateway.state.port import Record, State, StateUnavailable
+from gateway.state.port import CallState, Record, State, StateUnavailable
 from gateway.state.sealing import Digester
+
+log = logging.getLogger("gateway.callbacks")
 
 PATH = "/callbacks/"
 RANDOM_BYTES = 16
@@ -54,6 +59,7 @@ class Receiver(Protocol):
         body: bytes,
         content_type: str | None,
         *,
+        ended: bool,
         decode: Decode,
         failure_patterns: Sequence[re.Pattern[str]],
     ) -> int: ...
@@ -76,27 +82,43 @@ class Callbacks:
         self._published = published
         self._backlog = Backlog(lambda: state.is_up)
 
-    async def answer(self, token: str, content_type: str | None, read_body: Callable[[], Awaitable[bytes]]) -> int:
+    async def answer(
+        self, request: Request, token: str, content_type: str | None, read_body: Callable[[], Awaitable[bytes]]
+    ) -> int:
         """The status to answer with. Never 5xx for a passing trouble of ours, unless there is no room to wait it out.
 
-        A tool server that is refused does not come again, so what cannot be looked up now is held and looked up later.
+        A tool server that is refused does not come again, so what cannot be looked up now is held and looked up later,
+        and a body that is too large ends its call like any other that cannot be read. Raises what `read_body` does.
         """
         key = self._tokens.key_of(token)
         if key is None:
             return 404
-        body = await read_body()
         try:
-            return await self._receive(await self._state.get(key), key, body, content_type)
+            body, refusal = await read_body(), None
+        except GatewayError as too_large:  # nor will that result be sent again, so nobody shall wait for it
+            body, refusal = b"", too_large
+        request.bytes_in = len(body)
+        status = await self._take(request, key, body, content_type)
+        if refusal is not None:
+            raise refusal
+        return status
+
+    async def _take(self, request: Request, key: str, body: bytes, content_type: str | None) -> int:
+        try:
+            record = await self._state.get(key)
+            request.backend = "" if record is None else record.backend
+            return await self._receive(record, key, body, content_type)
         except StateUnavailable:
             held = self._backlog.hold(len(body), lambda: self._receive_later(key, body, content_type))
             return 200 if held else 503
 
     async def _receive_later(self, key: str, body: bytes, content_type: str | None) -> None:
-        await self._receive(await self._state.get(key), key, body, content_type)
+        if await self._receive(await self._state.get(key), key, body, content_type) == 404:
+            log.warning("a callback that was held is for no call that is known any more")
 
     async def _receive(self, record: Record | None, key: str, body: bytes, content_type: str | None) -> int:
         backend = None if record is None else self._backends.get(record.backend)
-        if record is None or backend is None:
+        if record is None or backend is None or not record.note:  # as of a call sealed with a key that was taken away
             return 404
         note = note_of(record)
         tool = self._published(note.tool)
@@ -105,6 +127,7 @@ class Callbacks:
             note.group,
             body,
             content_type,
+            ended=record.state is CallState.DONE,  # of one whose end is unknown the outcome may still come
             decode="auto" if tool is None else tool.route.decode,
             failure_patterns=() if tool is None else tool.route.failure_patterns,
         )

@@ -15,17 +15,15 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from gateway.attempt import Asked, Attempt, Ending
-from gateway.callnames import CallNames, OpenCalls
+from gateway.callnames import CallNames
 from gateway.endings import Endings
 from gateway.errors import GatewayError
 from gateway.kept import (
     BROKEN,
     CANCELLED,
-    GONE,
     OUTLASTED,
     PREFIX,
     STOPPED,
-    Consent,
     Gone,
     Kept,
     Note,
@@ -41,12 +39,13 @@ from gateway.model import Invocation, JsonObject, ToolResult
 from gateway.orphans import adopt_orphans
 from gateway.ports import AsyncBackend, Backend, Caller
 from gateway.state.port import (
+    ACCEPTED,
+    DISPATCHING,
+    DONE,
+    REGISTERED,
     CallState,
-    Conflict,
     Created,
     Exists,
-    Expired,
-    Full,
     NewCall,
     Record,
     State,
@@ -80,7 +79,6 @@ class Calls:
         self._endings = Endings(state)
         self._running: dict[str, Attempt] = {}
         self._background: set[asyncio.Task[None]] = set()
-        self._open = OpenCalls(self._names)
         self.group_of = self._names.group
 
     async def start(self) -> None:
@@ -88,9 +86,13 @@ class Calls:
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
         self._in_background(adopt_orphans(self._state, self._backends))
 
+    def running(self) -> set[asyncio.Task[None]]:
+        """The calls that run here apart from their callers."""
+        return {attempt.task for attempt in self._running.values() if attempt.task is not None}
+
     async def aclose(self) -> None:
         """Lets calls whose callers have gone finish, for a moment."""
-        running = [attempt.task for attempt in self._running.values()]
+        running = [attempt.task for attempt in self._running.values() if attempt.task is not None]
         if running:
             await asyncio.wait(running, timeout=FINISH_S)
         for attempt in list(self._running.values()):
@@ -104,42 +106,38 @@ class Calls:
 
     async def run(self, asked: Asked) -> Kept:
         """Runs, joins or replays a call, as long as its caller waits."""
-        deadline = self._loop.time() + asked.patience_s
+        asked_at = self._loop.time()
         while True:
-            kept = await self._begin(asked, deadline)
-            if kept is not None:
-                return kept
-
-    async def _begin(self, asked: Asked, deadline: float) -> Kept | None:
-        """Begins a call, or finds it begun. None: whoever began it took that back, so that it may be begun again."""
-        new, note = self._new(asked)
-        key = new.key
-        standing: Standing | GatewayError
-        try:
-            begun = await self._state.begin(new)
-        except StateUnavailable:
-            return kept_as(key, note, new.backend, unavailable())
-        match begun:
-            case Created(record):
-                key, standing = record.key, await self._follow(record, note, asked, deadline)
-            case Exists(record):
+            new, note = self._new(asked)
+            key = new.key
+            standing: Standing | GatewayError
+            try:
+                begun = await self._state.begin(new)
+            except StateUnavailable:
+                return kept_as(key, note, new.backend, unavailable())
+            if isinstance(begun, Created):
+                record = begun.record
+                key = record.key
+                group = note.group if record.note == new.note else note_of(record).group  # that of a dead replica's
+                standing = await self._follow(key, record.state, group, asked, asked_at)
+            elif isinstance(begun, Exists):
+                record = begun.record
                 key, note = record.key, note_of(record) if record.note else note
-                standing = standing_of(record) or await self._join(key, deadline)
-            case Expired() if asked.call.call_id is None:
-                standing = GONE  # it waited for its user for too long
-            case Conflict() | Expired() | Full():
+                standing = standing_of(record)
+            else:
                 standing = refusal_of(begun)
-        if asked.call.call_id is None and standing is not None:
-            self._open.note(asked.caller.principal, asked.call, key if isinstance(standing, Consent) else None)
-        return None if isinstance(standing, Gone) else kept_as(key, note, new.backend, standing)
+            if standing is None:
+                standing = await self._join(key, asked_at + asked.patience_s)
+            if not isinstance(standing, Gone):  # else whoever began it took that back: it may be begun again
+                return kept_as(key, note, new.backend, standing)
 
     async def look(self, call_id: str, caller: Caller) -> Kept | None:
         """How a call of this caller's stands; None if there is none of that id. Raises BACKEND_UNAVAILABLE."""
         try:
             record = await self._owned(call_id, caller)
+            return None if record is None else await self._told(record)
         except StateUnavailable as exc:
             raise unavailable() from exc
-        return None if record is None else kept_by(record)
 
     async def cancel(self, call_id: str, caller: Caller) -> Kept | None:
         """Ends a call of this caller's unless it is over; the tool server is told if it can be.
@@ -152,9 +150,16 @@ class Calls:
                 return None
             if not record.state.is_over and await self._endings.settle(record.key, CANCELLED):
                 await self._give_up(record.key, record.backend, note_of(record).group, CANCELLED)
-            return kept_by(await self._state.get(record.key) or record)
+            return await self._told(await self._state.get(record.key) or record)
         except StateUnavailable as exc:
             raise unavailable() from exc
+
+    async def _told(self, record: Record) -> Kept:
+        """A call as its caller is told of it; whoever asks it once more is then not told again."""
+        kept = kept_by(record)
+        if record.state is DONE and record.question is not None and kept.note.challenge is not None:
+            await self._state.told(record.key)
+        return kept
 
     async def consent_status(self, key: str) -> str:
         """How the consent a call waits for stands: pending, completed or failed."""
@@ -179,35 +184,38 @@ class Calls:
     # What a call is called.
 
     def _new(self, asked: Asked) -> tuple[NewCall, Note]:
-        call, principal = asked.call, asked.caller.principal
-        prints = self._names.fingerprints(call)
-        if call.call_id is not None:
-            keys = self._names.keys(principal, call)
+        call, principal, backend = asked.call, asked.caller.principal, asked.tool.backend
+        call_id, question = call.call_id, None
+        if call_id is not None:
+            owner, key, fingerprint, older = self._names.keyed(principal, call)
         else:
-            keys = (self._open.key_of(principal, call) or self._names.new_key(),)
+            owner, key, fingerprint, older = self._names.unkeyed(principal, call)
+            call_id, question = PREFIX + key, fingerprint if backend.asynchronous else None
         note = Note(
             dialect=asked.dialect,
             spelling=asked.spelling,
-            call_id=call.call_id or PREFIX + keys[0],
-            tool=asked.tool.definition.id,
+            call_id=call_id,
+            tool=asked.tool.id,
             group=asked.invocation.group,
         )
         new = NewCall(
-            key=keys[0],
-            fingerprint=prints[0],
-            principal=self._names.owners(principal)[0],
-            backend=asked.tool.backend.name,
+            key=key,
+            fingerprint=fingerprint,
+            principal=owner,
+            backend=backend.name,
             note=note.packed(),
+            question=question,
             idempotent=asked.invocation.idempotent,
-            older=tuple(zip(keys[1:], prints[1:], strict=False)) if len(keys) > 1 else (),
+            state=REGISTERED if backend.asynchronous else DISPATCHING,
+            older=older,
         )
         return new, note
 
     async def _owned(self, call_id: str, caller: Caller) -> Record | None:
-        """The record of a call by our id, or by the caller's own if that call named no user."""
+        """The record of a call by our id, or by the caller's own if that call named no user but the credential's."""
         if not (call_id.isascii() and call_id.isprintable()):
             return None
-        keys = self._names.keys_of_id(caller.principal, call_id)
+        keys = self._names.keys_of_id(caller.principal, call_id, caller.user_id)
         if call_id.startswith(PREFIX):
             keys = (call_id.removeprefix(PREFIX), *keys)
         owners = self._names.owners(caller.principal)
@@ -222,59 +230,73 @@ class Calls:
 
     # Running it.
 
-    async def _follow(self, record: Record, note: Note, asked: Asked, deadline: float) -> Standing | GatewayError:
-        """Runs a call and waits for it."""
-        key = record.key
-        if record.note != note.packed():  # of a replica that died before it dispatched the call
-            note = note_of(record)
-        attempt = self._running[key] = Attempt(self._loop)
-        attempt.task = self._loop.create_task(self._attempt(attempt, key, note.group, asked))
-        ends_by_itself = asked.stays and not asked.tool.backend.asynchronous
-        ending = await attempt.wait(None if ends_by_itself else deadline)
-        return ending or await self._join(key, deadline)
+    def _follow(
+        self, key: str, state: CallState, group: str, asked: Asked, asked_at: float
+    ) -> Coroutine[Any, Any, Ending]:
+        """Begins to run a call; what is returned waits for its end, as long as its caller does."""
+        attempt = self._running[key] = Attempt()
+        work = self._attempt(attempt, key, state, group, asked, asked_at)
+        if asked.tool.backend.asynchronous or not asked.stays:
+            attempt.task = self._loop.create_task(work)
+            return attempt.wait(self._until(asked_at + asked.patience_s))
+        if asked.keep is None:
+            attempt.task = self._loop.create_task(work)
+            return attempt.wait(None)
+        attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
+        return work
 
     async def _join(self, key: str, deadline: float) -> Standing | GatewayError:
         """Waits for a call that somebody runs."""
         try:
-            standing = standing_of(await self._state.wait(key, _until(deadline)))
+            standing = standing_of(await self._state.wait(key, self._until(deadline)))
         except StateUnavailable:
             return None
         return self._endings.parting(key) or standing if isinstance(standing, Gone) else standing
 
-    async def _attempt(self, attempt: Attempt, key: str, group: str, asked: Asked) -> None:
-        """Runs a call apart from its caller; nothing of what it brings is lost."""
-        backend = asked.tool.backend
-        cancel_at = self._loop.time() + asked.invocation.timeout_s
+    async def _attempt(
+        self, attempt: Attempt, key: str, state: CallState, group: str, asked: Asked, asked_at: float
+    ) -> Ending:
+        """Runs a call that its caller may leave; nothing of what it brings is lost."""
+        tool = asked.tool
+        backend, route = tool.backend, tool.route
         ending: Ending = BROKEN
         try:
-            ending = await self._run(key, replace(asked.invocation, call_id=PREFIX + key, group=group), asked)
+            invocation = replace(asked.invocation, call_id=PREFIX + key, group=group, config_ids=route.config_ids)
+            ending = await self._run(key, state, invocation, backend)
+            if isinstance(ending, GatewayError):
+                await self._endings.refuse(key, ending, keyed=asked.call.call_id is not None)
+            elif ending is not None and not await self._endings.settle(key, ending):
+                ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
+        except StateUnavailable:  # a call whose result is at hand does not fail for it
+            log.warning("the state is away while a call runs")
+        except asyncio.CancelledError:
+            if not attempt.was_stopped():
+                raise
+            ending = attempt.ending
         finally:
             if self._running.get(key) is attempt:
                 del self._running[key]
-            attempt.end(ending)
-        if ending is None and backend.asynchronous and asked.tool.route.cancel_on_timeout:
-            self._in_background(self._cancel_at(cancel_at, key, backend.name, group))
+                attempt.ending = ending
+        if ending is None and backend.asynchronous and route.cancel_on_timeout:
+            self._in_background(self._cancel_at(asked_at + asked.invocation.timeout_s, key, backend.name, group))
+        return attempt.ending
 
-    async def _run(self, key: str, invocation: Invocation, asked: Asked) -> Ending:
-        """Runs a call and writes down what came of it; None if its record tells, now or later."""
-        ending: Ending
+    async def _run(self, key: str, state: CallState, invocation: Invocation, backend: Backend) -> Ending:
+        """Asks the tool server; None if the record tells how it ended, now or later."""
         try:
-            ending = await self._dispatch(key, invocation, asked.tool.backend)
+            if backend.asynchronous or state is not DISPATCHING:
+                return await self._dispatch(key, invocation, backend)
+            return await backend.call(invocation)
         except GatewayError as refusal:
-            ending = refusal
+            return refusal
         except Exception:
             log.exception("a call failed inside the gateway after it may have reached a tool server")
-            ending = BROKEN
-        try:
-            return await self._keep(key, ending, keyed=asked.call.call_id is not None)
-        except StateUnavailable:  # a call whose result is at hand does not fail for it
-            log.warning("the state is away while a call runs")
-            return ending
+            return BROKEN
 
     async def _dispatch(self, key: str, invocation: Invocation, backend: Backend) -> ToolResult | None:
         """Asks the tool server; None if the outcome comes later. Raises GatewayError: the tool did not run."""
         try:
-            if not await self._state.advance(key, (CallState.REGISTERED,), CallState.DISPATCHING):
+            if not await self._state.advance(key, (REGISTERED,), DISPATCHING):
                 return None  # cancelled, or taken for abandoned
         except StateUnavailable as exc:
             raise unavailable() from exc
@@ -283,28 +305,16 @@ class Calls:
         result = await cast(AsyncBackend, backend).dispatch(invocation, self._callback_url(key))
         if result is None:
             with suppress(StateUnavailable):  # it completes the record only
-                await self._state.advance(key, (CallState.DISPATCHING,), CallState.ACCEPTED)
+                await self._state.advance(key, (DISPATCHING,), ACCEPTED)
         return result
-
-    async def _keep(self, key: str, ending: Ending, *, keyed: bool) -> Ending:
-        """Writes down how a call ended; returns what everybody is told."""
-        if ending is None:
-            return None
-        if isinstance(ending, GatewayError):
-            await self._endings.refuse(key, ending, keyed=keyed)
-            return ending
-        if await self._endings.settle(key, ending):
-            return ending
-        standing = standing_of(await self._state.get(key))  # it was cancelled meanwhile
-        return standing if isinstance(standing, ToolResult) else ending
 
     # Ending it from outside.
 
     async def _cancel_at(self, when: float, key: str, backend: str, group: str) -> None:
         """Cancels a call that outlasts its timeout; one that waits for its user does not."""
         try:
-            record = await self._state.wait(key, _until(when))
-            if record is not None and record.state <= CallState.ACCEPTED and await self._endings.settle(key, OUTLASTED):
+            record = await self._state.wait(key, self._until(when))
+            if record is not None and record.state <= ACCEPTED and await self._endings.settle(key, OUTLASTED):
                 await self._give_up(key, backend, group, OUTLASTED)
         except StateUnavailable:
             log.warning("a call that took too long could not be cancelled", extra={"backend": backend})
@@ -323,6 +333,5 @@ class Calls:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-
-def _until(deadline: float) -> float:
-    return max(0.0, deadline - asyncio.get_running_loop().time())
+    def _until(self, deadline: float) -> float:
+        return max(0.0, deadline - self._loop.time())

@@ -12,13 +12,13 @@ import gc
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from gateway.errors import GatewayError
-from gateway.model import JsonObject, Rejected
+from gateway.model import JsonObject, Listing, Rejected
 from gateway.offer import NOTHING, Offer, Source, judge
 from gateway.routing import PublishedTool, Router
 
@@ -62,6 +62,7 @@ class _Shelf:
     """One backend's place in the catalogue."""
 
     source: Source
+    listing: Listing | None = None
     offer: Offer = NOTHING
     shadowed: tuple[Rejected, ...] = ()  # by tools of other backends
     published: int = 0
@@ -100,6 +101,21 @@ class Catalogue:
         self._tasks: list[asyncio.Task[None]] = []
         self._refreshing: dict[str, asyncio.Task[None]] = {}
 
+    async def adopt(self, other: Catalogue) -> None:
+        """Takes over the last lists of the backends both have, and judges them anew by its own routes.
+
+        To be awaited before `start`. Ids of tokens and secrets that were withheld no longer are.
+        """
+        for shelf in self._shelves.values():
+            before = other._shelves.get(shelf.source.name)
+            if before is None or before.source.backend is not shelf.source.backend:
+                continue
+            shelf.tried, shelf.listed_at, shelf.last_error = before.tried, before.listed_at, before.last_error
+            if before.listing is not None:
+                shelf.listing, shelf.told = before.listing, before.told
+                shelf.offer = await judge(shelf.source, before.listing, NOTHING)
+        await self._rebuild({})
+
     async def start(self) -> None:
         """Begins to ask; returns at once."""
         self._started_at = self._clock()
@@ -112,6 +128,7 @@ class Catalogue:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks, self._refreshing = [], {}  # each remembers how it ended, and by that its whole catalogue
 
     @property
     def ready(self) -> bool:
@@ -139,6 +156,9 @@ class Catalogue:
             await self._refresh(shelf)
         except Exception as exc:
             _note_failure(shelf, exc)
+
+    def __contains__(self, backend: str) -> bool:
+        return backend in self._shelves
 
     def status(self, backend: str) -> BackendStatus:
         """How discovery of a backend stands. Raises: KeyError for one that is not ours."""
@@ -176,8 +196,8 @@ class Catalogue:
         before = shelf.offer
         offer = await judge(shelf.source, listing, before)
         if _tools(offer) != _tools(before):
-            await self._publish(shelf, offer)
-        shelf.offer = offer
+            await self._rebuild({shelf.source.name: offer})
+        shelf.offer, shelf.listing = offer, listing
         if shelf.last_error is not None:
             log.info("a backend lists its tools again", extra={"backend": shelf.source.name})
         shelf.listed_at, shelf.last_error = self._clock(), None
@@ -185,16 +205,16 @@ class Catalogue:
         for other in self._shelves.values():  # what one backend offers may hide what another does
             _log_problems(other)
 
-    async def _publish(self, changed: _Shelf, offer: Offer) -> None:
-        """Swaps in a snapshot with the new offer of one backend and the last of all others."""
+    async def _rebuild(self, changed: Mapping[str, Offer]) -> None:
+        """Swaps in a snapshot with the changed offers, by backend, and the last of all others."""
         async with self._rebuilding:
             shelves = list(self._shelves.values())
-            offers = [(shelf.source, offer if shelf is changed else shelf.offer) for shelf in shelves]
+            offers = [(shelf.source, changed.get(shelf.source.name, shelf.offer)) for shelf in shelves]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
             won, shadowed, self.router = await asyncio.to_thread(_merge, offers)
             gc.freeze()  # what was just built stays: the collector would walk all of it every few thousand calls
-            changed.offer = offer
-            for shelf in shelves:
+            for shelf, (_, offer) in zip(shelves, offers, strict=True):
+                shelf.offer = offer
                 shelf.published = won.get(shelf.source.name, 0)
                 shelf.shadowed = tuple(shadowed.get(shelf.source.name, ()))
 

@@ -7,26 +7,30 @@ and response objects cost 20 us, a third of a whole call.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
-from gateway.wire import Head, WireReply
+from gateway.observer import LEFT, Observer
+from gateway.request import Request, head_of, refuse_repeats
+from gateway.tracing import identify
+from gateway.wire import KEEP, Head, Headers, WireReply
 
 MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
 OPERATIONS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
-# A head with two of these means two things to two readers.
-SINGLE = (b"authorization", b"content-type", b"content-length", b"content-encoding", b"host", b"oxp-version")
 STRICT = frozenset({401, 403, 413, 415, 429})
 
 CALLBACKS = "/callbacks/"
 MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
+LIST = "/tools"
+NOT_TAKEN = b'{"message":"This callback is not taken."}'
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 ReadBody = Callable[[], Awaitable[bytes]]
-Answer = Callable[[Head, ReadBody], Awaitable[WireReply]]
-Callback = Callable[[str, str | None, ReadBody], Awaitable[int]]
+Answer = Callable[[Request, ReadBody], Awaitable[WireReply]]
+Callback = Callable[[Request, str, str | None, ReadBody], Awaitable[int]]
 
 
 class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
@@ -36,13 +40,27 @@ class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
 class Edge:
     """Routes a request to `call`, `list`, `callback` or the application for everything else.
 
-    `strict` turns 401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
+    `ip_of` tells the caller's address, `observer` hears of every answer, `fresh` is chance for ids. `strict` turns
+    401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
     """
 
     def __init__(
-        self, *, call: Answer, list_: Answer, callback: Callback, rest: ASGIApp, max_body_bytes: int, strict: bool
+        self,
+        *,
+        call: Answer,
+        list_: Answer,
+        callback: Callback,
+        rest: ASGIApp,
+        ip_of: Callable[[Scope], str],
+        observer: Observer,
+        fresh: Callable[[], bytes],
+        max_body_bytes: int,
+        strict: bool,
     ) -> None:
         self._callback = callback
+        self._ip_of = ip_of
+        self._observer = observer
+        self._fresh = fresh
         self._rest = rest
         self._strict = strict
         answers = {
@@ -65,38 +83,60 @@ class Edge:
         prefix, path, answer, max_bytes = route
         headers = dict(scope["headers"])
         head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
+        keep = scope["extensions"].get(KEEP) if "extensions" in scope else None
+        request = Request(head, self._ip_of(scope), keep, identify(headers, self._fresh))
+        started, status, size = perf_counter(), LEFT, 0
         try:
-            _check_head(head, scope, max_bytes)
-            reply = await answer(head, lambda: _read_body(receive, max_bytes))
-        except GatewayError as error:
-            reply = recognise.refusal(error, head)
+            try:
+                _check_head(head, scope, max_bytes)
+                reply = await answer(request, lambda: _read_body(receive, max_bytes))
+            except GatewayError as error:
+                request.refused = error
+                reply = recognise.refusal(error, head)
+            status, size = self._status(reply), len(reply.body)
+            await _send(reply, status, (request.trace.sent[0], *request.counted), send)
         except CallerLeft:
-            return None
-        return await self._send(reply, send)
+            pass
+        finally:  # whoever leaves in the middle is noted, too
+            took_s = perf_counter() - started
+            if path == LIST:
+                self._observer.answered(request, "list", path, status, took_s, request.bytes_in, size)
+            else:
+                self._observer.called(request, status, took_s, request.bytes_in, size)
 
     async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A callback is answered with its status alone (RAP, Transport: the body is ignored)."""
-        media = dict(scope["headers"]).get(b"content-type")
+        started, head = perf_counter(), head_of(scope)
+        request = Request(head, self._ip_of(scope), trace=identify(head.headers, self._fresh))
+        media = head.headers.get(b"content-type")
         token = scope["path"].removeprefix(CALLBACKS)
+        status, body = LEFT, b""
         try:
             status = await self._callback(
+                request,
                 token,
                 None if media is None else media.decode("latin-1"),
                 lambda: _read_body(receive, MAX_CALLBACK_BYTES),
             )
+            body = b"{}" if status == 200 else NOT_TAKEN
         except GatewayError:
-            status = 413
+            status, body = 413, NOT_TAKEN
         except CallerLeft:
-            return None
-        body = b"{}" if status == 200 else b'{"message":"This callback is not taken."}'
-        return await self._send(WireReply(status=status, headers=JSON, body=body), send)
+            pass
+        finally:
+            self._observer.called_back(request, status, perf_counter() - started, len(body))
+        if status != LEFT:
+            await _send(WireReply(status=status, headers=JSON, body=body), status, (request.trace.sent[0],), send)
 
-    async def _send(self, reply: WireReply, send: Send) -> None:
-        status = 400 if self._strict and reply.status in STRICT else reply.status
-        length = (b"content-length", b"%d" % len(reply.body))
-        headers = reply.headers if status == 304 else (*reply.headers, length)
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+    def _status(self, reply: WireReply) -> int:
+        return 400 if self._strict and reply.status in STRICT else reply.status
+
+
+async def _send(reply: WireReply, status: int, more: Headers, send: Send) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
+    headers = (*reply.headers, *more) if status == 304 else (*reply.headers, *more, length)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
@@ -105,11 +145,7 @@ def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
     if head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
-    if len(head.headers) != len(scope["headers"]):
-        names = [name for name, _ in scope["headers"]]
-        for name in SINGLE:
-            if names.count(name) > 1:
-                raise GatewayError(ErrorCode.INVALID_REQUEST, f"The header {name.decode()} is repeated.")
+    refuse_repeats(head, scope)
     announced = head.headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced[:20]) > max_bytes:
         raise _too_large(max_bytes)

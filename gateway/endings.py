@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gateway.backlog import Backlog
 from gateway.errors import GatewayError
-from gateway.kept import PREFIX, TOO_LARGE, UNTOLD, may_be_repeated, note_of, pack, result_of
+from gateway.kept import PREFIX, TOO_LARGE, UNTOLD, note_of, pack, result_of, standing_of
 from gateway.model import JsonObject, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
@@ -29,14 +29,23 @@ class Endings:
     async def settle(self, key: str, result: ToolResult) -> bool:
         """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
         try:
+            if result.failure is None:  # what nearly all calls come to
+                return await self._state.settle(key, pack(result))
             return await self._settle(key, result)
+        except OutcomeTooLarge:
+            return await self.settle(key, TOO_LARGE)
         except StateUnavailable:
             if self._backlog.hold(len(pack(result)), lambda: self._settle(key, result)):
                 return True
             raise
 
+    async def settled(self, key: str) -> ToolResult | None:
+        """How a call has ended that was ended by somebody else. Raises StateUnavailable."""
+        standing = standing_of(await self._state.get(key))
+        return standing if isinstance(standing, ToolResult) else None
+
     async def _settle(self, key: str, result: ToolResult) -> bool:
-        if may_be_repeated(result):
+        if result.failure is not None and result.failure.can_retry:
             record = await self._state.get(key)
             if record is not None and self._can_forget(record):
                 await self.part(key, result)  # pinned, the retry that it asks for could never succeed

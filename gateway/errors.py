@@ -62,6 +62,25 @@ class GatewayError(Exception):
         self.headers = headers
 
 
+class UnauthenticatedError(GatewayError):
+    """Nobody we know. `reason` is a word of a fixed vocabulary, fit to be counted by; it is the `detail`, too.
+
+    `attempted`: a signature or a key was checked, which costs time and may have been a guess; otherwise there was
+    nothing that could be checked.
+    """
+
+    def __init__(
+        self, message: str, *, reason: str, attempted: bool, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        super().__init__(ErrorCode.UNAUTHENTICATED, message, detail=reason, headers=headers)
+        self.reason = reason
+        self.attempted = attempted
+
+
+class UndecidedError(UnauthenticatedError):
+    """Somebody whose key is not here, but may be in a moment: `Authenticator.identify_later` decides."""
+
+
 class ConfigError(Exception):
     """A configuration that cannot be used; `problems` lists every finding, each `file:line:col: path: what`."""
 

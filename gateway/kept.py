@@ -7,20 +7,24 @@ from msgspec import Struct
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
-from gateway.state.port import CallState, Conflict, Expired, Full, Record
+from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Record
 
 PREFIX = "tg-"
 RETRY_AFTER_MS = 1000  # told with "still running"; joining costs next to nothing
 STATE_RETRY_S = 1.0
 
 TOO_LARGE = ToolResult(failure=ToolFailure(message="The tool has run, but its result was too large to be kept."))
-CANCELLED = ToolResult(failure=ToolFailure(message="The call was cancelled; the tool may have run."))
-OUTLASTED = ToolResult(failure=ToolFailure(message="The tool took too long and was told to stop; it may have run."))
-STOPPED = ToolResult(failure=ToolFailure(message="The gateway was stopped; the tool may have run."))
-BROKEN = ToolResult(failure=ToolFailure(message="The gateway failed; the tool may have run."))
+CANCELLED = ToolResult(failure=ToolFailure(message="The call was cancelled; the tool may have run.", outcome="unknown"))
+OUTLASTED = ToolResult(
+    failure=ToolFailure(message="The tool took too long and was told to stop; it may have run.", outcome="timeout")
+)
+STOPPED = ToolResult(failure=ToolFailure(message="The gateway was stopped; the tool may have run.", outcome="unknown"))
+BROKEN = ToolResult(failure=ToolFailure(message="The gateway failed; the tool may have run.", outcome="unknown"))
 UNTOLD = ToolResult(failure=ToolFailure(message="The tool asked for a consent in a way that cannot be passed on."))
 UNREMEMBERED = ToolResult(
-    failure=ToolFailure(message="The gateway that ran this call broke down; nobody knows whether the tool ran.")
+    failure=ToolFailure(
+        message="The gateway that ran this call broke down; nobody knows whether the tool ran.", outcome="unknown"
+    )
 )
 
 
@@ -39,7 +43,7 @@ class Note(Struct, frozen=True, kw_only=True):
     challenge: JsonObject | None = None
 
     def packed(self) -> bytes:
-        return msgspec.json.encode(self)
+        return _encode(self)
 
 
 class Consent(Struct, frozen=True):
@@ -100,20 +104,15 @@ def unpack(outcome: bytes) -> ToolResult:
     return ToolResult(value=packed.value, failure=packed.failure, duration_ms=packed.duration_ms)
 
 
-def may_be_repeated(standing: object) -> bool:
-    """Whether a call ended so that its caller may send it again, id and all."""
-    return isinstance(standing, ToolResult) and standing.failure is not None and standing.failure.can_retry
-
-
 def standing_of(record: Record | None) -> Standing:
     """What a record says of its call."""
     if record is None:
         return GONE
     if record.outcome is not None:
         return unpack(record.outcome)
-    if record.state is CallState.UNKNOWN:
+    if record.state is UNKNOWN:
         return UNREMEMBERED
-    if record.state is CallState.AWAITING_USER:
+    if record.state is AWAITING_USER:
         return Consent(note_of(record).challenge or {})
     return None
 
@@ -136,7 +135,10 @@ def result_of(refusal: GatewayError) -> ToolResult:
 
 def kept_as(key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None) -> Kept:
     """A call as its caller is told of it."""
-    remembered = not (isinstance(standing, GatewayError) or may_be_repeated(standing))
+    if isinstance(standing, ToolResult):
+        remembered = standing.failure is None or not standing.failure.can_retry
+    else:
+        remembered = not isinstance(standing, GatewayError)
     return Kept(id=PREFIX + key, note=note, backend=backend, standing=standing, remembered=remembered)
 
 

@@ -20,8 +20,8 @@ GZIP_LEVEL = 6
 ENCODED_AT_ONCE = 500  # tools encoded between two looks at the event loop, about 5 ms
 
 # The answer depends on these; on a bare path the dialect itself is read off two of them.
-VARY_BARE = (b"vary", b"Authorization, Accept-Encoding, OXP-Version, User-Agent")
-VARY_PREFIXED = (b"vary", b"Authorization, Accept-Encoding, OXP-Version")
+VARY_BARE = (b"vary", b"Authorization, OXP-API-Key, OTC-API-Key, Accept-Encoding, OXP-Version, User-Agent")
+VARY_PREFIXED = (b"vary", b"Authorization, OXP-API-Key, OTC-API-Key, Accept-Encoding, OXP-Version")
 PRIVATE = (b"cache-control", b"private, no-cache")
 JSON_TYPE = (b"content-type", b"application/json")
 

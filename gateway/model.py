@@ -120,7 +120,8 @@ class Invocation(Struct, frozen=True, kw_only=True):
 
     `context` holds only what the tool declares. `headers` are the allow-listed ones of the caller.
     `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
-    belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words.
+    belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words. `config_ids` are
+    the configurations of the tool that the caller may pick.
     """
 
     call_id: str
@@ -134,12 +135,14 @@ class Invocation(Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     group: str = ""
     ancestors: tuple[str, ...] = ()
+    config_ids: frozenset[str] = frozenset()
 
 
 class ToolFailure(Struct, frozen=True, kw_only=True):
     """A tool that ran, or may have run, and failed (ToolError of OTC and OXP 1.0).
 
     `prompt_hint` is `additional_prompt_content`; `extras` are members of the error that no specification names.
+    `outcome` is how it is counted: `tool_error`, `timeout`, or `unknown` where nobody knows whether the tool ran.
     """
 
     message: str
@@ -148,6 +151,7 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
     retry_after_ms: int | None = None
     prompt_hint: str | None = None
     extras: Mapping[str, Json] = {}
+    outcome: str = "tool_error"
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):

@@ -59,12 +59,16 @@ def document(version: str, public_url: str | None) -> bytes:
         "info": {"title": "Toolgate", "version": version, "summary": "One HTTP surface for a fleet of tool servers."},
         "paths": paths,
         "components": {
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "oxp_key": {"type": "apiKey", "in": "header", "name": "OXP-API-Key"},
+                "otc_key": {"type": "apiKey", "in": "header", "name": "OTC-API-Key"},
+            },
             "headers": HEADERS,
             "responses": RESPONSES,
             "schemas": SCHEMAS,
         },
-        "security": [{"bearer": []}],
+        "security": [{"bearer": []}, {"oxp_key": []}, {"otc_key": []}],
     }
     if public_url is not None:
         body["servers"] = [{"url": public_url}]
@@ -87,15 +91,19 @@ def _listing(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
     return {
         "operationId": operation_id,
         "summary": f"The tools the caller may use, {spoken}",
-        "parameters": [*_version_parameter(forms), _parameter("If-None-Match", "header", TEXT, required=False)],
+        "parameters": [
+            *_version_parameter(forms),
+            _parameter("If-None-Match", "header", TEXT, required=False),
+            *NAMED,
+        ],
         "responses": {
             "200": {
                 "description": "Every version of every tool, per tool ascending.",
-                "headers": headers | _version_header(forms),
+                "headers": headers | COUNTED | _version_header(forms),
                 "content": _json(_one_of(form.tools for form in forms)),
             },
-            "304": {"description": "The catalogue is the one the caller already has."},
-            **_refusals(400, 401, 404, 405, 413, 431),
+            "304": {"description": "The catalogue is the one the caller already has.", "headers": COUNTED},
+            **_refusals(400, 401, 404, 405, 413, 429, 431),
         },
     }
 
@@ -104,7 +112,7 @@ def _calling(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
     return {
         "operationId": operation_id,
         "summary": f"Calls a tool, {spoken}",
-        "parameters": [*_version_parameter(forms), _parameter("Prefer", "header", PREFER, required=False)],
+        "parameters": [*_version_parameter(forms), _parameter("Prefer", "header", PREFER, required=False), *NAMED],
         "requestBody": {"required": True, "content": _json(_one_of(form.request for form in forms))},
         "responses": {
             "200": {
@@ -130,7 +138,7 @@ def _looking() -> JsonObject:
         "responses": {
             "200": _kept("It is over: what any repetition of it gets."),
             "202": _kept("It still runs."),
-            **_refusals(400, 401, 404, 405, 431),
+            **_refusals(400, 401, 404, 405, 429, 431),
         },
     }
 
@@ -142,7 +150,7 @@ def _cancelling() -> JsonObject:
         "parameters": [_parameter("call_id", "path", KEPT_ID, required=True)],
         "responses": {
             "202": _kept("It is over, if it was not before. The tool may have run."),
-            **_refusals(400, 401, 404, 405, 431),
+            **_refusals(400, 401, 404, 405, 429, 431),
         },
     }
 
@@ -226,20 +234,39 @@ def _json(schema: JsonObject) -> JsonObject:
 
 PREFER: JsonObject = TEXT | {"examples": ["respond-async", "wait=10", "respond-async, wait=2"]}
 KEPT_ID: JsonObject = TEXT | {
-    "description": "The Toolgate-Call-Id of its answer; or the caller's own call_id, if the call named no user."
+    "description": "The Toolgate-Call-Id of its answer; or the caller's own call_id, if the call named no user but the "
+    "one that the credential names."
 }
+NAMED = [
+    _parameter("X-Request-ID", "header", TEXT | {"pattern": "^[A-Za-z0-9._~:/+=@-]{1,128}$"}, required=False),
+    _parameter("traceparent", "header", TEXT, required=False),
+]
 HEADERS: JsonObject = {
     "CallId": {"description": "The call as the gateway and its tool servers know it.", "schema": TEXT},
     "Location": {"description": "Where the call can be asked for, if it is kept.", "schema": URI},
     "PreferenceApplied": {"description": "What of `Prefer` was followed (RFC 7240).", "schema": TEXT},
     "OxpVersion": {"description": "The version of OXP as the caller spelled it.", "schema": TEXT},
     "RetryAfter": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
-    "WwwAuthenticate": {"description": "How to authenticate.", "schema": TEXT},
+    "RateLimit": {
+        "description": "What is left of the caller's limits, if any (draft-ietf-httpapi-ratelimit-headers-10).",
+        "schema": TEXT | {"examples": ['"per-caller";r=99;t=1']},
+    },
+    "RateLimitPolicy": {
+        "description": "The caller's limits, if there are any.",
+        "schema": TEXT | {"examples": ['"per-caller";q=100;w=2']},
+    },
+    "RequestId": {"description": "The caller's name of the request, or one that was made for it.", "schema": TEXT},
+    "WwwAuthenticate": {"description": "How to authenticate (RFC 6750).", "schema": TEXT},
     "Allow": {"description": "The methods this path has.", "schema": TEXT},
 }
 
 
-CALL_HEADERS: JsonObject = {
+COUNTED: JsonObject = {
+    "RateLimit": _ref("headers", "RateLimit"),
+    "RateLimit-Policy": _ref("headers", "RateLimitPolicy"),
+    "X-Request-ID": _ref("headers", "RequestId"),
+}
+CALL_HEADERS: JsonObject = COUNTED | {
     "Cache-Control": {"schema": {"const": "no-store"}},
     "Toolgate-Call-Id": _ref("headers", "CallId"),
     "Location": _ref("headers", "Location"),
@@ -248,7 +275,7 @@ CALL_HEADERS: JsonObject = {
 
 
 def _refusal(description: str, schema: str = "Refusal", **headers: str) -> JsonObject:
-    named = {name.replace("_", "-"): _ref("headers", header) for name, header in headers.items()}
+    named = {name.replace("_", "-"): _ref("headers", header) for name, header in headers.items()} | COUNTED
     return {"description": description, "headers": named, "content": _json(schema_ref(schema))}
 
 
@@ -258,13 +285,15 @@ RESPONSES: JsonObject = {
         "used for another call; or the tool server is temporarily unavailable. The tool has not run for this request.",
         Retry_After="RetryAfter",
     ),
-    "Refused401": _refusal("No valid credential.", WWW_Authenticate="WwwAuthenticate"),
-    "Refused403": _refusal("The caller may not use this tool."),
+    "Refused401": _refusal("No valid credential, or more than one.", WWW_Authenticate="WwwAuthenticate"),
+    "Refused403": _refusal("The caller may not use this tool, or not for that user."),
     "Refused404": _refusal("There is no such path, or no such call of the caller's."),
     "Refused405": _refusal("The path does not have this method.", Allow="Allow"),
     "Refused413": _refusal("The body is too large."),
     "Refused415": _refusal("The body is not JSON."),
     "Refused422": _refusal("The input does not satisfy the tool's schema.", "InvalidInput"),
-    "Refused429": _refusal("Too many calls of the caller's are not over or not forgotten.", Retry_After="RetryAfter"),
+    "Refused429": _refusal(
+        "Too many requests; or too many calls of the caller's are not over or not forgotten.", Retry_After="RetryAfter"
+    ),
     "Refused431": _refusal("The head is too large."),
 }

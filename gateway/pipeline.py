@@ -1,38 +1,38 @@
 """What happens to a request, in order: read this first. It names no protocol and no HTTP library.
 
-A call: head, who calls, body, dialect and version, tool, arguments, requirements, run. Every refusal before the tool
-server was asked is a `GatewayError`, answered in the caller's own dialect; afterwards every failure is a result.
+A call: head, limits on addresses, who calls, body, dialect and version, tool, all other limits, arguments,
+requirements, run. Every refusal before the tool server was asked is a `GatewayError`, answered in the caller's own
+dialect; afterwards every failure is a result.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway import jsontext
 from gateway.attempt import Asked
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, GatewayError
-from gateway.kept import BROKEN, PREFIX, Consent, Kept, still_running
+from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
+from gateway.kept import BROKEN, Kept
 from gateway.listing import Listing
-from gateway.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolResult
-from gateway.ports import Authenticator, Caller, Dialect
+from gateway.model import CallContext, Invocation, ToolCall
+from gateway.ports import Authenticator, Caller, Limiter, Operation
 from gateway.preference import Preference, read_preference
+from gateway.reading import check_media, forwarded, read_object, read_optional
+from gateway.request import Request
 from gateway.requirements import check_requirements, granted
-from gateway.routing import OutputCheck, PublishedTool, Router
-from gateway.wire import Head, Headers, WireReply
+from gateway.routing import PublishedTool, Router
+from gateway.telling import CALL_ID, Telling, checked, outcome_of, outcome_of_refusal, refusal, with_headers
+from gateway.wire import WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
 ReadBody = Callable[[], Awaitable[bytes]]
-JSON_TYPE = b"application/json"
-CALL_ID = b"toolgate-call-id"
-LOCATION = b"location"
 PREFERENCE_APPLIED = b"preference-applied"
-UNCHECKED = OutputCheck.OFF  # a global: reading a member off its class costs half a microsecond in Python 3.11
 
 
 class Catalogue(Protocol):
@@ -40,12 +40,6 @@ class Catalogue(Protocol):
 
     @property
     def router(self) -> Router: ...
-
-
-class ChallengeSealer(Protocol):
-    """Rewrites a tool server's challenges for callers."""
-
-    def public(self, missing: JsonObject, backend: str) -> JsonObject: ...
 
 
 class KeptCalls(Protocol):
@@ -63,249 +57,228 @@ class KeptCalls(Protocol):
 class Pipeline:
     """Answers calls and lists.
 
-    `new_call_id` makes ids for callers that sent none and for tool servers; `location` says where a kept call is.
+    `new_call_id` makes ids for callers that sent none and for tool servers. `strict`: a tool that a caller may not use
+    is as if there were none.
     """
 
     def __init__(
         self,
         *,
         authenticator: Authenticator,
+        limiter: Limiter,
         catalogue: Catalogue,
-        challenges: ChallengeSealer,
         calls: KeptCalls,
+        telling: Telling,
         new_call_id: Callable[[], str],
-        location: Callable[[str], str],
+        strict: bool,
     ) -> None:
         self._authenticator = authenticator
+        self._limiter = limiter
         self._catalogue = catalogue
-        self._challenges = challenges
         self._calls = calls
+        self._telling = telling
         self._new_call_id = new_call_id
-        self._location = location
+        self._strict = strict
         self._listing = Listing()
 
-    async def call(self, head: Head, read_body: ReadBody) -> WireReply:
+    async def call(self, request: Request, read_body: ReadBody) -> WireReply:
         """Answers `POST /tools/call` and `POST /call`."""
-        dialect: Dialect | None = None
-        spelling = ""
         try:
-            _check_media(head)
-            caller = self._authenticator.identify(head)
-            document = _document(await read_body())
-            dialect = recognise.of_call(head, document)
-            spelling = dialect.canonical
-            spelling = dialect.negotiate(head, document)
-            call = dialect.decode_call(document)
-            tool, invocation = self._admit(call, caller, head)
-            preference = read_preference(head.headers.get(b"prefer"))
+            check_media(request.head)
+            caller = self._identify("call", request) or await self._identify_later(request)
+            body = await read_body()
+            request.bytes_in = len(body)
+            try:
+                call, tool = self._read(body, request, caller)
+            except GatewayError:
+                request.counted += await self._limiter.spend("call", caller.principal, request.ip, None)
+                raise
+            if self._limiter.spends:
+                request.counted += await self._limiter.spend("call", caller.principal, request.ip, tool.target)
+            if caller.user_id is not None:
+                call = _for_user(call, caller.user_id)
+            invocation = self._admit(tool, call, caller, request)
+            preference = read_preference(request.head.headers.get(b"prefer"))
             if call.call_id is None and not tool.backend.asynchronous and not preference.respond_async:
-                return await self._answer(tool, invocation, preference, dialect, spelling)
-            asked = Asked(
-                call=call,
-                tool=tool,
-                caller=caller,
-                invocation=invocation,
-                preference=preference,
-                dialect=dialect.name,
-                spelling=spelling,
-            )
-            kept = await self._calls.run(asked)
-            accepted = preference.respond_async and kept.standing is None
-            reply = self._tell(kept, dialect, spelling, accepted=accepted)
-            applied = preference.applied(accepted=accepted, at_most_s=invocation.timeout_s)
-            return reply if applied is None else _with(reply, (PREFERENCE_APPLIED, applied.encode()))
+                return await self._answer(tool, invocation, preference, request)
+            return await self._keep(call, caller, invocation, preference, request)
         except Exception as exc:
-            return _refuse(exc, head, dialect, spelling)
+            return refusal(exc, request)
 
-    async def list(self, head: Head, read_body: ReadBody) -> WireReply:
+    async def list(self, request: Request, read_body: ReadBody) -> WireReply:
         """Answers `GET /tools`. A body, which OTC allows for its `$schema`, is read but never required."""
-        dialect: Dialect | None = None
-        spelling = ""
         try:
-            caller = self._authenticator.identify(head)
-            document = _optional_document(await read_body())
-            dialect = recognise.of_list(head, document)
-            spelling = dialect.canonical
-            spelling = dialect.negotiate(head, document)
-            return await self._listing.answer(self._catalogue.router, caller, dialect, spelling, head)
+            caller = self._identify("list", request) or await self._identify_later(request)
+            document = read_optional(await read_body())
+            request.counted += await self._limiter.spend("list", caller.principal, request.ip, None)
+            dialect = recognise.of_list(request.head, document)
+            request.speak(dialect)
+            request.spelling = dialect.negotiate(request.head, document)
+            router = self._catalogue.router
+            reply = await self._listing.answer(router, caller, dialect, request.spelling, request.head)
+            request.outcome = "ok"
+            return reply
         except Exception as exc:
-            return _refuse(exc, head, dialect, spelling)
+            return refusal(exc, request)
 
-    def _admit(self, call: ToolCall, caller: Caller, head: Head) -> tuple[PublishedTool, Invocation]:
+    async def look(self, request: Request, call_id: str) -> WireReply:
+        """Answers `GET /calls/{call_id}`: 200 with the result, 202 while there is none, in that call's dialect."""
+        return await self._find(request, call_id, self._calls.look)
+
+    async def cancel(self, request: Request, call_id: str) -> WireReply:
+        """Answers `DELETE /calls/{call_id}`: 202, whether it was over already or not."""
+        return await self._find(request, call_id, self._calls.cancel)
+
+    async def _find(
+        self, request: Request, call_id: str, find: Callable[[str, Caller], Awaitable[Kept | None]]
+    ) -> WireReply:
+        try:
+            caller = self._identify("poll", request) or await self._identify_later(request)
+            request.counted += await self._limiter.spend("poll", caller.principal, request.ip, None)
+            kept = await find(call_id, caller)
+            if kept is None:
+                raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
+            accepted = request.head.method == "DELETE" or kept.standing is None
+            return self._telling.kept(kept, request, accepted=accepted)
+        except Exception as exc:
+            return refusal(exc, request)
+
+    # Who asks.
+
+    def _identify(self, operation: Operation, request: Request) -> Caller | None:
+        """The caller, None if more has to be known first. Raises RATE_LIMITED, UNAUTHENTICATED."""
+        request.counted = self._limiter.admit(operation, request.ip)
+        try:
+            caller = self._authenticator.identify(request.head)
+        except UndecidedError:
+            return None
+        except UnauthenticatedError as refused:
+            self._note_failure(refused, request)
+            raise
+        request.principal = caller.principal
+        return caller
+
+    async def _identify_later(self, request: Request) -> Caller:
+        try:
+            caller = await self._authenticator.identify_later(request.head)
+        except UnauthenticatedError as refused:
+            self._note_failure(refused, request)
+            raise
+        request.principal = caller.principal
+        return caller
+
+    def _note_failure(self, refused: UnauthenticatedError, request: Request) -> None:
+        if refused.attempted:
+            self._limiter.verification_failed(request.ip)
+
+    # What is asked.
+
+    def _read(self, body: bytes, request: Request, caller: Caller) -> tuple[ToolCall, PublishedTool]:
+        """The call and its tool. Raises INVALID_REQUEST, TOOL_NOT_FOUND, FORBIDDEN."""
+        head = request.head
+        document = read_object(body)
+        dialect = recognise.of_call(head, document)
+        request.speak(dialect)
+        request.spelling = dialect.negotiate(head, document)
+        call = dialect.decode_call(document)
+        tool = request.tool = self._catalogue.router.resolve(call.ref, caller, self._strict)
+        return call, tool
+
+    def _admit(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """Every check that needs no tool server."""
-        tool = self._catalogue.router.resolve(call.ref, caller)
+        context = call.context
         wrong = tool.schema.errors(call.arguments)
         if wrong:
             raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
-        check_requirements(tool, call.context)
-        return tool, self._invocation(tool, call, granted(tool, call.context), caller, head)
-
-    async def _answer(
-        self, tool: PublishedTool, invocation: Invocation, preference: Preference, dialect: Dialect, spelling: str
-    ) -> WireReply:
-        """Answers a call that nobody will ask for again: it lives no longer than its caller waits."""
-        applied = None
-        if preference.wait_s is not None:
-            applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
-            if applied is not None:
-                invocation = replace(invocation, timeout_s=preference.wait_s)
-        call_id = invocation.call_id
-        try:
-            result = _checked(await tool.backend.call(invocation), tool)
-            reply = dialect.encode_result(result, call_id, spelling)
-        except GatewayError as error:
-            reply = self._refuse_run(error, tool.backend.name, dialect, spelling)
-        except Exception:
-            # Bytes may have reached the tool server: from here on nothing is a refusal.
-            log.exception("a call failed inside the gateway after it may have reached a tool server")
-            reply = dialect.encode_result(BROKEN, call_id, spelling)
-        named = (CALL_ID, call_id.encode())
-        return _with(reply, named) if applied is None else _with(reply, named, (PREFERENCE_APPLIED, applied.encode()))
-
-    async def look(self, head: Head, call_id: str) -> WireReply:
-        """Answers `GET /calls/{call_id}`: 200 with the result, 202 while there is none, in that call's dialect."""
-        return await self._find(head, call_id, self._calls.look)
-
-    async def cancel(self, head: Head, call_id: str) -> WireReply:
-        """Answers `DELETE /calls/{call_id}`: 202, whether it was over already or not."""
-        return await self._find(head, call_id, self._calls.cancel)
-
-    async def _find(self, head: Head, call_id: str, find: Callable[[str, Caller], Awaitable[Kept | None]]) -> WireReply:
-        dialect: Dialect | None = None
-        spelling = ""
-        try:
-            kept = await find(call_id, self._authenticator.identify(head))
-            if kept is None:
-                raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
-            dialect, spelling = recognise.DIALECTS[kept.note.dialect], kept.note.spelling
-            return self._tell(kept, dialect, spelling, accepted=head.method == "DELETE" or kept.standing is None)
-        except Exception as exc:
-            return _refuse(exc, head, dialect, spelling)
-
-    def _tell(self, kept: Kept, dialect: Dialect, spelling: str, *, accepted: bool) -> WireReply:
-        """How a kept call stands: 202 if it was `accepted` rather than awaited; where to find it later."""
-        match kept.standing:
-            case ToolResult() as result:
-                tool = self._catalogue.router.published(kept.note.tool)
-                result = result if tool is None else _checked(result, tool)
-                reply = dialect.encode_result(result, kept.note.call_id, spelling)
-            case None:
-                reply = dialect.encode_result(still_running(keyed=kept.is_keyed), kept.note.call_id, spelling)
-            case Consent(challenge):
-                reply = self._refuse_run(_consent(kept, challenge), kept.backend, dialect, spelling)
-            case error:
-                reply = self._refuse_run(error, kept.backend, dialect, spelling)
-        if accepted and reply.status == 200:
-            reply = replace(reply, status=202)
-        named = (CALL_ID, kept.id.encode())
-        return (
-            _with(reply, named, (LOCATION, self._location(kept.id).encode()))
-            if kept.remembered
-            else _with(reply, named)
-        )
-
-    def _refuse_run(self, error: GatewayError, backend: str, dialect: Dialect, spelling: str) -> WireReply:
-        """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""
-        if error.detail is not None:
-            log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
-        if error.missing is None:
-            return dialect.encode_error(error, spelling)
-        missing = self._challenges.public(dict(error.missing), backend)
-        public = GatewayError(
-            error.code, error.message, developer_message=error.developer_message, missing=missing, headers=error.headers
-        )
-        return dialect.encode_error(public, spelling)
-
-    def _invocation(
-        self, tool: PublishedTool, call: ToolCall, context: CallContext, caller: Caller, head: Head
-    ) -> Invocation:
+        check_requirements(tool, context)
         route = tool.route
         return Invocation(
             call_id=self._new_call_id(),
             tool=tool.definition,
             arguments=call.arguments,
             timeout_s=route.timeout_s,
-            context=context,
+            context=granted(tool, context),
             trace_id=call.trace_id,
             principal=caller.principal,
-            headers=_forwarded(head, route.forward_headers) if route.forward_headers else (),
+            headers=(*forwarded(request.head, route.forward_headers), *request.trace.sent)
+            if route.forward_headers
+            else request.trace.sent,
             idempotent=route.idempotent,
-            group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.asynchronous else "",
-            ancestors=self._ancestors(call, caller) if call.context.ancestors else (),
+            group=self._calls.group_of(caller.principal, context.group) if tool.backend.asynchronous else "",
+            ancestors=self._ancestors(context, caller) if context.ancestors else (),
         )
 
-    def _ancestors(self, call: ToolCall, caller: Caller) -> tuple[str, ...]:
-        return tuple(self._calls.group_of(caller.principal, name) for name in call.context.ancestors)
+    def _ancestors(self, context: CallContext, caller: Caller) -> tuple[str, ...]:
+        return tuple(self._calls.group_of(caller.principal, name) for name in context.ancestors)
+
+    # Running it.
+
+    async def _answer(
+        self, tool: PublishedTool, invocation: Invocation, preference: Preference, request: Request
+    ) -> WireReply:
+        """Answers a call that nobody will ask for again: it lives no longer than its caller waits."""
+        dialect, spelling, call_id = request.dialect, request.spelling, invocation.call_id
+        assert dialect is not None  # it was read
+        applied = None
+        if preference.wait_s is not None:
+            applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
+            if applied is not None:
+                invocation = replace(invocation, timeout_s=preference.wait_s)
+        request.outcome = "unknown"  # to whoever leaves now
+        asked_at = monotonic()
+        try:
+            try:
+                result = await tool.backend.call(invocation)
+            finally:
+                request.tool_s = monotonic() - asked_at
+            result = checked(result, tool)
+            request.outcome = outcome_of(result)
+            reply = dialect.encode_result(result, call_id, spelling)
+        except GatewayError as error:
+            request.outcome = outcome_of_refusal(error)
+            reply = self._telling.run_refusal(error, tool.backend.name, dialect, spelling)
+        except Exception:
+            # Bytes may have reached the tool server: from here on nothing is a refusal.
+            log.exception("a call failed inside the gateway after it may have reached a tool server")
+            request.outcome = "unknown"
+            reply = dialect.encode_result(BROKEN, call_id, spelling)
+        named = (CALL_ID, call_id.encode())
+        if applied is None:
+            return with_headers(reply, named)
+        return with_headers(reply, named, (PREFERENCE_APPLIED, applied.encode()))
+
+    async def _keep(
+        self, call: ToolCall, caller: Caller, invocation: Invocation, preference: Preference, request: Request
+    ) -> WireReply:
+        """Answers a call that is remembered."""
+        assert request.tool is not None
+        assert request.dialect is not None
+        asked = Asked(
+            call=call,
+            tool=request.tool,
+            caller=caller,
+            invocation=invocation,
+            preference=preference,
+            dialect=request.dialect.name,
+            spelling=request.spelling,
+            keep=request.keep,
+        )
+        request.outcome = "unknown"  # to whoever leaves now
+        asked_at = monotonic()
+        try:
+            kept = await self._calls.run(asked)
+        finally:
+            request.tool_s = monotonic() - asked_at  # with what it takes to remember it
+        accepted = preference.respond_async and kept.standing is None
+        reply = self._telling.kept(kept, request, accepted=accepted)
+        applied = preference.applied(accepted=accepted, at_most_s=invocation.timeout_s)
+        return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
 
 
-def _consent(kept: Kept, challenge: JsonObject) -> GatewayError:
-    """The refusal of a call that waits for its user; its key is what our own challenge is checked by."""
-    missing = {"authorization": [challenge | {"check_url": kept.id.removeprefix(PREFIX)}]}
-    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, "The user has to authorize this call first.", missing=missing)
-
-
-def _with(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:
-    return WireReply(status=reply.status, headers=(*reply.headers, *headers), body=reply.body)
-
-
-def _refuse(exc: Exception, head: Head, dialect: Dialect | None, spelling: str) -> WireReply:
-    """Answers with a refusal. The last guard: what is no GatewayError is a bug of ours, before anything was sent."""
-    error = exc if isinstance(exc, GatewayError) else GatewayError(ErrorCode.INTERNAL, "The gateway failed.")
-    if error is not exc:
-        log.error("a request failed inside the gateway", exc_info=exc)
-    elif error.detail is not None:
-        log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
-    return recognise.refusal(error, head) if dialect is None else dialect.encode_error(error, spelling)
-
-
-def _check_media(head: Head) -> None:
-    media = head.headers.get(b"content-type", b"")
-    if media != JSON_TYPE and not _is_json(media):
-        raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's content type must be application/json.")
-    if b"content-encoding" in head.headers and head.headers[b"content-encoding"].lower() != b"identity":
-        raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's body must not be compressed.")
-
-
-def _is_json(media: bytes) -> bool:
-    kind, *parameters = media.lower().split(b";")
-    charsets = [item.strip().removeprefix(b"charset=").strip(b'"') for item in parameters if b"charset=" in item]
-    return kind.strip() == JSON_TYPE and all(charset in (b"utf-8", b"utf8", b"us-ascii") for charset in charsets)
-
-
-def _document(body: bytes) -> JsonObject:
-    try:
-        document = jsontext.decode(body)
-    except jsontext.JsonError as exc:
-        raise GatewayError(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {exc}.") from exc
-    if not isinstance(document, dict):
-        raise GatewayError(ErrorCode.INVALID_REQUEST, "The body must be a JSON object.")
-    return document
-
-
-def _optional_document(body: bytes) -> Json:
-    """A GET body: what cannot be read counts as none."""
-    try:
-        return jsontext.decode(body) if body else None
-    except jsontext.JsonError:
-        return None
-
-
-def _forwarded(head: Head, allowed: tuple[bytes, ...]) -> Headers:
-    return tuple((name, head.headers[name]) for name in allowed if name in head.headers)
-
-
-def _checked(result: ToolResult, tool: PublishedTool) -> ToolResult:
-    """The result, unless its value breaks the tool's output schema and the route minds."""
-    check = tool.route.validate_output
-    if check is UNCHECKED or result.failure is not None:
-        return result
-    violation = tool.output_violation(result.value)
-    if violation is None:
-        return result
-    log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})
-    if check is OutputCheck.WARN:
-        return result
-    return ToolResult(
-        failure=ToolFailure(message="The tool returned a value that breaks its own output schema."),
-        duration_ms=result.duration_ms,
-    )
+def _for_user(call: ToolCall, user_id: str) -> ToolCall:
+    """The call for the user whom its caller's own credential names. Raises FORBIDDEN for another one."""
+    if call.context.user_id is None:
+        return replace(call, context=replace(call.context, user_id=user_id))
+    if call.context.user_id != user_id:
+        raise GatewayError(ErrorCode.FORBIDDEN, "Your credential does not let you call for that user.")
+    return call

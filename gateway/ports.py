@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -17,14 +17,20 @@ from gateway.model import (
     ToolDefinition,
     ToolResult,
 )
-from gateway.wire import Head, WireReply, WireRequest
+from gateway.wire import Head, Headers, WireReply, WireRequest
+
+Operation = Literal["call", "list", "poll"]
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`."""
+    """Who asks. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`.
+
+    `user_id` is for whom, where the credential says so; then no other may stand in the call.
+    """
 
     principal: str
     scopes: frozenset[str] = frozenset()
+    user_id: str | None = None
 
 
 ANONYMOUS = Caller(principal="anonymous")
@@ -34,7 +40,50 @@ class Authenticator(Protocol):
     """Turns the head of a request into a caller."""
 
     def identify(self, head: Head) -> Caller:
-        """Raises UNAUTHENTICATED."""
+        """Raises UnauthenticatedError; an UndecidedError where `identify_later` may yet find the caller."""
+        ...
+
+    async def identify_later(self, head: Head) -> Caller:
+        """Waits for what `identify` lacked, some seconds at most, and decides. Raises UnauthenticatedError."""
+        ...
+
+    async def start(self) -> None:
+        """Begins to fetch what keys are elsewhere; returns at once."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Target(NamedTuple):
+    """What a call is for, as limits see it. `route` names the route among all of the file; `tool` has no version."""
+
+    tool: str
+    version: str
+    backend: str
+    route: str
+
+
+class Limiter(Protocol):
+    """How often callers may ask. What it returns are the headers that tell a caller how its limits stand.
+
+    `spends`: there is a second phase, which costs every request another wait.
+    """
+
+    spends: bool
+
+    def admit(self, operation: Operation, ip: str) -> Headers:
+        """The first phase, before anybody is identified, and in this process only. Raises RATE_LIMITED."""
+        ...
+
+    def verification_failed(self, ip: str) -> None:
+        """Counts a credential that was checked and not accepted."""
+        ...
+
+    async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
+        """The second phase: all other rules or none. `target` None: not a call, or one that could not be made out.
+
+        Raises RATE_LIMITED, or BACKEND_UNAVAILABLE if nobody can say.
+        """
         ...
 
 

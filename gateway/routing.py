@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import version_key
-from gateway.ports import Backend, Caller
+from gateway.ports import Backend, Caller, Target
 from gateway.schemas import InputSchema, OutputSchema, SchemaError
 
 Decode = Literal["auto", "always", "never"]
@@ -42,8 +42,9 @@ class Route:
 
     `tools` is matched on `Toolkit.Tool`, or with an `@` in it on `Toolkit.Tool@x.y.z`. A caller needs all of
     `scopes`. `secrets` (values by id) win over the caller's. `context` lists the ids of tokens and secrets that a
-    tool may newly ask for. `authorization_urls` maps provider ids to where a user grants access. The last three are
-    for tools that answer later: whether one that outlasts its timeout is cancelled, and how its text is read.
+    tool may newly ask for. `authorization_urls` maps provider ids to where a user grants access. The last four are
+    for tools that answer later: whether one that outlasts its timeout is cancelled, how its text is read, and which
+    configurations callers may pick.
     """
 
     tools: str
@@ -61,6 +62,7 @@ class Route:
     cancel_on_timeout: bool = False
     decode: Decode = "auto"
     failure_patterns: tuple[re.Pattern[str], ...] = ()
+    config_ids: frozenset[str] = frozenset()
 
     def matches(self, tool: str, version: str) -> bool:
         """Whether this route speaks of that version of that tool."""
@@ -74,6 +76,7 @@ class PublishedTool:
     `definition` is what is listed: without the secrets that the route supplies. `requires` is what the tool server
     asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
     for them after the operator came to trust it. `encoded` holds the listed form by dialect; dialects fill it.
+    `id` is that of the definition, `backend` runs it.
     """
 
     definition: ToolDefinition
@@ -82,7 +85,15 @@ class PublishedTool:
     schema: InputSchema
     withheld: frozenset[str] = frozenset()
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
+    id: str = field(init=False)
+    backend: Backend = field(init=False, repr=False)
+    target: Target = field(init=False, repr=False)
     _output: OutputSchema | SchemaError | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        definition, backend = self.definition, self.route.backend_name
+        self.id, self.backend = definition.id, self.route.backend  # made once, for calls
+        self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
     @classmethod
     def publish(
@@ -95,18 +106,13 @@ class PublishedTool:
             definition = replace(definition, requires=replace(requires, secrets=asked))
         return cls(definition=definition, requires=requires, route=route, schema=schema, withheld=withheld)
 
-    @property
-    def backend(self) -> Backend:
-        """The adapter that runs this tool."""
-        return self.route.backend
-
     def output_violation(self, value: Json) -> str | None:
         """What in a value breaks the output schema; None when nothing does, or when the tool promised nothing.
 
         The schema is compiled at the first value: most tools of a large catalogue are never called.
         """
         promised = self.definition.output_schema
-        if promised is None:
+        if not promised:  # none at all, or the empty schema that allows everything
             return None
         if self._output is None:
             try:
@@ -145,25 +151,26 @@ class Router:
         self._snapshot = object()
         self._lists: OrderedDict[frozenset[str], tuple[PublishedTool, ...]] = OrderedDict()
 
-    def resolve(self, ref: ToolRef, caller: Caller) -> PublishedTool:
+    def resolve(self, ref: ToolRef, caller: Caller, hide: bool = False) -> PublishedTool:
         """Finds the tool a caller means; without a version, the latest that the caller may use.
 
-        Raises: TOOL_NOT_FOUND; FORBIDDEN when only the scopes of routes stand in the way.
+        Raises: TOOL_NOT_FOUND; FORBIDDEN when only the scopes of routes stand in the way, unless they `hide` tools.
         """
         family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
         if family is None:
-            raise GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {ref.tool!r}.")
+            raise _no_such_tool(ref)
         if ref.version is None:
             for tool in family.latest:
                 if tool.route.scopes <= caller.scopes:
                     return tool
-            raise _forbidden(ref)
+            raise _no_such_tool(ref) if hide else _forbidden(ref)
         wanted = family.versions.get(ref.version)
-        if wanted is None:
-            raise _no_such_version(ref, family, caller)
-        if wanted.route.scopes <= caller.scopes:
+        if wanted is not None and wanted.route.scopes <= caller.scopes:
             return wanted
-        raise _forbidden(ref)
+        if wanted is not None and not hide:
+            raise _forbidden(ref)
+        usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
+        raise _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
 
     def published(self, tool_id: str) -> PublishedTool | None:
         """The tool of a full id, whoever asks."""
@@ -202,14 +209,17 @@ def _families(tools: Iterable[tuple[str, PublishedTool]]) -> dict[str, _Family]:
     return {key: _Family(members) for key, members in grouped.items()}
 
 
+def _no_such_tool(ref: ToolRef) -> GatewayError:
+    return GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {ref.tool!r}.")
+
+
 def _forbidden(ref: ToolRef) -> GatewayError:
     wanted = ref.tool if ref.version is None else f"{ref.tool}@{ref.version}"
     return GatewayError(ErrorCode.FORBIDDEN, f"You may not use {wanted!r}.")
 
 
-def _no_such_version(ref: ToolRef, family: _Family, caller: Caller) -> GatewayError:
-    """Names only versions the caller may use: what is hidden in the listing stays hidden here."""
-    usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
+def _no_such_version(ref: ToolRef, usable: Sequence[str]) -> GatewayError:
+    """Names only versions the caller may use, ascending: what is hidden in the listing stays hidden here."""
     known = ", ".join(reversed(usable[-MAX_VERSIONS_TOLD:]))
     return GatewayError(
         ErrorCode.TOOL_NOT_FOUND,

@@ -9,6 +9,10 @@ from msgspec import Struct
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+# An extension of ASGI: a function that has the application run to its end even if its caller leaves, which would
+# otherwise cancel it, and returns the task it runs in.
+KEEP = "toolgate.keep"
+
 
 class Head(Struct, frozen=True, kw_only=True):
     """The head of a caller's request.

@@ -32,7 +32,7 @@ from gateway.settings.server import EVERYWHERE
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, nargs="?", default=configuration.DEFAULT, metavar="FILE")
-    parser.add_argument("--live", action="store_true", help="reach every tool server and show the catalogue")
+    parser.add_argument("--live", action="store_true", help="reach Redis and every tool server, and show the catalogue")
     parser.add_argument("--allow-missing-env", action="store_true", help="let ${env:...} and ${file:...} be absent")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
@@ -51,18 +51,19 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.live:
         logs.configure("error", "text")  # what warnings have to say is in the report
         found |= main_loop(inspect(config))
+        found["warnings"] += [f"state: {warning}" for warning in found["state"]["warnings"]]
     if arguments.json:
         print_json(found)
     else:
         _report(config, found, live=arguments.live)
-    down = [name for name, backend in found.get("backends", {}).items() if not backend["up"]]
-    return FAILED if down else OK
+    asked = [*found.get("backends", {}).values(), *([found["state"]] if arguments.live else [])]
+    return OK if all(one["up"] for one in asked) else FAILED
 
 
 COMMAND = Command(
     name="check",
-    summary="check a configuration, and with --live the tool servers",
-    description="Says everything that is wrong with a configuration. Exit code: 0 good, 1 a tool server down, 2 bad.",
+    summary="check a configuration, and with --live what is behind it",
+    description="Says everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad.",
     add_arguments=_add_arguments,
     run=_run,
 )
@@ -84,6 +85,8 @@ def _warnings(config: Config) -> Iterator[str]:
         yield f"auth: none lets everybody call who can reach {server.host}"
     if server.public_url is None and server.host in EVERYWHERE:
         yield f"server.public_url is not set, and {server.host} in the links of challenges leads nowhere"
+    if config.state is not None and config.state.url is not None and not config.state.keys:
+        yield "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted"
     routed = {route.backend for route in config.routes if not route.deny}
     for name in config.backends:
         if name not in routed:
@@ -96,7 +99,9 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
     complain(*(f"warning: {warning}" for warning in found["warnings"]))
     if not live:
         return
-    width = terminal_width()
+    state, width = found["state"], terminal_width()
+    if state["version"]:
+        say(f"state: {state['kept_in']} ({state['version']})")
     rows = [
         (name, backend["protocol"], backend["dialect"], "up" if backend["up"] else "DOWN", str(backend["tools"]))
         for name, backend in found["backends"].items()

@@ -14,16 +14,15 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
-from gateway import logs
-from gateway.app import Gateway
 from gateway.cli.command import PROGRAM, Command
 from gateway.cli.examples import introduction
 from gateway.cli.output import FAILED, OK, CommandError
-from gateway.cli.serve import address, run_until_stopped, serve_gateway
+from gateway.cli.serve import address, run_until_stopped
 from gateway.cli.token import mint
 from gateway.config import read
 from gateway.demo.fleet import FleetError, start_fleet
 from gateway.server import Addresses
+from gateway.serving import Serving
 from gateway.settings import Config
 
 USUAL_PORT, USUAL_ADMIN_PORT = 8080, 9464
@@ -76,12 +75,12 @@ async def _demo(port: int | None) -> None:
     async with _fleet() as urls:
         text = (files("gateway.demo") / "demo.yaml").read_text("utf-8")
         config = read(text, source="demo.yaml", env=_variables(urls, port))
-        logs.configure(config.logging.level, config.logging.format)
-        gateway = Gateway(config)
+        serving = Serving(config)
+        gateway = serving.gateway
         await gateway.start()
         try:
             await gateway.catalogue.wait_ready()
-            await serve_gateway(gateway, config, lambda addresses: _introduce(config, addresses))
+            await serving.run(lambda addresses: _introduce(config, addresses))
         finally:
             await gateway.aclose()
 

@@ -1,10 +1,11 @@
-"""What `toolgate check --live` finds out: every tool server asked, every tool accounted for."""
+"""What `toolgate check --live` finds out: Redis and every tool server asked, every tool accounted for."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from gateway import assembly
 from gateway.app import Gateway
 from gateway.catalogue import BackendStatus
 from gateway.cli.output import count
@@ -13,6 +14,7 @@ from gateway.model import JsonObject, Listing
 from gateway.ports import Backend
 from gateway.routing import PublishedTool
 from gateway.settings import Config
+from gateway.state.inspection import look_at
 
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 LONG_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
@@ -20,14 +22,16 @@ MAX_NAMED = 20  # tools without a route in one line
 
 
 async def inspect(config: Config) -> JsonObject:
-    """Asks every backend and describes `backends` by name and the `tools` that would be published."""
+    """Asks Redis and every backend; describes `state`, `backends` by name and the `tools` that would be published."""
     gateway = Gateway(config)
-    await gateway.start()
+    # The catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died.
+    await gateway.catalogue.start()
     try:
-        await gateway.catalogue.wait_ready()
+        state, _ = await asyncio.gather(_look_at_state(config), gateway.catalogue.wait_ready())
         looks = await asyncio.gather(*map(_look, gateway.backends.values()))
         published = gateway.catalogue.router.tools
         return {
+            "state": state,
             "backends": {
                 name: {"protocol": config.backends[name].protocol, "dialect": gateway.backends[name].dialect}
                 | _backend(gateway.catalogue.status(name), look, published)
@@ -37,6 +41,22 @@ async def inspect(config: Config) -> JsonObject:
         }
     finally:
         await gateway.aclose()
+
+
+async def _look_at_state(config: Config) -> JsonObject:
+    """Where calls would be kept, without what it takes to get in; `cause` if it cannot be used."""
+    address = None if config.state is None else config.state.address
+    if config.state is None or address is None:
+        return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
+    async with assembly.redis(config.state, address) as redis:
+        found = await look_at(redis)
+    return {
+        "kept_in": repr(address),
+        "up": found.cause is None,
+        "cause": found.cause,
+        "version": found.version,
+        "warnings": list(found.warnings),
+    }
 
 
 async def _look(backend: Backend) -> Listing | str:
@@ -84,6 +104,8 @@ def _remarks(description: str) -> Iterator[str]:
 def remarks_on(found: JsonObject) -> Iterator[str]:
     """Everything worth a sentence in what `inspect` found, the gravest first."""
     backends = found["backends"].items()
+    if not found["state"]["up"]:
+        yield f"state is down: {found['state']['cause']}"
     yield from (f"{name} is down: {backend['cause']}" for name, backend in backends if not backend["up"])
     for name, backend in backends:
         yield from (f"{name}: {one['id']} is not published: {one['reason']}" for one in backend["rejected"])

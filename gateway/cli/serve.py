@@ -6,24 +6,27 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from gateway import __version__, logs
-from gateway.app import Gateway
 from gateway.cli import configuration
 from gateway.cli.command import Command
 from gateway.cli.output import FAILED, OK, CommandError
-from gateway.server import Addresses, ServerError, ServerOptions, main_loop, run
+from gateway.reload import Reloader
+from gateway.server import Addresses, ListenError, ServerError, main_loop
+from gateway.serving import Serving
 from gateway.settings import Config
+from gateway.workers import Supervisor
 
 log = logging.getLogger("gateway.server")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    config = configuration.load(arguments.config)
-    logs.configure(config.logging.level, config.logging.format)
-    run_until_stopped(_serve(config))
+    path: Path = arguments.config
+    run_until_stopped(_serve(path))
     log.info("stopped")
     return OK
 
@@ -31,7 +34,7 @@ def _run(arguments: argparse.Namespace) -> int:
 COMMAND = Command(
     name="serve",
     summary="run the gateway",
-    description="Runs the gateway until SIGTERM or Ctrl-C; calls under way are finished first.",
+    description="Runs the gateway until SIGTERM or Ctrl-C, which let calls under way finish. SIGHUP reads FILE again.",
     add_arguments=configuration.add_option,
     run=_run,
 )
@@ -43,8 +46,10 @@ def run_until_stopped(serving: Coroutine[Any, Any, None]) -> None:
         main_loop(_stoppable(serving))
     except (asyncio.CancelledError, KeyboardInterrupt):
         pass  # stopped before it listened, or told twice
-    except ServerError as exc:
+    except ListenError as exc:
         raise CommandError(FAILED, f"{exc} Stop what is there, or choose another host and port.") from exc
+    except ServerError as exc:
+        raise CommandError(FAILED, str(exc)) from exc
 
 
 async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
@@ -55,45 +60,52 @@ async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
     await serving
 
 
-async def _serve(config: Config) -> None:
-    gateway = Gateway(config)
-    await gateway.start()
+async def _serve(path: Path) -> None:
+    reloader = Reloader(path)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
+    config = configuration.load(path)
+    reloader.uses(config)
+    if config.server.workers > 1:
+        await _supervise(config, reloader)
+    else:
+        await _serve_alone(config, reloader)
+
+
+async def _serve_alone(config: Config, reloader: Reloader) -> None:
+    serving = Serving(config)
+    gateway = serving.gateway
     try:
-        await serve_gateway(gateway, config, lambda addresses: log.info("listening", extra=_told(addresses)))
+        await gateway.start()
+        async with _running(reloader.run(serving.apply, gateway.count_reload)):
+            await serving.run(_tell)
     finally:
         await gateway.aclose()
 
 
-def _told(addresses: Addresses) -> dict[str, str]:
-    return {"public": address(*addresses.public), "admin": address(*addresses.admin), "version": __version__}
+async def _supervise(config: Config, reloader: Reloader) -> None:
+    logs.configure(config.logging.level, config.logging.format)
+    with Supervisor(config) as supervisor:
+        async with _running(reloader.run(supervisor.apply, supervisor.count_reload)):
+            await supervisor.run(_tell)
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Does the work beside the block, and ends it with the block."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _tell(addresses: Addresses) -> None:
+    told = {"public": address(*addresses.public), "admin": address(*addresses.admin), "version": __version__}
+    log.info("listening", extra=told)
 
 
 def address(host: str, port: int) -> str:
     """Where a listener is, as URLs write it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-async def serve_gateway(gateway: Gateway, config: Config, on_ready: Callable[[Addresses], None]) -> None:
-    """Listens for a started gateway until a signal ends it; `on_ready` is told where. Raises ServerError."""
-
-    def listening(addresses: Addresses) -> None:
-        gateway.listens_on(*addresses.public)
-        on_ready(addresses)
-
-    await run(gateway.public, gateway.admin, _options(config), on_ready=listening, on_drain=gateway.drain)
-
-
-def _options(config: Config) -> ServerOptions:
-    server = config.server
-    return ServerOptions(
-        host=server.host,
-        port=server.port,
-        admin_host=server.admin.host,
-        admin_port=server.admin.port,
-        max_head_bytes=server.max_head_bytes,
-        max_connections=server.max_connections,
-        head_timeout_s=server.head_timeout_s,
-        body_timeout_s=server.body_timeout_s,
-        idle_timeout_s=server.idle_timeout_s,
-        shutdown_grace_s=server.shutdown_grace_s,
-    )

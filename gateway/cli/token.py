@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import jwt
 
-from gateway.auth import ALGORITHM
 from gateway.cli import configuration
 from gateway.cli.command import Command, seconds
 from gateway.cli.output import OK, USAGE, CommandError
-from gateway.settings import AuthSettings
+from gateway.settings import AuthSettings, JwtSettings
+from gateway.signatures import HS256
 
 DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
 
@@ -19,7 +20,9 @@ DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     configuration.add_option(parser)
     parser.add_argument("--sub", default="developer", metavar="NAME", help="whom it names (default: %(default)s)")
-    parser.add_argument("--issuer", metavar="ISS", help="which entry of auth.jwt signs it (default: the first)")
+    parser.add_argument(
+        "--issuer", metavar="ISS", help="which entry of auth.jwt signs it (default: the first with a secret)"
+    )
     parser.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="may be repeated")
     parser.add_argument("--ttl", type=seconds, default=DEFAULT_TTL_S, metavar="SECONDS", help="default: %(default)s")
 
@@ -43,21 +46,43 @@ COMMAND = Command(
 
 def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer: str | None = None) -> str:
     """Signs a token that the gateway of this configuration accepts. Raises CommandError."""
-    entries = {entry.issuer: entry for entry in auth.jwt}
-    entry = auth.jwt[0] if issuer is None else entries.get(issuer)
-    if entry is None:
-        known = ", ".join(repr(name) for name in entries if name) or "none has one"
-        raise CommandError(USAGE, f"No entry of auth.jwt has the issuer {issuer!r} ({known}).")
+    entry = _entry(auth, issuer)
+    if entry.secret is None:
+        raise CommandError(USAGE, "Tokens of an issuer with public keys are made by the issuer; ask it for one.")
     if entry.max_lifetime_s is not None and ttl_s > entry.max_lifetime_s:
         raise CommandError(
             USAGE, f"This gateway refuses tokens for more than {entry.max_lifetime_s:g} s (max_lifetime)."
         )
     now = int(time.time())
-    claims: dict[str, str | int] = {"sub": subject, "iat": now, "nbf": now, "exp": now + ttl_s}
+    claims: dict[str, Any] = {"sub": subject, "iat": now, "nbf": now, "exp": now + ttl_s}
     if entry.issuer:
         claims["iss"] = entry.issuer
     if entry.audience:
         claims["aud"] = entry.audience[0]
+    if entry.user_id_claim:
+        _put(claims, entry.user_id_claim, subject)
     if scopes:
-        claims[entry.scope_claim] = " ".join(scopes)
-    return jwt.encode(claims, entry.secret.reveal(), algorithm=ALGORITHM)
+        _put(claims, entry.scope_claim, " ".join(scopes))
+    return jwt.encode(claims, entry.secret.reveal(), algorithm=HS256)
+
+
+def _entry(auth: AuthSettings, issuer: str | None) -> JwtSettings:
+    """The entry of that issuer, without one the first that has a secret. Raises CommandError."""
+    entries = {entry.issuer: entry for entry in auth.jwt or ()}
+    if issuer is None:
+        signing = [entry for entry in entries.values() if entry.secret is not None]
+        if not signing:
+            raise CommandError(USAGE, "No entry of auth.jwt has a secret to sign with.")
+        return signing[0]
+    if issuer not in entries:
+        known = ", ".join(repr(name) for name in entries if name) or "none has one"
+        raise CommandError(USAGE, f"No entry of auth.jwt has the issuer {issuer!r} ({known}).")
+    return entries[issuer]
+
+
+def _put(claims: dict[str, Any], path: str, value: str) -> None:
+    """Sets a claim where the gateway looks for it: dots lead into objects."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        claims = claims.setdefault(parent, {})
+    claims[name] = value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import textwrap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from starlette.routing import Route
 from gateway.demo.service import Site, decode, read_body
 from gateway.demo.toolbox import Json, JsonObject, RefusedError, object_schema
 
+HELP_WIDTH = 100
 MAX_ORDERS = 100  # far more than one test places
 MAX_TIMES = 10_000
 MAX_SECONDS = 60.0  # longer than any deadline worth missing
@@ -84,6 +86,18 @@ class Faults:
     def describe(self) -> JsonObject:
         due = [{"operation": fault.operation, "fault": fault.name, "times": fault.left} for fault in self._orders]
         return {"known": {operation: sorted(names) for operation, names in self._known.items()}, "due": due}
+
+
+def epilog(faults: Mapping[str, Collection[str]]) -> str:
+    """What `--help` says of faults, by what they happen to."""
+    intro = (
+        'What it does wrong on order, by POST /faults {"operation": NAME, "fault": NAME, "times": 1, "seconds": 1}; '
+        "GET /faults lists what there is and what is due, DELETE /faults forgets all orders."
+    )
+    paragraphs = [intro, *(f"{operation}: {', '.join(sorted(names))}" for operation, names in faults.items())]
+    return "\n\n".join(
+        textwrap.fill(text, HELP_WIDTH, subsequent_indent="  " if text is not intro else "") for text in paragraphs
+    )
 
 
 def admit_control(site: Site, request: Request) -> None:

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.demo import otc_tools
-from gateway.demo.service import Site, create_app, decode, main, read_body
+from gateway.demo.service import Options, Site, create_app, decode, main, read_body
 from gateway.demo.toolbox import Json, JsonObject, RefusedError, Toolbox
 
 CANONICAL = "otc://1.0"
@@ -73,7 +73,7 @@ def refusal(refused: RefusedError, schema: str) -> Response:
     return JSONResponse({"$schema": schema, **refused.body}, refused.status, headers=refused.headers)
 
 
-def build(site: Site) -> Starlette:
+def build(site: Site, _options: Options) -> Starlette:
     toolbox = Toolbox(otc_tools.tools(site.stopping))
     server = OtcServer(site, toolbox)
     routes = [

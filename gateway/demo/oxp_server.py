@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.demo import consent, oxp_tools
-from gateway.demo.service import Site, create_app, decode, main, read_body
+from gateway.demo.service import Options, Site, create_app, decode, main, read_body
 from gateway.demo.toolbox import Json, JsonObject, RefusedError, Toolbox
 
 VERSION_HEADER = "OXP-Version"
@@ -107,7 +107,7 @@ def negotiate(form: Form, headers: Headers, document: Json) -> Form:
     return replace(form, schema=schema)
 
 
-def build(site: Site) -> Starlette:
+def build(site: Site, _options: Options) -> Starlette:
     accounts = consent.Consent(site.base_url)
     toolbox = Toolbox(oxp_tools.tools(), partial(oxp_tools.authorize, accounts))
     server = OxpServer(site, toolbox)

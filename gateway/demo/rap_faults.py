@@ -135,6 +135,13 @@ async def _event_after_final(call: Invocation, _fault: Fault, messages: Messages
     yield call.event("one event too many", associative=True)
 
 
+async def _result_first(call: Invocation, _fault: Fault, messages: Messages) -> Messages:
+    """Its mind made up already; whatever it asks the user after that is late."""
+    yield call.result("Decided without asking")
+    async for message in messages:
+        yield message
+
+
 async def _oauth_never(_call: Invocation, _fault: Fault, messages: Messages) -> Messages:
     """The request for consent, and then nothing, whatever the user answers."""
     async for message in messages:
@@ -151,6 +158,7 @@ FLOWS: dict[str, Flow] = {
     "event_before_confirmation": _event_first,
     "event_after_final": _event_after_final,
     "oauth_never_resolved": _oauth_never,
+    "result_first": _result_first,
 }
 
 

@@ -2,13 +2,15 @@
 
 Wire form: Reactive Agent Protocol, Toolsets, Tool Invocation, Tool Cancellation and Thread Closure. Work in progress is
 lost when the server stops, as RAP allows. `/notices` and `/deliveries` are ours: what we were told, what we told.
+With `RAP_EMBEDDED=1` in its environment it says where it listens as a supervised server does: `{"port": N}`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
+import json
+import os
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -25,7 +27,7 @@ from gateway.demo.faults import Fault, Faults, admit_control, hang_up, pause
 from gateway.demo.rap_callbacks import Courier
 from gateway.demo.rap_calls import Invocation, Message, Operations
 from gateway.demo.rap_tools import Accounts, Questions, operations
-from gateway.demo.service import Site, decode, main, read_body
+from gateway.demo.service import Options, Site, decode, listening_on, main, read_body
 from gateway.demo.toolbox import Json, JsonObject, RefusedError, ToolError
 
 MAX_RUNNING = 1000  # calls at a time, subscriptions and questions to users among them
@@ -221,25 +223,36 @@ async def _health(_request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-def take_origins() -> list[str]:
-    """Takes our own option off the command line; the rest is what every demonstration server has."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--callback-origin", action="append", default=[])
-    options, sys.argv[1:] = parser.parse_known_args()
-    origins: list[str] = options.callback_origin
-    return origins
+def extend(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--callback-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="also call back there; may be repeated (default: loopback only)",
+    )
+    parser.epilog = faults.epilog(
+        {"any operation": rap_faults.CALL_FAULTS, "manifest (what is discovered)": rap_faults.KNOWN_MANIFEST}
+    )
 
 
-def build(site: Site, origins: list[str]) -> Starlette:
-    app = Starlette(routes=RapServer(site, Courier(origins)).routes())
+def announce(site: Site) -> str:
+    if os.environ.get("RAP_EMBEDDED") != "1":
+        return listening_on(site)
+    return json.dumps({"port": int(site.base_url.rpartition(":")[2])})
+
+
+def build(site: Site, options: Options) -> Starlette:
+    app = Starlette(routes=RapServer(site, Courier(options.callback_origin)).routes())
     app.router.redirect_slashes = False  # it would build a URL from whatever Host says
     return app
 
 
 if __name__ == "__main__":
-    allowed = take_origins()
     main(
-        lambda site: build(site, allowed),
-        "A demonstration tool server that speaks RAP. It calls back loopback only, and each --callback-origin URL.",
+        build,
+        "A demonstration tool server that speaks RAP and calls back with results.",
         default_port=9103,
+        extend=extend,
+        announce=announce,
     )

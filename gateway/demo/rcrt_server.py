@@ -6,7 +6,6 @@ Wire form: breadcrumbs over HTTP as RCRT's server has them in November 2025; err
 from __future__ import annotations
 
 import argparse
-import sys
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,14 +22,16 @@ from gateway.demo.rcrt_runner import Edition, Profile, Runner
 from gateway.demo.rcrt_store import Actor, Store
 from gateway.demo.rcrt_stream import STREAM_FAULTS, Hub
 from gateway.demo.rcrt_tools import TOOL_NAMES
-from gateway.demo.service import Site, main
+from gateway.demo.service import Options, Site, main
 
 PING_S = 5.0
-DESCRIPTION = (
-    "A demonstration tool server that speaks RCRT and runs its stock tools. Also takes: --edition M or E (default E), "
-    "the state of RCRT it follows; --standard, to run what agent.response.v1 asks for; --as-shipped, to refuse the "
-    "tools that nobody has approved; --auth-disabled; --ping-s SECONDS."
-)
+OF_SERVER = {
+    "create": CREATE_FAULTS,
+    "list": LIST_FAULTS,
+    "stream": STREAM_FAULTS,
+    "token": TOKEN_FAULTS,
+    "auth": AUTH_FAULTS,
+}
 
 
 class RcrtServer:
@@ -39,9 +40,7 @@ class RcrtServer:
     def __init__(self, site: Site, profile: Profile, *, auth_disabled: bool, ping_s: float) -> None:
         self._site = site
         self._edition: Edition = profile.edition
-        of_tools = dict.fromkeys(TOOL_NAMES, RUNNER_FAULTS)
-        of_server = {"create": CREATE_FAULTS, "list": LIST_FAULTS, "stream": STREAM_FAULTS}
-        self._faults = Faults({**of_tools, **of_server, "token": TOKEN_FAULTS, "auth": AUTH_FAULTS})
+        self._faults = Faults({**dict.fromkeys(TOOL_NAMES, RUNNER_FAULTS), **OF_SERVER})
         self._gate = Gate(site, self._faults, disabled=auth_disabled)
         self._store = Store(MAX_BODY_BYTES)
         self._runner = Runner(self._store, Actor(OWNER_ID, DEMO_AGENT_ID, ALL_ROLES), self._faults, profile)
@@ -86,19 +85,20 @@ class RcrtServer:
         return JSONResponse({"tools": self._runner.executions, "requests": self._runner.requests})
 
 
-def take_options() -> argparse.Namespace:
-    """Takes our own options off the command line; the rest is what every demonstration server has."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--edition", choices=["M", "E"], default="E")
-    parser.add_argument("--standard", action="store_true")
-    parser.add_argument("--as-shipped", action="store_true")
-    parser.add_argument("--auth-disabled", action="store_true")
-    parser.add_argument("--ping-s", type=float, default=PING_S)
-    options, sys.argv[1:] = parser.parse_known_args()
-    return options
+def extend(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--edition", choices=["M", "E"], default="E", help="M: the main line, E: the newer one (default: %(default)s)"
+    )
+    parser.add_argument("--standard", action="store_true", help="also run what stored agent.response.v1 ask for")
+    parser.add_argument("--as-shipped", action="store_true", help="refuse the stock tools that nobody has approved")
+    parser.add_argument("--auth-disabled", action="store_true", help="let everybody in, as one agent")
+    parser.add_argument(
+        "--ping-s", type=float, default=PING_S, metavar="SECONDS", help="between two pings (default: %(default)s)"
+    )
+    parser.epilog = faults.epilog({f"any tool ({', '.join(TOOL_NAMES)})": RUNNER_FAULTS, **OF_SERVER})
 
 
-def build(site: Site, options: argparse.Namespace) -> Starlette:
+def build(site: Site, options: Options) -> Starlette:
     profile = Profile(options.edition, options.standard, options.as_shipped)
     server = RcrtServer(site, profile, auth_disabled=options.auth_disabled, ping_s=options.ping_s)
     app = Starlette(routes=server.routes())
@@ -107,5 +107,9 @@ def build(site: Site, options: argparse.Namespace) -> Starlette:
 
 
 if __name__ == "__main__":
-    own = take_options()
-    main(lambda site: build(site, own), DESCRIPTION, default_port=9104)
+    main(
+        build,
+        "A demonstration tool server that speaks RCRT and runs its stock tools.",
+        default_port=9104,
+        extend=extend,
+    )

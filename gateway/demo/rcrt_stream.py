@@ -22,12 +22,14 @@ from gateway.demo.toolbox import JsonObject
 MAX_STREAMS = 100
 MAX_WAITING = 1000  # events for one stream; whoever reads more slowly loses some
 MAX_EVENT_BYTES = 1024 * 1024  # the payload limit of the broker inside the real server: larger events vanish
+SILENCE_S = 3600.0  # longer than anybody listens to it
 SPLIT_PAUSE_S = 0.02  # so that the halves of a split event do not travel together
 
 CONNECT_FAULTS = {
     "status_401",
     "status_503",  # as a server without its broker
     "deaf",  # pings and nothing else
+    "silent",  # open, and not even pings
     "no_space",  # `data:` without the space after it
     "split_text",  # each event in two pieces, cut inside a character where it has a long one
 }
@@ -96,7 +98,7 @@ class _Stream(StreamingResponse):
             self._hub.leave(self)
 
     def offer(self, item: bytes | Fault) -> None:
-        if self._fault != "deaf" and not self._waiting.full():
+        if self._fault not in ("deaf", "silent") and not self._waiting.full():
             self._waiting.put_nowait(item)
 
     def close(self) -> None:
@@ -107,7 +109,7 @@ class _Stream(StreamingResponse):
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         prefix = b"data:" if self._fault == "no_space" else b"data: "
-        next_ping = loop.time()
+        next_ping = loop.time() + (SILENCE_S if self._fault == "silent" else 0)
         while True:
             try:
                 async with asyncio.timeout_at(next_ping):

@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import uvicorn
 from starlette.applications import Starlette
@@ -32,6 +33,8 @@ MAX_CONNECTIONS = 1000  # each may hold a body
 BODY_WAIT_S = 2.0  # over loopback a body is there at once; below GRACE_S, so that a stalled one ends before we must
 GRACE_S = 4  # for calls that run when we are told to stop; below the 5 s after which the fleet kills
 TOKEN_VARIABLE = "DEMO_TOKEN"  # noqa: S105 - the name of a variable: arguments are visible to every local user
+
+Options: TypeAlias = argparse.Namespace
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,27 @@ async def _no_such_endpoint(_request: Request, exc: Exception) -> Response:
     return JSONResponse({"message": exc.detail}, exc.status_code, headers=exc.headers)
 
 
-def main(build: Callable[[Site], Starlette], description: str, default_port: int) -> None:
-    """Runs one server until SIGTERM, SIGINT or, when asked to, the end of standard input."""
-    options = _parse(description, default_port)
+def no_more(_parser: argparse.ArgumentParser) -> None:
+    """Adds no options."""
+
+
+def listening_on(site: Site) -> str:
+    return f"listening on {site.base_url}"
+
+
+def main(
+    build: Callable[[Site, Options], Starlette],
+    description: str,
+    default_port: int,
+    *,
+    extend: Callable[[argparse.ArgumentParser], None] = no_more,
+    announce: Callable[[Site], str] = listening_on,
+) -> None:
+    """Runs one server until SIGTERM, SIGINT or, when asked to, the end of standard input.
+
+    `extend` adds the server's own options to those every one has, `announce` makes the line that says it listens.
+    """
+    options = _parse(description, default_port, extend)
     ipv6 = ":" in options.host
     try:
         listener = socket.create_server(
@@ -124,11 +145,13 @@ def main(build: Callable[[Site], Starlette], description: str, default_port: int
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host = f"[{options.host}]" if ipv6 else options.host
     site = Site(f"http://{host}:{listener.getsockname()[1]}", options.token or None, asyncio.Event())
-    asyncio.run(_serve(build(site), site, listener, options.until_stdin_closes))
+    asyncio.run(_serve(build(site, options), site, listener, announce(site), options.until_stdin_closes))
 
 
-def _parse(description: str, default_port: int) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=description)
+def _parse(description: str, default_port: int, extend: Callable[[argparse.ArgumentParser], None]) -> Options:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument(
         "--port", type=port_number, default=default_port, help="0 takes a free one (default: %(default)s)"
@@ -136,11 +159,12 @@ def _parse(description: str, default_port: int) -> argparse.Namespace:
     parser.add_argument(
         "--token",
         default=os.environ.get(TOKEN_VARIABLE),
-        help=f"ask for this bearer token on /tools and /tools/call (default: the variable {TOKEN_VARIABLE})",
+        help=f"ask for this bearer token (default: the variable {TOKEN_VARIABLE})",
     )
     parser.add_argument(
         "--until-stdin-closes", action="store_true", help="also stop when standard input ends, as when a parent dies"
     )
+    extend(parser)
     return parser.parse_args()
 
 
@@ -154,13 +178,13 @@ def port_number(text: str) -> int:
 class _Server(uvicorn.Server):
     """Says where it listens once it does, and leaves signals to us."""
 
-    def __init__(self, config: uvicorn.Config, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, announcement: str) -> None:
         super().__init__(config)
-        self._url = url
+        self._announcement = announcement
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        print(f"listening on {self._url}", flush=True)
+        print(self._announcement, flush=True)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -168,7 +192,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(app: Starlette, site: Site, listener: socket.socket, until_stdin_closes: bool) -> None:
+async def _serve(
+    app: Starlette, site: Site, listener: socket.socket, announcement: str, until_stdin_closes: bool
+) -> None:
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -178,7 +204,7 @@ async def _serve(app: Starlette, site: Site, listener: socket.socket, until_stdi
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config, site.base_url)
+    server = _Server(config, announcement)
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

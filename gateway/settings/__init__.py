@@ -1,14 +1,14 @@
 """What can be configured: one frozen class per section, from which reader and JSON Schema are derived.
 
 `kinds`, `web` and `groups` say what values may be, `keys` how a section declares them; the sections themselves
-are in `server`, `access`, `backends` and `routes`.
+are in `server`, `access`, `state`, `backends`, `routes` and `limits`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from gateway.settings.access import AuthSettings, JwtSettings, StateSettings
+from gateway.settings.access import ApiKeySettings, AuthSettings, JwtSettings
 from gateway.settings.backends import (
     PRINCIPAL,
     PROTOCOLS,
@@ -16,6 +16,7 @@ from gateway.settings.backends import (
     BackendAuthSettings,
     BackendSettings,
     BearerAuthSettings,
+    BreakerSettings,
     CallbackBackendSettings,
     DiscoverySettings,
     HttpBackendSettings,
@@ -27,14 +28,21 @@ from gateway.settings.backends import (
 )
 from gateway.settings.groups import ListOf, MapOf, OrWord, Section, Tagged
 from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Text
+from gateway.settings.limits import NAME, RateLimitSettings, limits_that_clash
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.secret import Secret
-from gateway.settings.server import AdminSettings, ErrorSettings, LoggingSettings, ServerSettings
-
-NAME = Text(
-    r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", "must be letters, digits, - and _, at most 64, and begin with a letter or digit"
+from gateway.settings.server import (
+    AdminSettings,
+    CorsSettings,
+    ErrorSettings,
+    LoggingSettings,
+    MetricsSettings,
+    ReloadSettings,
+    ServerSettings,
 )
+from gateway.settings.state import StateSettings
+from gateway.settings.tls import TlsSettings
+from gateway.settings.web import is_loopback
 
 
 @settings
@@ -54,32 +62,64 @@ class Config:
     routes: tuple[RouteSettings, ...] = key(
         ListOf(Section(RouteSettings), check=routes_never_reached), "Which of their tools are published.", default=[]
     )
+    rate_limits: tuple[RateLimitSettings, ...] = key(
+        ListOf(Section(RateLimitSettings), check=limits_that_clash), "How often callers may ask.", default=[]
+    )
+    reload: ReloadSettings = key(Section(ReloadSettings), "When this file is read again.", default={})
+    metrics: MetricsSettings = key(Section(MetricsSettings), "What is counted, and who sees it.", default={})
     logging: LoggingSettings = key(Section(LoggingSettings), "What is logged, and how.", default={})
     errors: ErrorSettings = key(Section(ErrorSettings), "How refusals are told to callers.", default={})
+
+    def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
+        """What no section knows by itself."""
+        if self.server.workers > 1 and (self.state is None or self.state.url is None):
+            yield "server", f"has {self.server.workers} workers, which need state.url to share what they remember"
+        yield from self._nowhere_to_call_back()
+
+    def _nowhere_to_call_back(self) -> Iterator[tuple[str, str]]:
+        """Tool servers elsewhere must be told where to call back, and no address to listen on says that."""
+        server = self.server
+        if server.callback_url or server.public_url or is_loopback(server.host):
+            return
+        for name, backend in self.backends.items():
+            if isinstance(backend, CallbackBackendSettings):
+                yield (
+                    "server",
+                    f"must have callback_url or public_url, because backends.{name} calls back and "
+                    f"{server.host} does not tell where",
+                )
+                return
 
 
 __all__ = [
     "PRINCIPAL",
     "AdminSettings",
     "ApiKeyAuthSettings",
+    "ApiKeySettings",
     "AuthSettings",
     "BackendAuthSettings",
     "BackendSettings",
     "BearerAuthSettings",
+    "BreakerSettings",
     "CallbackBackendSettings",
     "Config",
+    "CorsSettings",
     "DiscoverySettings",
     "ErrorSettings",
     "HttpBackendSettings",
     "JwtAuthSettings",
     "JwtSettings",
     "LoggingSettings",
+    "MetricsSettings",
     "OtcBackendSettings",
     "OxpBackendSettings",
+    "RateLimitSettings",
     "RcrtBackendSettings",
+    "ReloadSettings",
     "RouteSettings",
     "Secret",
     "ServerSettings",
     "SigningSettings",
     "StateSettings",
+    "TlsSettings",
 ]

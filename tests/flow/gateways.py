@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from gateway.accesslog import AccessLog
 from gateway.app import Gateway
 from gateway.config import read
 from tests.flow.caller import Answer, Caller
@@ -49,9 +50,9 @@ def config(
 
 
 @asynccontextmanager
-async def running(text: str, *, wait: bool = True) -> AsyncIterator[Running]:
+async def running(text: str, *, wait: bool = True, access: AccessLog | None = None) -> AsyncIterator[Running]:
     """Runs a gateway; with `wait` it is ready, which is to say that it has asked every backend."""
-    gateway = Gateway(read(text, env={}))
+    gateway = Gateway(read(text, env={}), access=access)
     await gateway.start()
     try:
         if wait:

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.anyio
 
 AUTH = {"jwt": [{"secret": SECRET, "audience": ["toolgate", "tools"], "max_lifetime": "15m"}]}
 
+# One address presents some hundred bad credentials here.
+PATIENT = {"name": "patient", "key": "ip", "rate": "10000/s", "operations": ["failed_verification"]}
+
 
 @pytest.fixture(scope="module")
 async def scripted(anyio_backend: object) -> AsyncIterator[ToolServer]:
@@ -32,7 +35,7 @@ async def scripted(anyio_backend: object) -> AsyncIterator[ToolServer]:
 @pytest.fixture(scope="module")
 async def caller(scripted: ToolServer) -> AsyncIterator[Caller]:
     """A caller without a credential of a gateway that asks for one."""
-    async with running(config({"scripted": scripted.url}, auth=AUTH)) as gateway:
+    async with running(config({"scripted": scripted.url}, auth=AUTH, rate_limits=[PATIENT])) as gateway:
         yield gateway.caller
 
 
@@ -90,6 +93,10 @@ RUBBISH = {
     "an endless one": f"Bearer {'x' * 9000}",
     "an API key": "ApiKey 0123456789",
 }
+IGNORED = {name: {"authorization": value} for name, value in RUBBISH.items() if value} | {
+    "a key for OXP": {"oxp-api-key": "x"},
+    "a key for OTC": {"otc-api-key": "x"},
+}
 
 
 @pytest.mark.parametrize("claims", GOOD.values(), ids=GOOD)
@@ -146,11 +153,7 @@ async def test_an_unknown_caller_on_a_bare_path_gets_what_every_dialect_can_read
     assert (answer.status, answer.headers["oxp-version"]) == (401, "1.0")
 
 
-@pytest.mark.parametrize(
-    "header",
-    [{"authorization": value} for value in RUBBISH.values() if value] + [{"oxp-api-key": "x"}, {"otc-api-key": "x"}],
-    ids=repr,
-)
+@pytest.mark.parametrize("header", IGNORED.values(), ids=IGNORED)
 @every_dialect
 async def test_without_authentication_credentials_are_ignored(
     demo: Caller, dialect: str, header: dict[str, str]

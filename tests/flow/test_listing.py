@@ -6,7 +6,7 @@ import pytest
 
 from tests.flow.caller import DIALECTS, ENVELOPED, SCHEMAS, Caller, every_dialect, every_enveloped_dialect
 from tests.flow.conftest import StartGateway
-from tests.flow.gateways import config
+from tests.flow.gateways import config, until
 from tests.flow.toolserver import FORMS, ToolServer, object_of, tool
 
 pytestmark = pytest.mark.anyio
@@ -159,7 +159,9 @@ async def test_ten_thousand_tools_are_listed_in_every_dialect(start: StartGatewa
     """Ours: within a second or so of each other; the first list of a dialect is the dear one."""
     schema = object_of(place={"type": "string", "maxLength": 100}, zoom={"type": "integer", "minimum": 1})
     server.tools = [tool(f"Map.Show{number:05}", input_schema=schema) for number in range(10_000)]
-    caller = (await start(config({"scripted": server.url}))).caller
+    running = await start(config({"scripted": server.url}))
+    await until(lambda: running.gateway.catalogue.status("scripted").up)  # a slow machine is ready before it has listed
+    caller = running.caller
     expected = [definition["id"] for definition in server.tools]
     for dialect in DIALECTS:
         assert (await caller.list(dialect)).ids == expected

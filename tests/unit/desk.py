@@ -138,7 +138,7 @@ class Away(MemoryState):
         self._calls[key] = replace(self._calls[key], state=CallState.UNKNOWN, note=b"")
 
     async def claim_orphans(self, limit: int) -> list[Record]:
-        orphans, self.orphans = self.orphans, []
+        orphans, self.orphans = self.orphans[:limit], self.orphans[limit:]
         return orphans
 
 

@@ -5,13 +5,25 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from gateway.callnames import CallNames, OpenCalls
-from gateway.model import CallContext, ToolCall, ToolRef
+from gateway.callnames import CallNames
+from gateway.model import ONCE, CallContext, ToolCall, ToolRef
 from gateway.state.port import DIGEST
 from gateway.state.sealing import Digester
 
 OLD, NEW = "the older key of these tests, long enough", "the newer key of these tests, long enough"
 NAMES = CallNames(Digester([NEW], "calls"))
+
+
+def key(principal: str, asked: ToolCall, names: CallNames = NAMES) -> str:
+    return names.keyed(principal, asked)[1]
+
+
+def fingerprint(asked: ToolCall, names: CallNames = NAMES) -> str:
+    return names.keyed("p", asked)[2]
+
+
+def question(principal: str, asked: ToolCall) -> str:
+    return NAMES.unkeyed(principal, asked)[2]
 
 
 def call(tool: str = "A.B", version: str | None = None, call_id: str = "k", **more: Any) -> ToolCall:
@@ -50,48 +62,49 @@ CONTENTS = [
 
 
 def test_who_asks_and_for_whom_is_part_of_the_key() -> None:
-    keys = [NAMES.keys(principal, asked)[0] for principal, asked in ASKED]
+    keys = [key(principal, asked) for principal, asked in ASKED]
     assert all(one != other for one, other in combinations(keys, 2))
     assert all(DIGEST.fullmatch(key) for key in keys)
 
 
 def test_what_is_asked_is_the_content_and_no_part_of_the_key() -> None:
-    prints = [NAMES.fingerprints(asked)[0] for asked in CONTENTS]
+    prints = [fingerprint(asked) for asked in CONTENTS]
     assert all(one != other for one, other in combinations(prints, 2))
     assert all(DIGEST.fullmatch(one) for one in prints)
-    assert len({NAMES.keys("p", asked) for asked in CONTENTS}) == 1
+    assert len({key("p", asked) for asked in CONTENTS}) == 1
 
 
 def test_the_order_of_members_is_not_asked_for() -> None:
     one, other = {"a": {"x": 1, "y": 2}, "b": 3}, {"b": 3, "a": {"y": 2, "x": 1}}
-    assert NAMES.fingerprints(call(arguments=one)) == NAMES.fingerprints(call(arguments=other))
+    assert fingerprint(call(arguments=one)) == fingerprint(call(arguments=other))
     tokens = [{"a": "1", "b": "2"}, {"b": "2", "a": "1"}]
-    assert len({NAMES.keys("p", call(context={"tokens": each})) for each in tokens}) == 1
+    assert len({key("p", call(context={"tokens": each})) for each in tokens}) == 1
 
 
 def test_a_call_for_nobody_is_found_by_its_id_alone() -> None:
-    assert NAMES.keys_of_id("p", "k") == NAMES.keys("p", call())
-    assert NAMES.keys_of_id("p", "k") != NAMES.keys("p", call(context={"user_id": "u"}))
+    assert NAMES.keys_of_id("p", "k") == (key("p", call()),)
+    assert NAMES.keys_of_id("p", "k") != (key("p", call(context={"user_id": "u"})),)
 
 
 def test_names_under_older_keys_are_known_and_new_ones_come_first() -> None:
     before, after = CallNames(Digester([OLD], "calls")), CallNames(Digester([NEW, OLD], "calls"))
     asked = call(context={"user_id": "u"})
     for old, both in [
-        (before.keys("p", asked), after.keys("p", asked)),
-        (before.fingerprints(asked), after.fingerprints(asked)),
         (before.owners("p"), after.owners("p")),
         (before.keys_of_id("p", "k"), after.keys_of_id("p", "k")),
     ]:
         assert len(both) == 2
         assert both[1:] == old
         assert both[0] != old[0]
+    assert after.keyed("p", asked)[3] == (before.keyed("p", asked)[1:3],)
+    assert after.keyed("p", asked)[:3] == NAMES.keyed("p", asked)[:3]
+    assert (NAMES.keyed("p", asked)[3], NAMES.keyed("p", asked)[0]) == ((), NAMES.owners("p")[0])
 
 
 def test_without_the_key_nobody_makes_the_same_names() -> None:
     other = CallNames(Digester([], "calls"))
-    assert other.keys("p", call()) != NAMES.keys("p", call())
-    assert other.fingerprints(call()) != NAMES.fingerprints(call())
+    assert key("p", call(), other) != key("p", call())
+    assert fingerprint(call(), other) != fingerprint(call())
     assert other.group("p", "g") != NAMES.group("p", "g")
 
 
@@ -99,19 +112,12 @@ def test_a_conversation_is_its_principals_own_and_one_without_a_name_is_new() ->
     assert NAMES.group("p", "g") == NAMES.group("p", "g")
     assert len({NAMES.group("p", "g"), NAMES.group("q", "g"), NAMES.group("p", "h"), NAMES.group("p", "")}) == 4
     assert NAMES.group("p", None) != NAMES.group("p", None)
+    assert NAMES.group("p", None).startswith(ONCE)
 
 
-def test_a_call_that_waits_for_its_user_is_found_by_what_it_asks() -> None:
-    calls = OpenCalls(NAMES)
-    assert calls.key_of("p", call()) is None
-    calls.note("p", call(), "key")
-    assert calls.key_of("p", call(call_id="other")) == "key"
-    for principal, asked in [
-        ("q", call()),
-        ("p", call(arguments={"a": 1})),
-        ("p", call(context={"user_id": "u"})),
-        ("p", call("A.C")),
-    ]:
-        assert calls.key_of(principal, asked) is None
-    calls.note("p", call(), None)
-    assert calls.key_of("p", call()) is None
+def test_a_question_is_who_asks_what_for_whom_whatever_the_call_is_named() -> None:
+    asked = [*ASKED[:4], *((who, each) for who, each in ASKED if each.call_id == "k" and each.context != CallContext())]
+    questions = [question(who, each) for who, each in asked] + [question("p", each) for each in CONTENTS]
+    assert all(one != other for one, other in combinations(questions, 2))
+    assert all(DIGEST.fullmatch(question) for question in questions)
+    assert question("p", call(call_id="other")) == question("p", call())

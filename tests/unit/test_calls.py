@@ -54,9 +54,10 @@ async def test_a_call_that_outlasts_its_caller_goes_on_and_is_joined(it: Desk) -
 
 
 async def test_what_a_tool_server_is_told_of_a_call(it: Desk) -> None:
-    kept = await it.ask(preference=AT_ONCE)
+    kept = await it.ask(preference=AT_ONCE, config_ids=frozenset({"6f1c"}))
     [invocation] = it.later.dispatched
     assert (invocation.call_id, invocation.group, kept.note.group) == (kept.id, "g", "g")
+    assert invocation.config_ids == {"6f1c"}
     assert it.later.callback_urls == [f"https://gateway.example/{kept.id.removeprefix(PREFIX)}"]
 
 
@@ -147,37 +148,50 @@ async def test_who_waits_hears_of_a_consent_at_once(it: Desk) -> None:
     assert [(await task).standing for task in asking] == [Consent(CHALLENGE)] * 3
 
 
-async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk) -> None:
-    async def consent_needed() -> str:
-        kept = await it.ask(None, preference=AT_ONCE)
-        await it.calls.challenge(kept.id, CHALLENGE)
-        return kept.id
-
-    unseen = await consent_needed()  # nobody was told of it, so nobody can mean it
+async def asked_for_consent(it: Desk) -> Kept:
+    """A call without an id whose caller is told that its user must consent."""
+    before = len(it.later.dispatched)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(it.ask(None))
-        while len(it.later.dispatched) < 2:  # noqa: ASYNC110 - two loops of the same loop
+        while len(it.later.dispatched) == before:  # noqa: ASYNC110 - two tasks of the same loop
             await asyncio.sleep(0)
-        open_id = it.later.dispatched[1].call_id
-        await it.calls.challenge(open_id, CHALLENGE)
-    assert (await asking).id == open_id != unseen
+        await it.calls.challenge(it.later.dispatched[-1].call_id, CHALLENGE)
+    return await asking
+
+
+async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk) -> None:
+    first = await it.ask(None, preference=AT_ONCE)
+    second = await it.ask(None, preference=AT_ONCE)
+    assert first.id != second.id  # neither waits for its user yet
+    await it.calls.challenge(first.id, CHALLENGE)
     again = await it.ask(None)
-    assert (again.id, again.standing) == (open_id, Consent(CHALLENGE))
+    assert (again.id, again.standing, again.is_keyed) == (first.id, Consent(CHALLENGE), False)
     for others in ({"caller": BOB}, {"user_id": "u"}, {"arguments": {"other": 1}}):
-        assert (await it.ask(None, preference=AT_ONCE, **others)).id != open_id
-    await it.calls.settle(open_id, DONE)
-    assert ((await it.ask(None)).id, (await it.ask(None, preference=AT_ONCE)).id != open_id) == (open_id, True)
+        assert (await it.ask(None, preference=AT_ONCE, **others)).id != first.id
+    assert (await it.ask("k", preference=AT_ONCE)).id != first.id
+    await it.calls.settle(first.id, DONE)
+    told = await it.ask(None)
+    assert (told.id, told.standing) == (first.id, DONE)
+    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
+
+
+@pytest.mark.parametrize("how", ["look", "cancel"])
+async def test_who_was_told_otherwise_is_not_told_again(it: Desk, how: str) -> None:
+    asked = await asked_for_consent(it)
+    if how == "look":
+        await it.calls.look(asked.id, ADA)  # nothing is over yet
+        assert (await it.ask(None)).id == asked.id
+        await it.calls.settle(asked.id, DONE)
+    await (it.calls.look if how == "look" else it.calls.cancel)(asked.id, ADA)
+    assert (await it.ask(None, preference=AT_ONCE)).id != asked.id
 
 
 async def test_a_call_nobody_came_back_for_is_not_in_the_way_of_a_new_one() -> None:
     async with desk(pending_ttl_s=60.0, seen_ttl_s=60.0) as it:
-        async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-            asking = group.create_task(it.ask(None))
-            await it.later.took.wait()
-            await it.calls.challenge(it.later.dispatched[0].call_id, CHALLENGE)
+        asked = await asked_for_consent(it)
         it.clock.now += 61
         again = await it.ask(None, preference=AT_ONCE)
-        assert (again.id != (await asking).id, again.standing) == (True, None)
+        assert (again.id != asked.id, again.standing) == (True, None)
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled", "forgotten"])

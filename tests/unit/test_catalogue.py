@@ -30,6 +30,7 @@ from gateway.routing import PublishedTool, Route
 pytestmark = pytest.mark.anyio
 
 CALLER = Caller(principal="key:test")
+DEADLINE_S = 30.0  # for what takes a second at most on an idle machine
 DOWN = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "The tool server cannot be reached.", detail="refused")
 
 
@@ -81,7 +82,7 @@ class Hours:
         await woken
 
     async def until_asleep(self, count: int) -> None:
-        async with asyncio.timeout(5), self._changed:
+        async with asyncio.timeout(DEADLINE_S), self._changed:
             await self._changed.wait_for(lambda: len(self._sleepers) >= count)
 
     async def pass_(self, seconds: float = 60.0) -> None:

@@ -42,6 +42,7 @@ backends:
     protocol: otc
     url: http://127.0.0.1:9101
 """
+CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:9103'}}"
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +105,36 @@ GOOD: list[tuple[str, Look, object]] = [
         lambda c: c.state and c.state.keys[0].reveal(),
         "${env:SECRET} ${env:SECRET} 8081",  # what is put in is not looked at again
     ),
+    # the state
+    (
+        "state: {result_ttl: 2h, pending_ttl: 2d, seen_ttl: 3d}",
+        lambda c: c.state and (c.state.result_ttl_s, c.state.pending_ttl_s, c.state.seen_ttl_s),
+        (7200.0, 172_800.0, 259_200.0),
+    ),
+    (
+        "state: {max_result: 2KiB, max_bytes: 1MiB, max_pending_per_caller: 5, max_records_per_caller: 6}",
+        lambda c: (
+            c.state
+            and (
+                c.state.max_result_bytes,
+                c.state.max_bytes,
+                c.state.max_pending_per_caller,
+                c.state.max_records_per_caller,
+            )
+        ),
+        (2048, 1048576, 5, 6),
+    ),
+    (
+        "state: {url: 'rediss+sentinel://:${env:PORT}@one,two/calls', sentinel_password: x, keys: ['${env:SECRET}']}",
+        lambda c: repr(c.state and c.state.address),
+        "rediss+sentinel://one:26379,two:26379/calls/0",
+    ),
+    ("state: {url: 'redis://elsewhere', insecure: true}", lambda c: c.state and c.state.insecure, True),
+    ("state: {url: 'redis://[::1]', on_failure: local}", lambda c: c.state and c.state.on_failure, "local"),
+    # who calls back is told where
+    (f"server: {{host: 0.0.0.0, callback_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
+    (f"server: {{host: 0.0.0.0, public_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
+    (f"server: {{host: localhost}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
     # URLs
     ("server: {public_url: 'https://x.example/'}", lambda c: c.server.public_url, "https://x.example"),
     ("server: {public_url: 'http://[::1]:80/a/b/'}", lambda c: c.server.public_url, "http://[::1]:80/a/b"),
@@ -148,6 +179,31 @@ def test_a_backend_is_of_the_class_its_protocol_names() -> None:
     assert pay.forward_headers == ("x-tenant",)
 
 
+def test_a_backend_is_at_one_url_or_several_and_has_limits_of_its_own() -> None:
+    text = BACKENDS + (
+        "  farm: {protocol: oxp, urls: [http://a/, 'http://b/x'], max_concurrency: 7, max_queue: 0, queue_timeout: 1s,"
+        " breaker: {failures: 0, open_for: 500ms}}\n"
+    )
+    backends = read(text, env=ENV).backends
+    crm, farm = backends["crm"], backends["farm"]
+    assert (crm.addresses, farm.addresses) == (("http://127.0.0.1:9101",), ("http://a", "http://b/x"))
+    assert (crm.max_concurrency, crm.max_queue, crm.queue_timeout_s) == (256, 1024, 10.0)
+    assert (crm.breaker.failures, crm.breaker.open_for_s) == (5, 10.0)
+    assert (farm.max_concurrency, farm.max_queue, farm.queue_timeout_s) == (7, 0, 1.0)
+    assert (farm.breaker.failures, farm.breaker.open_for_s) == (0, 0.5)
+
+
+def test_replicas_in_variables_that_are_not_set_are_not_taken_for_one() -> None:
+    text = BACKENDS + "  farm: {protocol: oxp, urls: ['${env:ONE}', '${env:TWO}']}\n"
+    assert len(read(text, env={}, allow_missing_env=True).backends["farm"].addresses) == 2
+
+
+def test_there_are_only_so_many_replicas() -> None:
+    urls = [f"http://{number}.example" for number in range(40)]
+    (problem,) = problems(f"{BACKENDS}  farm: {{protocol: oxp, urls: {urls}}}\n")
+    assert problem.endswith("backends.farm.urls[32]: is one too many; there may be 32")
+
+
 def test_a_route_carries_what_it_gives_to_its_tools() -> None:
     text = BACKENDS + (
         "routes:\n"
@@ -181,8 +237,11 @@ def test_nothing_in_a_config_can_be_changed() -> None:
 def test_secrets_are_shown_by_reveal_only(base: Path) -> None:
     config = load(CONFIG / "gateway.yaml", env=SecretEverywhere(), allow_missing_env=True)
     assert config.auth is not None
-    assert config.auth.jwt[0].secret.reveal() == CANARY
-    assert CANARY not in f"{config} {config!r} {config.auth.jwt[0].secret} {config.auth.jwt[0].secret!r}"
+    assert config.auth.jwt is not None
+    secret = config.auth.jwt[-1].secret
+    assert secret is not None
+    assert secret.reveal() == CANARY
+    assert CANARY not in f"{config} {config!r} {secret} {secret!r}"
 
 
 class SecretEverywhere(dict[str, str]):
@@ -206,6 +265,22 @@ def test_missing_variables_and_files_may_be_allowed_whatever_the_key_expects(bas
     )
     assert read(text, base=base, env={}, allow_missing_env=True).server.port == 0
     assert len(problems(text, base)) == 13  # one each, but a backend without protocol is not read further
+
+
+@pytest.mark.parametrize("url", ["${env:A}", "rediss+sentinel://:${env:A}@one,two/calls"])
+def test_a_state_is_good_wherever_it_can_be_when_variables_are_missing(url: str) -> None:
+    tls = "{ca: '${env:A}', cert: '${env:A}', key: '${env:A}'}"
+    text = f"auth: none\nstate: {{url: '{url}', tls: {tls}, sentinel_password: '${{env:A}}', keys: ['${{env:A}}']}}\n"
+    assert read(text, env={}, allow_missing_env=True).state is not None
+
+
+def test_what_is_written_of_a_url_is_checked_when_the_rest_is_missing() -> None:
+    with pytest.raises(ConfigError, match="it must begin with rediss for TLS"):
+        read(
+            "auth: none\nstate: {url: 'redis://:${env:A}@elsewhere', keys: ['${env:A}']}\n",
+            env={},
+            allow_missing_env=True,
+        )
 
 
 def test_what_is_there_but_wrong_is_refused_even_when_absence_is_allowed(base: Path) -> None:

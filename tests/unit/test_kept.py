@@ -17,7 +17,6 @@ from gateway.kept import (
     Note,
     kept_as,
     kept_by,
-    may_be_repeated,
     note_of,
     pack,
     refusal_of,
@@ -86,7 +85,6 @@ def test_a_record_says_how_its_call_stands() -> None:
 def test_what_may_be_repeated_is_not_remembered(standing: Any, remembered: bool) -> None:
     kept = kept_as("key", NOTE, "b", standing)
     assert (kept.id, kept.is_keyed, kept.remembered) == ("tg-key", True, remembered)
-    assert may_be_repeated(standing) is (standing is REPEATABLE)
 
 
 def test_what_a_record_holds_is_remembered_whatever_it_is() -> None:

@@ -125,8 +125,9 @@ async def test_a_caller_that_has_another_list_gets_this_one(candidate: str) -> N
 
 async def test_what_the_answer_depends_on_is_said() -> None:
     bare, prefixed = await asked(SHORT, head()), await asked(SHORT, head(prefix="otc"))
-    assert bare.header(b"vary") == b"Authorization, Accept-Encoding, OXP-Version, User-Agent"
-    assert prefixed.header(b"vary") == b"Authorization, Accept-Encoding, OXP-Version"
+    credentials = b"Authorization, OXP-API-Key, OTC-API-Key, "
+    assert bare.header(b"vary") == credentials + b"Accept-Encoding, OXP-Version, User-Agent"
+    assert prefixed.header(b"vary") == credentials + b"Accept-Encoding, OXP-Version"
     assert bare.header(b"cache-control") == b"private, no-cache"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import sys
@@ -130,21 +129,48 @@ def test_text_cannot_steer_the_terminal_or_forge_a_line() -> None:
 
 @pytest.fixture
 def untouched_logging() -> Iterator[None]:
-    """Puts the handlers back that `configure` replaces."""
+    """Puts the handlers back that `configure` replaces, and ends what writes for its own."""
     root, httpx = logging.getLogger(), logging.getLogger("httpx")
     before = root.handlers[:], root.level, httpx.level
     root.handlers[:] = []  # so that `configure` closes none of pytest's
     yield
+    for handler in root.handlers:
+        handler.close()
     root.handlers[:], root.level, httpx.level = before
 
 
+def messages_in(text: str) -> list[str]:
+    return [json.loads(line)["message"] for line in text.splitlines()]
+
+
 @pytest.mark.usefixtures("untouched_logging")
-def test_lines_below_the_level_and_urls_that_httpx_logs_are_left_out() -> None:
-    logs.configure("info", "json")
-    handler = logging.getLogger().handlers[0]
-    assert isinstance(handler, logging.StreamHandler)
-    handler.setStream(out := io.StringIO())
+def test_lines_below_the_level_and_urls_that_httpx_logs_are_left_out(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = logs.configure("info", "json")
+    assert lines is not None
     logging.getLogger("gateway.x").debug("debug")
     logging.getLogger("gateway.x").info("info")
     logging.getLogger("httpx").info("HTTP Request: GET http://gateway/challenges/a-token")
-    assert [json.loads(line)["message"] for line in out.getvalue().splitlines()] == ["info"]
+    lines.close()
+    assert messages_in(capfd.readouterr().err) == ["info"]
+
+
+@pytest.mark.usefixtures("untouched_logging")
+def test_requests_are_not_written_down_where_only_warnings_are_wanted() -> None:
+    assert logs.configure("warning", "json") is None
+
+
+@pytest.mark.usefixtures("untouched_logging")
+def test_an_error_that_is_no_file_gets_its_lines_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs.configure("info", "json") is None
+    logging.getLogger("gateway.x").warning("warning")
+    assert messages_in(capsys.readouterr().err) == ["warning"]
+
+
+@pytest.mark.usefixtures("untouched_logging")
+def test_a_message_whose_arguments_do_not_fit_stops_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = logs.configure("info", "json")
+    assert lines is not None
+    logging.getLogger("gateway.x").info("%d of these", "none")
+    logging.getLogger("gateway.x").info("lone \ud800 surrogate")
+    lines.close()
+    assert messages_in(capfd.readouterr().err.splitlines()[-1]) == ["lone \\ud800 surrogate"]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.kept import PREFIX
-from gateway.orphans import adopt_orphans
+from gateway.orphans import AT_ONCE, adopt_orphans
 from gateway.state.port import CallState, NewCall, Record
 from tests.unit.desk import Desk, desk
 
@@ -78,3 +78,12 @@ async def test_one_that_cannot_be_gone_on_with_costs_the_others_nothing(
         await it.later.took.wait()
     task.cancel()
     assert [record.levelno for record in caplog.records].count(logging.ERROR) == 1
+
+
+async def test_many_are_not_kept_waiting_for_one_look_after_the_other(it: Desk) -> None:
+    it.state.orphans = [left(CallState.ACCEPTED)] * 5 * AT_ONCE
+    task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, every_s=1.0))
+    async with asyncio.timeout(4.5):  # five looks, of which only the first is one that had to be waited for
+        while len(it.later.resumed) < 5 * AT_ONCE:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+    task.cancel()

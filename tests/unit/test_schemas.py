@@ -130,11 +130,11 @@ def test_errors_are_bounded_in_number_and_length() -> None:
 
 
 def test_of_a_very_large_value_only_the_first_error_is_told() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert errors(properties(a={"items": {"type": "string"}}), {"a": [1] * MAX_EXPLAINED * 50}) == {
         "a": "at a[0]: is not a string"
     }
-    assert time.perf_counter() - started < 0.5  # 0.8 s when every error is made
+    assert time.process_time() - started < 0.5  # 0.8 s when every error is made
 
 
 HUGE = 10**4299  # 4,300 digits, the longest integer that is read
@@ -240,9 +240,9 @@ def test_a_long_chain_of_references_is_refused() -> None:
 
 def test_references_spelled_in_many_ways_do_not_multiply_the_work() -> None:
     spelled = {f"p{n}": {"$ref": "#/$defs/" + "".join(_spelled(n))} for n in range(2000)}
-    started = time.perf_counter()
+    started = time.process_time()
     InputSchema.compile({"properties": spelled, "$defs": {"abcdefghijk": properties(**spelled)}})
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def _spelled(number: int) -> list[str]:
@@ -266,9 +266,9 @@ def test_a_schema_that_is_defined_by_itself_is_refused(schema: dict[str, Any]) -
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(?!x)(a+)+$"])
 def test_no_pattern_takes_long(pattern: str, value: str) -> None:
     schema = InputSchema.compile(properties(a={"pattern": pattern}))
-    started = time.perf_counter()
+    started = time.process_time()
     assert set(schema.errors({"a": value})) == {"a"}
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 def test_patterns_with_look_around_work() -> None:
@@ -281,9 +281,9 @@ def test_a_wrong_value_of_a_recursive_union_is_explained_in_no_time() -> None:
     """The library's own errors hold a tree that doubles with each level: 2.2 s at 14, hours at 30."""
     schema = InputSchema.compile(EXPRESSION)
     value = nested(60, {"op": "?"}, op="not")
-    started = time.perf_counter()
+    started = time.process_time()
     assert schema.errors({"e": value}) == {"e": "does not have any of the allowed forms"}
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 def test_a_recursive_tree_is_explained_at_its_first_level() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.state.server import RedisServer
 from tests.live.cli.terminal import entered, tool_server
 
 CONFIG = """
@@ -89,6 +90,67 @@ def test_live_accounts_for_every_tool_server_and_every_tool(tmp_path: Path, offi
     assert ["Calculator.Divide@1.0.0", "office", "calc", "Divides", "a", "by", "b."] in lines
     assert f"gone is down: connect: {nowhere} cannot be reached." in done.stdout
     assert "office: no route publishes 3 tools: Clock.Sleep@1.0.0, Doorbell.Ring@0.1.0, Text.Echo@1.0.0" in done.stdout
+
+
+STATE = "auth: none\nstate: {url: 'redis://:%s@127.0.0.1:%d/0', keys: [a key of the tests with 32 characters]}\n"
+PASSWORD = "hunter2-but-longer"  # the server has none, and then takes any
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    yield server
+    server.kill()
+
+
+def test_live_looks_at_redis_and_leaves_nothing_there(tmp_path: Path, redis_server: RedisServer) -> None:
+    with redis_server.connect() as redis:
+        redis.config_set("save", "3600 1")
+        file = write(tmp_path, STATE % (PASSWORD, redis_server.port))
+        done = entered("check", file, "--live")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert f"state: redis://127.0.0.1:{redis_server.port}/0 (" in done.stdout
+        assert PASSWORD not in done.stdout
+        assert redis.keys() == []
+
+
+def test_live_warns_of_a_redis_that_may_lose_calls(tmp_path: Path, redis_server: RedisServer) -> None:
+    with redis_server.connect() as redis:
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
+    assert done.returncode == 0
+    policy, disk = done.stderr.splitlines()
+    assert policy.startswith("warning: state: maxmemory-policy is allkeys-lru: ")
+    assert disk.startswith("warning: state: nothing is written to disk ")
+
+
+def test_live_does_not_ask_for_more_than_it_may(tmp_path: Path, redis_server: RedisServer) -> None:
+    """Providers forbid CONFIG; what cannot be known is no warning."""
+    with redis_server.connect() as redis:
+        redis.acl_setuser("default", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-config"])
+    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_live_fails_when_redis_is_down_or_takes_no_writes(tmp_path: Path, redis_server: RedisServer) -> None:
+    file = write(tmp_path, STATE % (PASSWORD, redis_server.port))
+    with redis_server.connect() as redis:
+        redis.replicaof("127.0.0.1", 1)
+    done = entered("check", file, "--live")
+    assert done.returncode == 1
+    assert "state is down: it is a replica, which takes no writes;" in done.stdout
+    redis_server.kill()
+    done = entered("check", file, "--live", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["state"]["up"], found["warnings"]) == (1, False, [])
+    assert str(redis_server.port) in found["state"]["cause"]
+    assert PASSWORD not in done.stdout + done.stderr
+
+
+def test_a_redis_without_keys_is_rarely_meant(tmp_path: Path) -> None:
+    done = entered("check", write(tmp_path, "auth: none\nstate: {url: redis://localhost}\n"))
+    assert done.returncode == 0
+    assert "warning: state.keys is not set" in done.stderr
 
 
 def test_live_is_good_when_all_is_up(tmp_path: Path, office: str) -> None:

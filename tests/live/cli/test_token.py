@@ -33,6 +33,29 @@ def test_an_unknown_issuer_names_those_there_are(config: str) -> None:
     assert done.stderr == "No entry of auth.jwt has the issuer 'them' ('us').\n"
 
 
+def test_claims_are_put_where_the_configuration_looks_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(f"auth: {{jwt: [{{secret: '{SECRET}', scope_claim: a.scopes, user_id_claim: a.user}}]}}\n")
+    done = entered("token", "-c", str(path), "--sub", "ada", "--scope", "x")
+    claims = jwt.decode(done.stdout.strip(), SECRET, algorithms=["HS256"])
+    assert (claims["sub"], claims["a"]) == ("ada", {"scopes": "x", "user": "ada"})
+
+
+def test_the_first_entry_with_a_secret_signs_and_no_other_can(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    remote = "{issuer: 'https://a.example', discovery: true, algorithms: [RS256], audience: [x]}"
+    path.write_text(f"auth: {{jwt: [{remote}, {{issuer: b, secret: '{SECRET}'}}]}}\n")
+    done = entered("token", "-c", str(path))
+    assert jwt.decode(done.stdout.strip(), SECRET, algorithms=["HS256"])["iss"] == "b"
+    done = entered("token", "-c", str(path), "--issuer", "https://a.example")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "are made by the issuer" in done.stderr
+    path.write_text(f"auth: {{jwt: [{remote}]}}\n")
+    done = entered("token", "-c", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "No entry of auth.jwt has a secret to sign with.\n"
+
+
 def test_without_authentication_there_is_no_token_to_make(tmp_path: Path) -> None:
     path = tmp_path / "open.yaml"
     path.write_text("auth: none\n")

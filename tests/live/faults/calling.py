@@ -61,9 +61,9 @@ def assert_unavailable(response: httpx.Response) -> None:
     assert int(response.headers["retry-after"]) >= 1
 
 
-def encoded_call(tool: str, arguments: Any = None, *lines: str) -> bytes:
+def encoded_call(tool: str, arguments: Any = None, *lines: str, **members: Any) -> bytes:
     """A whole request with further header lines, for callers that write bytes."""
-    body = json.dumps({"request": {"tool_id": tool, "input": arguments or {}}}).encode()
+    body = json.dumps({"request": {"tool_id": tool, "input": arguments or {}, **members}}).encode()
     head = ["POST /otc/tools/call HTTP/1.1", "Host: gateway", "Content-Type: application/json", *lines]
     return "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
@@ -74,14 +74,14 @@ async def connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]
     return await asyncio.open_connection(parts.host, parts.port)
 
 
-async def call_once(url: str, tool: str, arguments: Any = None) -> httpx.Response:
+async def call_once(url: str, tool: str, arguments: Any = None, *more: str, **members: Any) -> httpx.Response:
     """Calls over a connection of its own; cheap enough to be done by hundreds at once.
 
     Raises ConnectionError when there is no answer at all; half an answer fails the test.
     """
     reader, writer = await connect(url)
     try:
-        writer.write(encoded_call(tool, arguments, "Connection: close"))
+        writer.write(encoded_call(tool, arguments, "Connection: close", *more, **members))
         async with asyncio.timeout(WAIT_S):
             answer = await reader.read()
     finally:

@@ -86,7 +86,7 @@ def _lines(log: Path) -> list[dict[str, Any]]:
 async def gateway(config: Settings, *, ready: bool = True) -> AsyncIterator[GatewayProcess]:
     """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens."""
     with _files(config) as (file, log, output):
-        process = await _spawn("gateway", "serve", "-c", str(file), stderr=output)
+        process = await _spawn("gateway", "serve", "-c", str(file), stdout=output, stderr=output)
         try:
             running = await _listening(process, log)
             if ready:
@@ -106,7 +106,9 @@ def _files(config: Settings) -> Iterator[tuple[Path, Path, IO[bytes]]]:
             yield file, log, output
 
 
-async def _spawn(module: str, *arguments: str, stderr: IO[bytes] | None = None, stdout: int | None = None) -> Process:
+async def _spawn(
+    module: str, *arguments: str, stderr: IO[bytes] | None = None, stdout: IO[bytes] | int | None = None
+) -> Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, *arguments, cwd=CHECKOUT, stdout=stdout, stderr=stderr
     )

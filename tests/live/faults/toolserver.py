@@ -112,6 +112,7 @@ class ToolServer:
     listing: Handler | None = None  # in place of the regular one
     requests: list[Request] = field(default_factory=list)
     connections: int = 0  # open now
+    opened: int = 0  # ever
 
     @property
     def port(self) -> int:
@@ -131,9 +132,10 @@ class ToolServer:
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.opened += 1
         try:
             while not writer.is_closing():
-                request = await _read_request(reader)
+                request = await read_request(reader)
                 self.requests.append(request)
                 await self.answer(Exchange(request, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -145,7 +147,8 @@ class ToolServer:
                 await writer.wait_closed()
 
 
-async def _read_request(reader: asyncio.StreamReader) -> Request:
+async def read_request(reader: asyncio.StreamReader) -> Request:
+    """The next request. Raises IncompleteReadError when there is none."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.split("\r\n")[:-2]
     method, target, _ = first.split(" ")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.contract.state.server import RedisServer
+from tests.contract.state.server import RedisServer, lasting_port
 from tests.live.faults.calling import call, caller, result
 from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
 
@@ -45,18 +44,9 @@ class Site:
     b: Replica
 
 
-def free_port() -> int:
-    """A port for a gateway whose address another one must know before it listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
-def callback_settings(builds: DemoServer, **more: Any) -> Settings:
+def callback_settings(url: str, backend: Settings | None = None, **more: Any) -> Settings:
     """A gateway in front of the tool server that calls back."""
-    backend = {"protocol": "callback", "url": builds.url, "timeout": TIMEOUT}
-    return settings({"builds": backend}, **more)
+    return settings({"builds": {"protocol": "callback", "url": url, "timeout": TIMEOUT} | (backend or {})}, **more)
 
 
 def crumbs_settings(crumbs: DemoServer) -> Settings:
@@ -79,25 +69,38 @@ async def replica(config: Settings) -> AsyncIterator[Replica]:
 
 
 @asynccontextmanager
-async def site(directory: Path) -> AsyncIterator[Site]:
-    """Runs it; the Redis server is killed at the end, whatever became of it."""
-    redis = RedisServer(directory)
-    ports = free_port(), free_port()
+async def pair(
+    redis: RedisServer, url: str, state: Settings | None = None, **more: Any
+) -> AsyncIterator[tuple[Replica, Replica]]:
+    """Two replicas in front of the tool server that calls back, each of which has it call back the other."""
+    ports = lasting_port(), lasting_port()
 
     def config(own: int, other: int) -> Settings:
         server = {"port": own, "admin": {"port": 0}, "callback_url": f"http://127.0.0.1:{other}"}
-        return callback_settings(builds, server=server, state={"url": redis.url, "keys": [KEY]})
+        remembered = {"url": redis.url, "keys": [KEY]} | (state or {})
+        return callback_settings(url, server=server, state=remembered, **more)
 
+    async with replica(config(*ports)) as a, replica(config(*reversed(ports))) as b:
+        yield a, b
+
+
+@contextmanager
+def redis_server(directory: Path, *, lasting: bool = False) -> Iterator[RedisServer]:
+    """A Redis server that is killed at the end, whatever became of it."""
+    server = RedisServer(directory, lasting=lasting)
     try:
-        async with (
-            demo_server("rap") as builds,
-            replica(config(*ports)) as a,
-            replica(config(*reversed(ports))) as b,
-        ):
-            yield Site(redis, builds, a, b)
+        yield server
     finally:
-        redis.thaw()
-        redis.kill()
+        server.thaw()
+        server.kill()
+
+
+@asynccontextmanager
+async def site(directory: Path, *, lasting: bool = False, **more: Any) -> AsyncIterator[Site]:
+    """Runs it with the demonstration server."""
+    with redis_server(directory, lasting=lasting) as redis:
+        async with demo_server("rap") as builds, pair(redis, builds.url, **more) as (a, b):
+            yield Site(redis, builds, a, b)
 
 
 async def order(server: DemoServer, operation: str, fault: str, seconds: float = 1.0) -> None:

@@ -17,7 +17,7 @@ BUILD = {"seconds": 0}
 
 @asynccontextmanager
 async def place(**more: Any) -> AsyncIterator[tuple[DemoServer, Replica]]:
-    async with demo_server("rap") as builds, replica(callback_settings(builds, **more)) as only:
+    async with demo_server("rap") as builds, replica(callback_settings(builds.url, **more)) as only:
         yield builds, only
 
 

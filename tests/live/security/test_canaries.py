@@ -32,7 +32,7 @@ class Canaries:
     made: dict[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> str:
-        return self.made.setdefault(name, f"canary-{name}-{secrets.token_hex(8)}")
+        return self.made.setdefault(name, f"canary-{name.replace(' ', '-')}-{secrets.token_hex(8)}")
 
     def found_in(self, text: str) -> set[str]:
         """Which of them a text holds."""

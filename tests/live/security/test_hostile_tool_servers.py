@@ -134,6 +134,7 @@ async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -
         assert running.peak_memory_bytes() < 300 * MIB  # 60 MiB of its own, 64 MiB of list in pieces and joined
 
 
+@pytest.mark.alone
 @pytest.mark.anyio
 async def test_a_hundred_thousand_tools_are_cut_to_the_limit_and_disturb_nobody() -> None:
     listed = json.dumps({"tools": [definition(f"Lab.Tool{number}") for number in range(LIST_TOOLS)]}).encode()

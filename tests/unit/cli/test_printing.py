@@ -89,6 +89,7 @@ def test_the_token_stands_in_one_line_only() -> None:
 def test_remarks_begin_with_what_is_down() -> None:
     fine: JsonObject = {"up": True, "cause": None, "rejected": [], "unrouted": []}
     found = {
+        "state": {"up": False, "cause": "no answer"},
         "backends": {
             "one": fine | {"rejected": [{"id": "A.B@1.0.0", "reason": "Too large."}]},
             "two": fine | {"up": False, "cause": "refused"},
@@ -96,7 +97,8 @@ def test_remarks_begin_with_what_is_down() -> None:
         },
         "tools": [{"id": "C.D@1.0.0", "remarks": ["has no description"]}],
     }
-    down, left_out, unrouted, remark = remarks_on(found)
+    state, down, left_out, unrouted, remark = remarks_on(found)
+    assert state == "state is down: no answer"
     assert down == "two is down: refused"
     assert left_out == "one: A.B@1.0.0 is not published: Too large."
     assert unrouted.startswith("three: no route publishes 21 tools: T.T0@1.0.0, ")

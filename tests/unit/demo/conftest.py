@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import subprocess
 import sys
@@ -37,6 +38,13 @@ def running(module: str, *arguments: str) -> Iterator[tuple[str, subprocess.Pope
 def connected(module: str, *arguments: str) -> Iterator[httpx.Client]:
     with running(module, *arguments) as (url, _), httpx.Client(base_url=url, timeout=DEADLINE_S) as client:
         yield client
+
+
+def words_of_help(module: str) -> set[str]:
+    """What `--help` of a server says, which takes no more than its name to ask."""
+    command = [sys.executable, "-m", f"gateway.demo.{module}", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    return set(re.findall(r"[\w-]+", told.stdout))
 
 
 @pytest.fixture(scope="session")

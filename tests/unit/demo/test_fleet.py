@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from gateway.demo.fleet import SERVERS, start_fleet
-from tests.unit.demo.conftest import DEADLINE_S, running
+from tests.unit.demo.conftest import DEADLINE_S, running, words_of_help
 
 GUARDED = {"otc": "/tools", "oxp": "/tools", "rap": "/.well-known/rap-toolset", "rcrt": "/secrets"}
 
@@ -98,6 +99,38 @@ def test_a_port_in_use_is_told_in_one_line() -> None:
     assert finished.returncode == 1
     assert finished.stderr.startswith("cannot listen on 127.0.0.1 port ")
     assert finished.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "options"),
+    [
+        ("otc_server", set()),
+        ("oxp_server", set()),
+        ("rap_server", {"--callback-origin"}),
+        ("rcrt_server", {"--edition", "--standard", "--as-shipped", "--auth-disabled", "--ping-s"}),
+    ],
+)
+def test_each_server_tells_all_its_options(module: str, options: set[str]) -> None:
+    assert words_of_help(module) >= {"--host", "--port", "--token", "--until-stdin-closes", *options}
+
+
+def test_an_unknown_option_is_told() -> None:
+    command = [sys.executable, "-m", "gateway.demo.rap_server", "--callback-origins", "x"]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert (finished.returncode, finished.stderr.splitlines()[-1]) == (
+        2,
+        "rap_server.py: error: unrecognized arguments: --callback-origins x",
+    )
+
+
+def test_a_supervised_server_says_its_port_as_the_reference_ones_do() -> None:
+    command = [sys.executable, "-m", "gateway.demo.rap_server", "--port", "0", "--until-stdin-closes"]
+    environment = {**os.environ, "RAP_EMBEDDED": "1"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        port = json.loads(process.stdout.readline())["port"]
+        assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+        process.communicate(timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize("port", ["65536", "-1", "http"])

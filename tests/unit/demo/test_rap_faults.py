@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.unit.demo.conftest import connected
+from tests.unit.demo.conftest import connected, words_of_help
 from tests.unit.demo.rap_caller import Caller, calling
 from tests.unit.demo.test_rap_server import eventually, executions
 
@@ -278,6 +278,21 @@ def test_consent_can_lead_nowhere(caller: Caller) -> None:
     assert len(caller.so_far(invocation)) == 1
 
 
+def test_events_can_go_on_after_the_cancellation(caller: Caller) -> None:
+    caller.order("watch", "ignore_cancel")
+    invocation = caller.invocation("watch", {"events": 3, "pause_s": 0.1})
+    caller.run(invocation)
+    notice = {"thread_id": invocation["group_id"], "tool_call_id": invocation["id"]}
+    assert caller.server.post("/cancel_tool_call", json=notice).status_code == 200
+    assert caller.callbacks(invocation, 4)[-1].message["final"] is True
+
+
+def test_a_result_can_come_before_what_the_user_is_asked(caller: Caller) -> None:
+    caller.order("ask", "result_first")
+    first, second = caller.run(caller.invocation("ask"), 2)
+    assert (first["type"], second["type"]) == ("tool_result", "user_choice")
+
+
 MANIFESTS: list[tuple[str, Callable[[Any], bool]]] = [
     ("no_tools", lambda manifest: manifest["tools"] == []),
     ("no_name", lambda manifest: manifest["name"] == ""),
@@ -318,6 +333,11 @@ def test_a_manifest_can_be_slow(caller: Caller) -> None:
     assert time.monotonic() - started >= 0.3
 
 
+def test_the_help_names_every_fault(rap: httpx.Client) -> None:
+    known = rap.get("/faults").json()["known"]
+    assert {fault for faults in known.values() for fault in faults} <= words_of_help("rap_server")
+
+
 def test_every_fault_is_tested(rap: httpx.Client) -> None:
     known = rap.get("/faults").json()["known"]
     assert set(known["manifest"]) - {fault for fault, _ in MANIFESTS} == {
@@ -330,6 +350,6 @@ def test_every_fault_is_tested(rap: httpx.Client) -> None:
         "ack_ok_body", "ack_202", "ack_204", "slow_ack", "callback_before_ack", "reset_before_ack", "reset_and_drop",
         "delayed", "never", "duplicate", "two_different", "invalid_json", "wrong_token", "extra_authorization",
         "wrong_content_type", "no_retry", "view_update_storm", "still_running", "event_before_confirmation",
-        "event_after_final", "ignore_cancel", "oauth_never_resolved",
+        "event_after_final", "ignore_cancel", "oauth_never_resolved", "result_first",
     }  # fmt: skip
     assert set(known["build"]) == alone | {f"ack_{status}" for status in REFUSALS} | {fault for fault, _ in SPOILT}

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.unit.demo.conftest import words_of_help
 from tests.unit.demo.rcrt_caller import REQUEST_TAGS, Caller, Listener, calling
 
 HI = {"message": "hi"}
@@ -244,6 +245,15 @@ def test_a_stream_can_be_deaf(caller: Caller) -> None:
     assert {event["type"] for event in listener.events} == {"ping"}
 
 
+def test_a_stream_can_be_silent(caller: Caller) -> None:
+    caller.order("stream", "silent")
+    with caller.server.stream("GET", "/events/stream", timeout=0.5) as stream:  # as long as several pings
+        assert stream.status_code == 200
+        caller.create("note.v1", {})
+        with pytest.raises(httpx.ReadTimeout):
+            next(stream.iter_raw())
+
+
 def test_lines_can_lack_the_space(caller: Caller) -> None:
     caller.order("stream", "no_space")
     with caller.listening() as listener:
@@ -280,6 +290,11 @@ def test_tokens_can_be_unavailable_expired_or_short_lived(caller: Caller) -> Non
 def test_a_good_token_can_be_refused(caller: Caller) -> None:
     caller.order("auth", "status_401")
     assert [caller.server.get("/secrets").status_code for _ in range(2)] == [401, 200]
+
+
+def test_the_help_names_every_fault(caller: Caller) -> None:
+    known = caller.server.get("/faults").json()["known"]
+    assert {fault for faults in known.values() for fault in faults} <= words_of_help("rcrt_server")
 
 
 def test_every_fault_is_tested(caller: Caller) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gateway.dialects import rcrt
 from gateway.dialects.rcrt import Crumb
@@ -37,7 +38,8 @@ def invocation(call: dict[str, Any]) -> Invocation:
         output_schema={},
         remote_id=call["tool"],
     )
-    return Invocation(**{**call, "tool": definition}, timeout_s=30.0)
+    more = {"tool": definition, "config_ids": frozenset(call.get("config_ids", ()))}
+    return Invocation(**{**call, **more}, timeout_s=30.0)
 
 
 def encoded(call: Invocation, settings: dict[str, Any]) -> Any:
@@ -47,7 +49,7 @@ def encoded(call: Invocation, settings: dict[str, Any]) -> Any:
         workspace="workspace:tools",
         ttl=TTL,
         return_to_llm=settings.get("return_to_llm", True),
-        config_id=rcrt.config_of(call.arguments, settings.get("config_ids", ())),
+        config_id=rcrt.config_of(call),
     )
 
 
@@ -81,14 +83,29 @@ def test_our_own_request_is_known_again(path: Path) -> None:
 @pytest.mark.parametrize("config_id", ["another", 7, ["6f1c"], {"a": 1}, ""], ids=repr)
 def test_a_configuration_that_is_not_allowed_is_refused(config_id: Any) -> None:
     """Ours: it decides whose keys a tool uses, and tools read it from their input."""
+    call = invocation({"call_id": "tg-1", "tool": "t", "arguments": {"config_id": config_id}, "config_ids": ["6f1c"]})
     with pytest.raises(GatewayError) as caught:
-        rcrt.config_of({"config_id": config_id}, frozenset({"6f1c"}))
+        rcrt.config_of(call)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENTS
     assert caught.value.parameters == {"config_id": "This configuration may not be used."}
 
 
+@pytest.mark.parametrize(("tool", "refused"), [("workflow", True), ("else", False)])
+def test_a_configuration_in_a_step_of_a_workflow_counts_too(tool: str, refused: bool) -> None:
+    """Ours: the step becomes a request of its own, with that input."""
+    steps = [{"id": "a", "input": {}}, 7, {"input": 7}, {"id": "b", "input": {"config_id": "another"}}]
+    call = invocation({"call_id": "tg-1", "tool": tool, "arguments": {"steps": steps}, "config_ids": ["6f1c"]})
+    if not refused:
+        assert rcrt.config_of(call) is None
+        return
+    with pytest.raises(GatewayError) as caught:
+        rcrt.config_of(call)
+    assert caught.value.parameters == {"steps": "This configuration may not be used."}
+    assert rcrt.config_of(replace(call, config_ids=frozenset({"another"}))) is None
+
+
 def test_no_configuration_is_always_allowed() -> None:
-    assert rcrt.config_of({"config_id": None}, ()) is None
+    assert rcrt.config_of(invocation({"call_id": "tg-1", "tool": "t", "arguments": {"config_id": None}})) is None
 
 
 NOT_ABOUT_A_BREADCRUMB = [

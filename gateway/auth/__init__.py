@@ -1,0 +1,22 @@
+"""Who calls: bearer tokens of several issuers, API keys, or nobody in particular."""
+
+from __future__ import annotations
+
+from gateway.auth.authentication import CACHE_ENTRIES, ApiKey, Authentication, NoAuthentication
+from gateway.auth.fetching import IssuerClient
+from gateway.auth.issuers import FixedKeys, JwtIssuer, Keys
+from gateway.auth.refusals import Reason
+from gateway.auth.remote import RemoteKeys
+
+__all__ = [
+    "CACHE_ENTRIES",
+    "ApiKey",
+    "Authentication",
+    "FixedKeys",
+    "IssuerClient",
+    "JwtIssuer",
+    "Keys",
+    "NoAuthentication",
+    "Reason",
+    "RemoteKeys",
+]

@@ -1,0 +1,79 @@
+"""How a caller who cannot be identified is told so: RFC 6750, section 3, for bearer tokens and API keys alike."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from gateway.errors import UnauthenticatedError, UndecidedError
+
+REALM = b'Bearer realm="toolgate"'  # at least one parameter must follow the scheme
+
+
+class Reason(StrEnum):
+    """Why, in one word: for logs and counters, never for the caller, who would learn what to try next."""
+
+    MISSING = "missing"  # no credential at all
+    SEVERAL = "several"  # more than one: whose call it is would be our guess
+    HEADER = "header"  # another scheme, or nothing a token could be
+    UNREADABLE = "unreadable"
+    ISSUER = "issuer"  # none of ours
+    ALGORITHM = "algorithm"  # not one its issuer signs with
+    KEY = "key"  # its issuer has no such key
+    NO_KEYS = "no_keys"  # the keys of its issuer could not be fetched yet
+    SIGNATURE = "signature"
+    CLAIM = "claim"  # a required one is missing, or is not of its type
+    EXPIRED = "expired"
+    NOT_YET = "not_yet"
+    LIFETIME = "lifetime"  # ends too far ahead
+    AUDIENCE = "audience"
+    SUBJECT = "subject"
+    USER = "user"  # the claim that says for whom is missing, or is no name
+    API_KEY = "api_key"
+
+
+# A signature has been checked before any of these is found, or a key looked up.
+ATTEMPTS = frozenset(
+    {Reason.SIGNATURE, Reason.CLAIM, Reason.EXPIRED, Reason.NOT_YET, Reason.LIFETIME, Reason.AUDIENCE}
+    | {Reason.SUBJECT, Reason.USER, Reason.API_KEY}
+)
+
+
+def missing() -> UnauthenticatedError:
+    """For a caller that sent nothing: no error code, since nothing of theirs is wrong (RFC 6750, section 3.1)."""
+    return UnauthenticatedError(
+        "Authentication is needed: send a bearer token or an API key.",
+        reason=Reason.MISSING,
+        attempted=False,
+        headers=_challenge(REALM),
+    )
+
+
+def several() -> UnauthenticatedError:
+    """For a caller that sent two credentials, even if both are good."""
+    return UnauthenticatedError(
+        "Send one credential only, a bearer token or an API key.",
+        reason=Reason.SEVERAL,
+        attempted=False,
+        headers=_challenge(REALM + b', error="invalid_request"'),
+    )
+
+
+def refused(reason: Reason) -> UnauthenticatedError:
+    """For a credential that is not good. All are told the same."""
+    return UnauthenticatedError(
+        "The credentials are not valid.", reason=reason, attempted=reason in ATTEMPTS, headers=INVALID
+    )
+
+
+def undecided(reason: Reason) -> UndecidedError:
+    """As `refused`, but the key of the token may be on its way."""
+    return UndecidedError(
+        "The credentials are not valid.", reason=reason, attempted=reason in ATTEMPTS, headers=INVALID
+    )
+
+
+def _challenge(value: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"www-authenticate", value),)
+
+
+INVALID = _challenge(REALM + b', error="invalid_token"')

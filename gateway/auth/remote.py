@@ -1,0 +1,131 @@
+"""The keys of an issuer that publishes them: fetched in the background, kept while it cannot be reached.
+
+A call waits for a fetch only when its token asks for a key that is not here; and for tokens that do, the issuer is
+asked once in a while at most, so that nobody can make us ask for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from gateway.auth.fetching import IssuerClient, UnavailableError
+from gateway.auth.keyset import KeySet, KeySetError
+from gateway.model import Json
+from gateway.signatures import Verifier
+
+log = logging.getLogger("gateway.auth")
+
+FETCH_S = 5.0  # for all of a fetch; calls may wait for it, and most callers' patience is longer
+
+
+class RemoteKeys:
+    """The keys of one issuer: the set at `url`, or without one where the issuer `name` itself says it is.
+
+    They are fetched every `refresh_s`, a little jitter taken off, and after a failure every `cooldown_s`; for tokens
+    with a key we do not have once in `cooldown_s` at most.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: IssuerClient,
+        url: str | None,
+        *,
+        algorithms: frozenset[str],
+        refresh_s: float,
+        cooldown_s: float,
+        fetch_s: float = FETCH_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.algorithms = algorithms
+        self._name = name
+        self._client = client
+        self._url = url
+        self._refresh_s = refresh_s
+        self._cooldown_s = cooldown_s
+        self._fetch_s = fetch_s
+        self._clock = clock
+        self._document: Json = None
+        self._keys = KeySet()
+        self._asked_at = float("-inf")
+        self._is_failing = True
+        self._fetching: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    def find(self, kid: object, algorithm: str) -> Verifier | None:
+        """The key that a token's header asks for."""
+        return self._keys.find(kid, algorithm)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._keys.is_empty
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a fetch is under way, or another one due for a key that is missing."""
+        return self._fetching is not None or self._clock() >= self._asked_at + self._cooldown_s
+
+    async def refresh(self) -> None:
+        """Waits for the fetch under way, or starts one if it is due."""
+        if not self.may_change:
+            return
+        if self._fetching is None:
+            self._asked_at = self._clock()
+        await asyncio.wait([self._fetch()])  # a caller that leaves does not end it for the others
+
+    def start(self) -> None:
+        """Begins to keep the keys current, unless it does already."""
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._keep())
+
+    async def aclose(self) -> None:
+        """Stops; the keys stay."""
+        tasks = [task for task in (self._keeping, self._fetching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.wait([self._fetch()])
+            pause_s = min(self._cooldown_s, self._refresh_s) if self._is_failing else self._refresh_s
+            await asyncio.sleep(pause_s * random.uniform(0.9, 1.0))  # noqa: S311 - so that replicas do not come in step
+
+    def _fetch(self) -> asyncio.Task[None]:
+        """The fetch under way, or a new one."""
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetch_once())
+        return self._fetching
+
+    async def _fetch_once(self) -> None:
+        try:
+            async with asyncio.timeout(self._fetch_s):
+                self._take(await self._document_now())
+            self._is_failing = False
+        except (UnavailableError, KeySetError, TimeoutError) as exc:
+            self._is_failing = True
+            reason = str(exc) or f"no answer in {self._fetch_s:g} s"
+            log.warning("the keys of an issuer could not be fetched", extra={"issuer": self._name, "reason": reason})
+        finally:
+            self._fetching = None
+
+    async def _document_now(self) -> Json:
+        if self._url is None:
+            return await self._client.discovered_key_set(self._name)
+        return await self._client.key_set(self._url)
+
+    def _take(self, document: Json) -> None:
+        """Puts the keys of a document in the place of those we had. Raises KeySetError."""
+        if document == self._document:
+            return
+        self._keys = KeySet.read(document, self.algorithms)
+        self._document = document
+        if self._keys.is_empty:
+            log.warning("an issuer has no key that fits its algorithms", extra={"issuer": self._name})
+        else:
+            log.info("the keys of an issuer have changed", extra={"issuer": self._name})

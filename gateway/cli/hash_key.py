@@ -1,0 +1,56 @@
+"""`toolgate hash-key`: what goes into a configuration instead of an API key."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import hashlib
+import re
+import sys
+from typing import TextIO
+
+from gateway.cli.command import Command
+from gateway.cli.output import OK, USAGE, CommandError
+
+# A digest without salt and stretching protects what nobody can guess, and nothing else.
+SHORTEST = 20
+LONGEST = 4096  # characters; a header with more is refused by most servers
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    """There are none: what stands on a command line, other users of the machine can read."""
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    print(hashed(read_key(sys.stdin)))
+    return OK
+
+
+COMMAND = Command(
+    name="hash-key",
+    summary="make the hash of an API key",
+    description="Reads an API key from standard input and prints its hash for auth.api_keys. "
+    "A good key: openssl rand -hex 32.",
+    add_arguments=_add_arguments,
+    run=_run,
+)
+
+
+def hashed(key: str) -> str:
+    """The hash as `auth.api_keys` has it. Raises CommandError for what is not fit to be a key, without showing it."""
+    if re.fullmatch(r"[!-~]*", key) is None:
+        raise CommandError(USAGE, "A key must be visible ASCII without spaces, since it is sent in a header.")
+    if not SHORTEST <= len(key) <= LONGEST:
+        raise CommandError(USAGE, f"A key must have {SHORTEST} to {LONGEST} characters; try: openssl rand -hex 32")
+    return "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+
+
+def read_key(stdin: TextIO) -> str:
+    """One line; a typed one is not shown."""
+    if stdin.isatty():
+        try:
+            return getpass.getpass("API key: ")
+        except EOFError:
+            return ""
+    data = stdin.buffer.read(LONGEST + 3)  # with the end of its line, and enough to tell that it is too long
+    return data.decode("latin-1").removesuffix("\n").removesuffix("\r")

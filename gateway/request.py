@@ -1,0 +1,98 @@
+"""One request of a caller's on its way through the gateway: what came, and what is known of it so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.dialects import recognise
+from gateway.errors import ErrorCode, GatewayError
+from gateway.ports import Dialect
+from gateway.routing import PublishedTool
+from gateway.tracing import UNTRACED, Trace
+from gateway.wire import Head, Headers
+
+# A head with two of these means two things to two readers.
+SINGLE = (
+    b"authorization",
+    b"content-type",
+    b"content-length",
+    b"content-encoding",
+    b"host",
+    b"oxp-version",
+    b"oxp-api-key",
+    b"otc-api-key",
+)
+
+
+class Request:
+    """Filled in step by step, so that whatever ends it early can be told, counted and written down as far as it came.
+
+    `ip` is the caller's address. `spelling` is the version of `dialect` as the caller wrote it. `counted` are the
+    headers that tell how the caller's limits stand. `outcome` is one of `ok`, `tool_error`, `invalid`, `refused`,
+    `timeout`, `unknown`; `tool_s` are the seconds spent waiting for a tool server. `keep`, where the server offers it,
+    lets whoever answers go on if the caller leaves, and returns the task that does. `trace` is its name on its way,
+    `refused` why it was refused, `backend` whom a callback is from, `bytes_in` the size of its body.
+    """
+
+    __slots__ = (
+        "backend",
+        "bytes_in",
+        "counted",
+        "dialect",
+        "head",
+        "ip",
+        "keep",
+        "outcome",
+        "principal",
+        "refused",
+        "spelling",
+        "tool",
+        "tool_s",
+        "trace",
+    )
+
+    def __init__(
+        self,
+        head: Head,
+        ip: str = "",
+        keep: Callable[[], asyncio.Task[None]] | None = None,
+        trace: Trace = UNTRACED,
+    ) -> None:
+        self.head = head
+        self.ip = ip
+        self.keep = keep
+        self.dialect: Dialect | None = None
+        self.spelling = ""
+        self.principal = ""
+        self.tool: PublishedTool | None = None
+        self.counted: Headers = ()
+        self.outcome = "refused"
+        self.tool_s = 0.0
+        self.trace = trace
+        self.refused: GatewayError | None = None
+        self.backend = ""
+        self.bytes_in = 0
+
+    def speak(self, dialect: Dialect) -> None:
+        """Everything from here on is said in this dialect, until more is known in its own spelling."""
+        self.dialect, self.spelling = dialect, dialect.canonical
+
+
+def head_of(scope: Mapping[str, Any]) -> Head:
+    """The head of an ASGI request to any path; `path` keeps its prefix."""
+    path = scope["path"]
+    first = path.removeprefix("/").partition("/")[0]
+    prefix = first if first in recognise.DIALECTS else None
+    return Head(method=scope["method"], path=path, headers=dict(scope["headers"]), prefix=prefix)
+
+
+def refuse_repeats(head: Head, scope: Mapping[str, Any]) -> None:
+    """Raises INVALID_REQUEST for a header that must not be repeated and is."""
+    if len(head.headers) == len(scope["headers"]):
+        return
+    names = [name for name, _ in scope["headers"]]
+    for name in SINGLE:
+        if names.count(name) > 1:
+            raise GatewayError(ErrorCode.INVALID_REQUEST, f"The header {name.decode()} is repeated.")

@@ -1,0 +1,146 @@
+"""Metrics where operators scrape them, and what is noted of requests outside the route of a call."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import httpx
+import pytest
+
+from gateway.accesslog import AccessLog
+from gateway.app import Gateway
+from gateway.config import read
+from gateway.lines import Lines
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import PUBLIC_URL, Running, config
+from tests.flow.toolserver import ToolServer
+from tests.unit.metrics.scraping import Samples, samples_of
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = "the-token-of-the-scraper"
+
+
+def asking(gateway: Gateway) -> httpx.AsyncClient:
+    """Asks the operators' listener."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(gateway.admin), base_url="http://admin", trust_env=False)
+
+
+async def scraped(running: Running) -> Samples:
+    async with asking(running.gateway) as http:
+        answer = await http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return samples_of(answer.content)
+
+
+async def test_gauges_show_how_backends_catalogue_and_state_stand(start: StartGateway, server: ToolServer) -> None:
+    gateway = await start(config({"scripted": server.url, "dead": "http://127.0.0.1:1"}))
+    found = await scraped(gateway)
+    assert found["toolgate_backend_up{backend=scripted}"] == 1
+    assert found["toolgate_backend_up{backend=dead}"] == 0
+    assert found["toolgate_catalogue_tools{backend=scripted}"] == 2
+    assert found["toolgate_catalogue_age_seconds{backend=scripted}"] >= 0
+    assert "toolgate_catalogue_age_seconds{backend=dead}" not in found
+    assert found["toolgate_calls_in_flight{backend=scripted}"] == 0
+    assert found["toolgate_breaker_state{backend=scripted}"] == 0
+    assert found["toolgate_state_up"] == 1
+    assert any(re.fullmatch(r"toolgate_build_info\{version=[0-9.]+\}", name) for name in found)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
+async def test_promtool_has_nothing_to_say_of_a_running_gateway(start: StartGateway, server: ToolServer) -> None:
+    gateway = await start(config({"scripted": server.url}))
+    async with asking(gateway.gateway) as http:
+        text = (await http.get("/metrics")).content
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)  # noqa: ASYNC221
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("credential", "status"),
+    [
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer {TOKEN}", 200),
+        (f"Basic {TOKEN}", 401),
+        ("Bearer another token of that kind", 401),
+        (TOKEN, 401),
+        ("", 401),
+        ("Bearer \xff", 401),
+    ],
+)
+async def test_callers_see_the_metrics_only_with_the_token_for_them(
+    start: StartGateway, credential: str, status: int
+) -> None:
+    gateway = await start(config({}, metrics={"token": TOKEN}))
+    given = credential.encode("latin-1")
+    answer = await gateway.caller.http.get("/metrics", headers=[(b"authorization", given)] if given else [])
+    assert answer.status_code == status
+    assert (b"toolgate_build_info" in answer.content) is (status == 200)
+    assert ("www-authenticate" in answer.headers) is (status == 401)
+
+
+async def test_without_a_token_for_them_the_public_listener_has_no_metrics(start: StartGateway) -> None:
+    gateway = await start(config({}))
+    assert (await gateway.caller.http.get("/metrics")).status_code == 404
+
+
+async def lines_of(text: str, requests: list[tuple[str, str, dict[str, str]]]) -> list[dict[str, object]]:
+    """What a gateway writes down of some requests."""
+    reading, writing = os.pipe()
+    lines = Lines(writing, lambda count: b"")
+    gateway = Gateway(read(text, env={}), access=AccessLog(lines))
+    await gateway.start()
+    transport = httpx.ASGITransport(gateway.public)
+    async with httpx.AsyncClient(transport=transport, base_url=PUBLIC_URL, trust_env=False) as http:
+        for method, path, headers in requests:
+            await http.request(method, path, headers=headers)
+    await gateway.aclose()
+    lines.close()
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        return [json.loads(line) for line in stream]
+
+
+async def test_polls_and_challenges_are_written_down_by_the_template_of_their_path(anyio_backend: object) -> None:
+    requests: list[tuple[str, str, dict[str, str]]] = [
+        ("GET", "/calls/tg-somebody", {"x-request-id": "first"}),
+        ("DELETE", "/calls/tg-somebody", {}),
+        ("GET", "/challenges/a-secret-of-sorts", {}),
+        ("GET", "/health", {}),
+        ("GET", "/nowhere/at-all", {}),
+    ]
+    found = await lines_of(config({}), requests)
+    assert [(line["operation"], line["route"], line["status"]) for line in found] == [
+        ("poll", "/calls/{call_id}", 404),
+        ("cancel", "/calls/{call_id}", 404),
+        ("challenge", "/challenges/{token}", 200),
+    ]
+    assert found[0]["request_id"] == "first"
+    assert found[0]["principal"] == "anonymous"
+    assert found[0]["outcome"] == "refused"
+    assert "secret-of-sorts" not in json.dumps(found)
+
+
+async def test_every_answer_outside_the_route_of_a_call_has_a_request_id(start: StartGateway) -> None:
+    http = (await start(config({}))).caller.http
+    for path in ("/health", "/nowhere", "/calls/x", "/openapi.json"):
+        assert re.fullmatch("[0-9a-f]{32}", (await http.get(path)).headers["x-request-id"])
+    assert (await http.get("/health", headers={"x-request-id": "mine"})).headers["x-request-id"] == "mine"
+
+
+async def test_requests_outside_the_route_of_a_call_are_counted(start: StartGateway) -> None:
+    gateway = await start(config({}))
+    for path in ("/health", "/oxp/health", "/nowhere", "/nowhere/else", "/calls/x", "/openapi.json"):
+        await gateway.caller.http.get(path)
+    found = await scraped(gateway)
+    assert {name: value for name, value in found.items() if name.startswith("toolgate_requests_total")} == {
+        "toolgate_requests_total{dialect=none,operation=health,status=200}": 2,
+        "toolgate_requests_total{dialect=none,operation=other,status=404}": 2,
+        "toolgate_requests_total{dialect=none,operation=poll,status=404}": 1,
+        "toolgate_requests_total{dialect=none,operation=openapi,status=200}": 1,
+    }

@@ -1,0 +1,146 @@
+"""A key is used with the algorithms its operator chose for it, whatever a token's header says (RFC 8725, 3.1)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import jwt
+import pytest
+
+from gateway.auth import FixedKeys, Reason
+from gateway.signatures import UnfitKeyError
+from tests.unit.auth.keys import KINDS, issuer_with, jwk, private, public, public_pem
+from tests.unit.auth.making import CLAIMS, SECRET, authentication, bearer, handmade, issuer, refused, with_header
+
+every_algorithm = pytest.mark.parametrize(("algorithm", "kind"), KINDS.items(), ids=KINDS)
+
+
+@every_algorithm
+def test_a_token_signed_with_the_pinned_algorithm_is_good(algorithm: str, kind: str) -> None:
+    auth = authentication(issuer_with(kind, algorithm))
+    assert auth.identify(bearer(key=private(kind), algorithm=algorithm)).principal == "jwt::alice"
+
+
+@every_algorithm
+def test_a_signature_of_another_key_of_the_same_kind_is_refused(algorithm: str, kind: str) -> None:
+    auth = authentication(issuer_with(kind, algorithm))
+    error = refused(auth, bearer(key=private(kind, 1), algorithm=algorithm), Reason.SIGNATURE)
+    assert error.attempted
+
+
+@every_algorithm
+def test_every_other_algorithm_is_refused_unverified(algorithm: str, kind: str) -> None:
+    auth = authentication(issuer_with(kind, algorithm))
+    for other, its_kind in KINDS.items():
+        if other != algorithm:
+            error = refused(auth, bearer(key=private(its_kind), algorithm=other), Reason.ALGORITHM)
+            assert not error.attempted
+
+
+@every_algorithm
+def test_what_is_no_signature_is_refused(algorithm: str, kind: str) -> None:
+    """An empty one, one of zeros in the right length, one cut short, one too long."""
+    auth = authentication(issuer_with(kind, algorithm))
+    good = bearer(key=private(kind), algorithm=algorithm).headers[b"authorization"]
+    body, _, last = good.rpartition(b".")
+    signature = base64.urlsafe_b64decode(last + b"==")
+    for wrong in (b"", bytes(len(signature)), signature[:-1], signature + b"\0", signature[::-1], b"\xff" * 4000):
+        refused(auth, with_header(body + b"." + base64.urlsafe_b64encode(wrong).rstrip(b"=")), Reason.SIGNATURE)
+
+
+@pytest.mark.parametrize("published", ["pem", "pem without newline", "der", "jwk"])
+@pytest.mark.parametrize("algorithms", [("RS256",), ("RS256", "PS512")])
+def test_a_published_key_is_no_secret(algorithms: tuple[str, ...], published: str) -> None:
+    """Algorithm confusion: an HMAC over the public key, which everybody has (RFC 8725, section 2.1)."""
+    pem = public_pem("rsa")
+    keys = {
+        "pem": pem.encode(),
+        "pem without newline": pem.strip().encode(),
+        "der": base64.b64decode("".join(pem.splitlines()[1:-1])),
+        "jwk": str(jwk("rsa")).encode(),
+    }
+    auth = authentication(issuer_with("rsa", *algorithms))
+    for name in ("HS256", "HS384", "HS512"):
+        refused(auth, handmade({"alg": name}, CLAIMS, key=keys[published]), Reason.ALGORITHM)
+
+
+@pytest.mark.parametrize("name", ["none", "None", "nOnE", "", "RS256 ", "rs256", "RS256\0", 7, None, ["RS256"], {}])
+def test_no_other_word_for_an_algorithm_is_taken(name: Any) -> None:
+    refused(authentication(issuer_with("rsa", "RS256")), handmade({"alg": name}, CLAIMS), Reason.ALGORITHM)
+
+
+def test_a_token_without_a_signature_is_refused() -> None:
+    token = jwt.encode(CLAIMS, "", "none")
+    refused(authentication(issuer_with("rsa", "RS256")), with_header(f"Bearer {token}"), Reason.ALGORITHM)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_keys_that_a_token_brings_along_are_not_used(number: int) -> None:
+    """`jku`, `x5u`, `x5c` and `jwk` (RFC 7515, section 4.1) may be there, but the issuer's key decides."""
+    brought: dict[str, Any] = {
+        "jku": "https://evil.example/jwks.json",
+        "x5u": "https://evil.example/cert.pem",
+        "x5c": ["MIIB"],
+        "jwk": jwk("rsa", number),
+        "kid": "anything",
+    }
+    auth = authentication(issuer_with("rsa", "RS256"))
+    head = bearer(key=private("rsa", number), algorithm="RS256", **brought)
+    if number:
+        refused(auth, head, Reason.SIGNATURE)
+    else:
+        assert auth.identify(head).principal == "jwt::alice"
+
+
+@pytest.mark.parametrize(
+    "header", [{"crit": ["exp"], "exp": 1}, {"crit": []}, {"crit": "b64"}, {"crit": ["x"], "x": 1}]
+)
+def test_a_critical_header_that_we_do_not_know_is_refused(header: dict[str, Any]) -> None:
+    """RFC 7515, section 4.1.11."""
+    refused(authentication(issuer()), handmade({"alg": "HS256"} | header, CLAIMS), Reason.UNREADABLE)
+
+
+def test_a_token_with_a_detached_payload_is_refused() -> None:
+    """RFC 7797."""
+    head = handmade({"alg": "HS256", "b64": False, "crit": ["b64"]}, b"")
+    refused(authentication(issuer()), head, Reason.UNREADABLE)
+
+
+def test_an_encrypted_token_is_refused() -> None:
+    """RFC 7516: five parts."""
+    refused(authentication(issuer()), with_header("Bearer e30.e30.e30.e30.e30"), Reason.UNREADABLE)
+
+
+def test_each_issuer_is_verified_with_its_own_kind_of_key() -> None:
+    names = ("https://shared.example", "https://rsa.example", "https://ec.example")
+    auth = authentication(
+        issuer(name=names[0]), issuer_with("rsa", "RS256", name=names[1]), issuer_with("p256", "ES256", name=names[2])
+    )
+    keys: tuple[tuple[Any, str], ...] = ((SECRET, "HS256"), (private("rsa"), "RS256"), (private("p256"), "ES256"))
+    for at, name in enumerate(names):
+        for signer, (key, algorithm) in enumerate(keys):
+            head = bearer(CLAIMS | {"iss": name}, key, algorithm)
+            if at == signer:
+                assert auth.identify(head).principal == f"jwt:{name}:alice"
+            else:
+                refused(auth, head, Reason.ALGORITHM)
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm"),
+    [
+        ("rsa", "ES256"),
+        ("rsa", "HS256"),
+        ("rsa", "none"),
+        ("p256", "ES384"),
+        ("p384", "ES256"),
+        ("p256", "RS256"),
+        ("ed25519", "ES256"),
+        ("k256", "ES256"),
+        ("short rsa", "RS256"),
+    ],
+)
+def test_a_key_cannot_be_put_together_with_an_algorithm_it_is_not_for(kind: str, algorithm: str) -> None:
+    with pytest.raises(UnfitKeyError):
+        FixedKeys.public_key(public(kind), [algorithm])

@@ -1,0 +1,75 @@
+"""Whatever a caller sends for a credential, it is identified or refused: nothing else comes out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.auth import ApiKey, Authentication
+from gateway.errors import UnauthenticatedError
+from gateway.wire import Head
+from tests.unit.auth.keys import issuer_with
+from tests.unit.auth.making import NOW, SECRET, Clock, issuer, with_header
+
+NAMES = ["alg", "kid", "typ", "crit", "b64", "jku", "iss", "sub", "aud", "exp", "nbf", "iat", "scope", "user"]
+WORDS = ["HS256", "RS256", "none", "alice", "toolgate", "JWT", "a", ""]
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(WORDS)
+    | st.text(max_size=5)
+)
+JSON = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.sampled_from(NAMES), LEAVES, max_size=3)
+OBJECTS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=3), JSON, max_size=6)
+
+
+def auth() -> Authentication:
+    keys = [ApiKey(id="a", digest=hashlib.sha256(b"key").digest())]
+    issuers = [issuer(user_id_claim=("user", "id"), scope_claim=("scope", "a")), issuer_with("rsa", "RS256", name="a")]
+    return Authentication(issuers, keys, clock=Clock())
+
+
+AUTH = auth()
+
+
+def attempt(head: Head) -> bool:
+    """Whether somebody was identified."""
+    try:
+        return AUTH.identify(head).principal.startswith(("jwt:", "key:"))
+    except UnauthenticatedError:
+        return False
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"Bearer ", b"bearer  "]))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes(value: bytes, scheme: bytes) -> None:
+    assert not attempt(with_header(scheme + value))
+
+
+def sealed(header: Any, claims: Any) -> Head:
+    """A token with a good HMAC over whatever."""
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims)]
+    signature = base64.urlsafe_b64encode(hmac.digest(SECRET.encode(), b".".join(parts), "sha256")).rstrip(b"=")
+    return with_header(b"Bearer " + b".".join([*parts, signature]))
+
+
+@given(JSON | OBJECTS, JSON | OBJECTS)
+@settings(max_examples=100, deadline=None)
+def test_any_header_and_claims_under_a_good_signature(header: Any, claims: Any) -> None:
+    attempt(sealed(header, claims))
+
+
+@given(OBJECTS)
+@settings(max_examples=100, deadline=None)
+def test_any_further_claims_beside_good_ones(claims: dict[str, Any]) -> None:
+    good = {"sub": "alice", "exp": NOW + 60, "user": {"id": "alice"}}
+    spoiled = claims.keys() & {"sub", "exp", "nbf", "iat", "aud", "iss", "user"}
+    assert attempt(sealed({"alg": "HS256"}, good | claims)) or spoiled

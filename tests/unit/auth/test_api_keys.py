@@ -1,0 +1,133 @@
+"""API keys: which header, whose, and never beside another credential (OXP 1.0, Security)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from gateway.auth import ApiKey, Authentication, Reason
+from gateway.ports import Caller
+from gateway.wire import Head
+from tests.unit.auth.making import Clock, authentication, bearer, issuer, refused, with_header, without_header
+
+KEY, OTHER = "a-key-that-nobody-can-guess", "another-key-that-nobody-can-guess"
+
+
+def api_key(key: str, name: str, *scopes: str) -> ApiKey:
+    return ApiKey(id=name, digest=hashlib.sha256(key.encode()).digest(), scopes=frozenset(scopes))
+
+
+KEYS = (api_key(KEY, "nightly", "calc"), api_key(OTHER, "mailer", "mail", "calc"))
+NIGHTLY = Caller(principal="key:nightly", scopes=frozenset({"calc"}))
+MAILER = Caller(principal="key:mailer", scopes=frozenset({"mail", "calc"}))
+
+
+def keys_only() -> Authentication:
+    return Authentication([], KEYS, clock=Clock())
+
+
+def keys_and_tokens() -> Authentication:
+    return authentication(issuer(), api_keys=KEYS)
+
+
+either = pytest.mark.parametrize("auth", [keys_only(), keys_and_tokens()], ids=["keys only", "keys and tokens"])
+
+
+@either
+@pytest.mark.parametrize(
+    ("head", "caller"),
+    [
+        (without_header(oxp_api_key=KEY), NIGHTLY),
+        (without_header(otc_api_key=KEY), NIGHTLY),
+        (without_header(otc_api_key=OTHER), MAILER),
+        (with_header(f"Bearer {KEY}"), NIGHTLY),
+        (with_header(f"bearer  {OTHER} "), MAILER),
+    ],
+)
+def test_a_key_names_its_owner_in_either_header_and_as_a_bearer_token(
+    auth: Authentication, head: Head, caller: Caller
+) -> None:
+    """Spec: OXP 1.0 and OTC 1.0 each name a header. Both official clients send `Authorization: Bearer` instead."""
+    assert auth.identify(head) == auth.identify(head) == caller
+
+
+@either
+@pytest.mark.parametrize(
+    "wrong", ["", "x", KEY[:-1], KEY + "x", KEY.upper(), f" {KEY}", f"Bearer {KEY}", "\xff", "x" * 20000]
+)
+def test_another_key_is_refused_and_counts_as_a_guess(auth: Authentication, wrong: str) -> None:
+    assert refused(auth, without_header(oxp_api_key=wrong), Reason.API_KEY).attempted
+
+
+def test_a_digest_is_no_key() -> None:
+    refused(keys_only(), without_header(oxp_api_key=hashlib.sha256(KEY.encode()).hexdigest()), Reason.API_KEY)
+
+
+@either
+def test_a_wrong_key_as_a_bearer_token_is_refused_and_counts_as_a_guess(auth: Authentication) -> None:
+    assert refused(auth, with_header(f"Bearer {KEY}x"), Reason.API_KEY).attempted
+
+
+@either
+@pytest.mark.parametrize(
+    "head",
+    [
+        without_header(oxp_api_key=KEY, otc_api_key=KEY),
+        without_header(oxp_api_key=KEY, otc_api_key=OTHER),
+        with_header(f"Bearer {KEY}", oxp_api_key=KEY),
+        with_header("Bearer x", otc_api_key=KEY),
+        with_header("", oxp_api_key=KEY),
+        with_header("Basic YTpi", oxp_api_key=KEY),
+        with_header(bearer().headers[b"authorization"], oxp_api_key=KEY),
+        with_header(bearer().headers[b"authorization"], oxp_api_key=""),
+    ],
+)
+def test_two_credentials_are_refused_even_if_both_are_good(auth: Authentication, head: Head) -> None:
+    """Ours: whose call it is would be a guess, and whoever reads the logs another one."""
+    error = refused(auth, head, Reason.SEVERAL)
+    assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate", error="invalid_request"'),)
+    assert not error.attempted
+
+
+def test_a_remembered_token_does_not_excuse_a_key_beside_it() -> None:
+    auth = keys_and_tokens()
+    token = bearer()
+    auth.identify(token)
+    refused(auth, with_header(token.headers[b"authorization"], oxp_api_key=KEY), Reason.SEVERAL)
+    refused(auth, with_header(token.headers[b"authorization"], oxp_api_key="wrong"), Reason.SEVERAL)
+
+
+def test_a_token_is_no_key_where_there_are_only_keys() -> None:
+    refused(keys_only(), bearer(), Reason.ISSUER)
+
+
+def test_tokens_are_taken_beside_keys() -> None:
+    auth = keys_and_tokens()
+    assert auth.identify(bearer()).principal == "jwt::alice"
+    refused(auth, bearer(key=OTHER * 2), Reason.SIGNATURE)
+
+
+def test_without_any_credential_the_answer_says_what_to_send() -> None:
+    error = refused(keys_only(), without_header(), Reason.MISSING)
+    assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate"'),)
+
+
+def test_where_no_key_is_configured_their_headers_are_nothing_to_us() -> None:
+    """Ours: a caller may send everything it has; what we do not know is not a credential here."""
+    auth = authentication(issuer())
+    token = bearer().headers[b"authorization"]
+    assert auth.identify(with_header(token, oxp_api_key=KEY)).principal == "jwt::alice"
+    refused(auth, without_header(oxp_api_key=KEY), Reason.MISSING)
+
+
+def test_two_keys_of_one_owner_are_one_caller() -> None:
+    """Ours: so that a key can be replaced without becoming somebody else."""
+    auth = Authentication([], [api_key(KEY, "nightly", "calc"), api_key(OTHER, "nightly", "calc")], clock=Clock())
+    assert auth.identify(without_header(oxp_api_key=KEY)) == auth.identify(without_header(oxp_api_key=OTHER)) == NIGHTLY
+
+
+def test_a_key_as_a_bearer_token_is_remembered_like_a_token() -> None:
+    auth = keys_only()
+    head = with_header(f"Bearer {KEY}")
+    assert auth.identify(head) is auth.identify(head)

@@ -1,0 +1,115 @@
+"""From the configuration to who is let in: every key of `auth` does what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from typing import Any
+
+import jwt
+import pytest
+
+from gateway.auth import Authentication, NoAuthentication, Reason
+from gateway.authenticators import Issuers
+from gateway.config import read
+from gateway.errors import UndecidedError
+from gateway.ports import Caller
+from tests.unit.auth.keys import jwk, private, public_pem
+from tests.unit.auth.making import SECRET, refused, with_header, without_header
+
+KEY = "an-api-key-that-nobody-can-guess"
+
+
+def assembled(**auth: Any) -> Authentication:
+    """What a configuration with that `auth` is made into."""
+    made = Issuers().authenticator(read(json.dumps({"auth": auth})).auth)
+    assert isinstance(made, Authentication)
+    return made
+
+
+def token(key: Any = SECRET, algorithm: str = "HS256", **claims: Any) -> Any:
+    body = {"sub": "alice", "exp": int(time.time()) + 600} | claims
+    return with_header(f"Bearer {jwt.encode(body, key, algorithm)}")
+
+
+def test_none_is_nobody_in_particular() -> None:
+    assert isinstance(Issuers().authenticator(read("auth: none").auth), NoAuthentication)
+
+
+def test_scopes_and_users_come_from_the_claims_that_are_named() -> None:
+    auth = assembled(jwt=[{"secret": SECRET, "scope_claim": "realm_access.roles", "user_id_claim": "who.mail"}])
+    claims: dict[str, Any] = {"realm_access": {"roles": ["calc"]}, "who": {"mail": "a@x.example"}}
+    caller = Caller(principal="jwt::alice", scopes=frozenset({"calc"}), user_id="a@x.example")
+    assert auth.identify(token(**claims)) == caller
+    refused(auth, token(), Reason.USER)
+
+
+def test_leeway_lifetime_and_required_claims_are_those_of_the_file() -> None:
+    auth = assembled(jwt=[{"secret": SECRET, "leeway": "1m", "max_lifetime": "1h", "require": ["exp", "sub", "iat"]}])
+    now = int(time.time())
+    assert auth.identify(token(iat=now, exp=now - 50))
+    refused(auth, token(iat=now, exp=now - 70), Reason.EXPIRED)
+    refused(auth, token(iat=now, exp=now + 7200), Reason.LIFETIME)
+    refused(auth, token(), Reason.CLAIM)
+
+
+@pytest.mark.parametrize("audience", [None, "elsewhere"])
+def test_a_public_key_is_for_its_algorithms_and_audience(audience: str | None) -> None:
+    entry = {"issuer": "a", "public_key": public_pem("rsa"), "algorithms": ["RS256", "PS512"], "audience": ["us"]}
+    auth = assembled(jwt=[entry])
+    for algorithm in ("RS256", "PS512"):
+        assert auth.identify(token(private("rsa"), algorithm, iss="a", aud="us")).principal == "jwt:a:alice"
+    refused(auth, token(private("rsa"), "RS512", iss="a", aud="us"), Reason.ALGORITHM)
+    refused(auth, token(private("rsa"), "RS256", iss="b", aud="us"), Reason.ISSUER)
+    claims = {} if audience is None else {"aud": audience}
+    reason = Reason.CLAIM if audience is None else Reason.AUDIENCE
+    refused(auth, token(private("rsa"), "RS256", iss="a", **claims), reason)
+
+
+def test_keys_have_their_ids_and_scopes() -> None:
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    auth = assembled(api_keys=[{"id": "nightly", "hash": f"sha256:{digest}", "scopes": ["calc", "mail"]}])
+    caller = Caller(principal="key:nightly", scopes=frozenset({"calc", "mail"}))
+    assert auth.identify(without_header(oxp_api_key=KEY)) == caller
+    refused(auth, token(), Reason.ISSUER)
+
+
+@pytest.mark.anyio
+async def test_an_issuer_whose_settings_stay_keeps_its_keys_when_others_change() -> None:
+    body = json.dumps({"keys": [jwk("rsa", kid="one")]}).encode()
+    asked: list[bytes] = []
+
+    async def publish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        writer.close()
+
+    server = await asyncio.start_server(publish, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks.json"
+    entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+    before = read(json.dumps({"auth": {"jwt": [entry]}})).auth
+    after = read(json.dumps({"auth": {"jwt": [entry, {"secret": SECRET}]}})).auth
+    signed = jwt.encode(
+        {"sub": "alice", "iss": "a", "aud": "us", "exp": int(time.time()) + 600},
+        private("rsa"),
+        "RS256",
+        headers={"kid": "one"},
+    )
+    head = with_header(f"Bearer {signed}")
+    issuers = Issuers()
+    first = issuers.authenticator(before)
+    await first.start()
+    assert (await first.identify_later(head)).principal == "jwt:a:alice"
+    server.close()
+    second = issuers.authenticator(after)
+    await second.start()
+    await issuers.keep(after)
+    assert second.identify(head).principal == "jwt:a:alice"
+    assert len(asked) == 1
+    await issuers.keep(None)
+    assert issuers.authenticator(before) is not first
+    with pytest.raises(UndecidedError):
+        issuers.authenticator(before).identify(head)
+    await issuers.keep(None)

@@ -1,0 +1,126 @@
+"""Which keys of a published set are used, and for which tokens (RFC 7517, sections 4 and 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.auth.keyset import MAX_KEYS, KeySet, KeySetError
+from tests.unit.auth.keys import jwk, public
+
+ALL = ("RS256", "PS256", "ES256", "EdDSA")
+
+
+def key_set(*keys: Any, algorithms: tuple[str, ...] = ALL) -> KeySet:
+    return KeySet.read({"keys": list(keys)}, algorithms)
+
+
+def key_found(keys: KeySet, kid: object, algorithm: str) -> Any:
+    verifier = keys.find(kid, algorithm)
+    return None if verifier is None else verifier.key
+
+
+def test_a_key_is_found_by_its_id_for_each_algorithm_it_is_for() -> None:
+    keys = key_set(jwk("rsa", kid="r"), jwk("p256", kid="e"), jwk("ed25519", kid="d"))
+    assert key_found(keys, "r", "RS256") == key_found(keys, "r", "PS256") == public("rsa")
+    assert key_found(keys, "e", "ES256") == public("p256")
+    assert key_found(keys, "d", "EdDSA") == public("ed25519")
+    for kid, algorithm in (("r", "ES256"), ("e", "EdDSA"), ("d", "RS256"), ("x", "RS256"), ("", "RS256")):
+        assert keys.find(kid, algorithm) is None
+
+
+def test_algorithms_that_were_not_chosen_have_no_keys() -> None:
+    keys = key_set(jwk("rsa", kid="r"), algorithms=("RS256",))
+    assert keys.find("r", "RS256")
+    assert not keys.find("r", "PS256")
+    assert not keys.find("r", "HS256")
+
+
+def test_a_key_that_names_its_algorithm_is_for_no_other() -> None:
+    keys = key_set(jwk("rsa", kid="r", alg="PS256"))
+    assert keys.find("r", "PS256")
+    assert not keys.find("r", "RS256")
+
+
+@pytest.mark.parametrize("kid", [None, "r"])
+def test_a_token_without_a_key_id_takes_the_only_key_there_is(kid: str | None) -> None:
+    """OpenID Connect Core, section 10.1: with several keys a token must say which."""
+    members: dict[str, Any] = {} if kid is None else {"kid": kid}
+    one = jwk("rsa", **members)
+    assert key_found(key_set(one, jwk("p256")), None, "RS256") == public("rsa")
+    assert key_set(one, jwk("rsa", 1)).find(None, "RS256") is None
+    assert key_set().find(None, "RS256") is None
+
+
+def test_a_key_without_an_id_is_not_found_by_one() -> None:
+    assert key_set(jwk("rsa")).find("", "RS256") is None
+    assert key_set(jwk("rsa")).find("None", "RS256") is None
+
+
+def test_two_keys_may_share_an_id_if_they_are_of_different_kinds() -> None:
+    """RFC 7517, section 4.5."""
+    keys = key_set(jwk("rsa", kid="k"), jwk("p256", kid="k"))
+    assert (key_found(keys, "k", "RS256"), key_found(keys, "k", "ES256")) == (public("rsa"), public("p256"))
+
+
+def test_of_two_keys_with_one_id_and_kind_the_first_counts() -> None:
+    assert key_found(key_set(jwk("rsa", 0, kid="k"), jwk("rsa", 1, kid="k")), "k", "RS256") == public("rsa", 0)
+
+
+UNUSED: dict[str, Any] = {
+    "a shared secret": {"kty": "oct", "k": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "kid": "k"},
+    "a private key": jwk("rsa", secret=True, kid="k"),
+    "a private key on a curve": jwk("p256", secret=True, kid="k"),
+    "a private Edwards key": jwk("ed25519", secret=True, kid="k"),
+    "one exponent of a private key": jwk("rsa", kid="k", d="AQAB"),
+    "one for encryption": jwk("rsa", kid="k", use="enc"),
+    "one of an unknown use": jwk("rsa", kid="k", use=["sig"]),
+    "one to sign with": jwk("rsa", kid="k", key_ops=["sign"]),
+    "one to wrap keys with": jwk("rsa", kid="k", key_ops=["wrapKey"]),
+    "one for nothing": jwk("rsa", kid="k", key_ops=[]),
+    "one for no list": jwk("rsa", kid="k", key_ops="verify"),
+    "one for another algorithm": jwk("rsa", kid="k", alg="RSA-OAEP"),
+    "one for HMAC": jwk("rsa", kid="k", alg="HS256"),
+    "one for an algorithm that is no text": jwk("rsa", kid="k", alg=["RS256"]),
+    "one that is too short": jwk("short rsa", kid="k"),
+    "one on another curve": jwk("k256", kid="k"),
+    "one with a number for id": jwk("rsa", kid=7),
+    "one with an endless id": jwk("rsa", kid="k" * 257),
+    "one of an unknown type": {"kty": "AKP", "kid": "k"},
+    "nothing": {},
+    "no object": "rsa",
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("unused", UNUSED.values(), ids=UNUSED)
+def test_a_key_that_must_not_be_used_is_left_out_and_the_others_stay(unused: Any) -> None:
+    keys = key_set(unused, jwk("ed25519", kid="good"))
+    for algorithm in ("RS256", "PS256", "ES256", "HS256"):
+        assert keys.find("k", algorithm) is keys.find(None, algorithm) is None
+    assert key_found(keys, "good", "EdDSA") == public("ed25519")
+
+
+@pytest.mark.parametrize(
+    "use", [{"use": "sig"}, {"key_ops": ["verify"]}, {"key_ops": ["sign", "verify"]}, {"alg": "RS256"}]
+)
+def test_a_key_that_says_what_it_is_for_is_used_for_that(use: dict[str, Any]) -> None:
+    assert key_set(jwk("rsa", kid="k", **use)).find("k", "RS256")
+
+
+@pytest.mark.parametrize("document", [None, [], "x", {}, {"keys": None}, {"keys": {}}, {"keys": "x"}])
+def test_what_is_no_key_set_is_refused(document: Any) -> None:
+    with pytest.raises(KeySetError, match="no JWK set"):
+        KeySet.read(document, ALL)
+
+
+def test_a_set_of_too_many_keys_is_refused_before_any_is_read() -> None:
+    assert KeySet.read({"keys": [{}] * MAX_KEYS}, ALL).is_empty
+    with pytest.raises(KeySetError, match="more than 100 keys"):
+        KeySet.read({"keys": [{}] * (MAX_KEYS + 1)}, ALL)
+
+
+@pytest.mark.parametrize("kid", [7, 1.5, True, [], {}, ["k"]])
+def test_a_key_id_that_is_no_text_finds_nothing(kid: object) -> None:
+    assert key_set(jwk("rsa", kid="k")).find(kid, "RS256") is None

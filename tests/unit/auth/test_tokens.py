@@ -1,0 +1,374 @@
+"""Which bearer tokens are good: OXP 1.0, Security, and what RFC 8725 warns of."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tracemalloc
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from gateway.auth import CACHE_ENTRIES, NoAuthentication, Reason
+from gateway.ports import ANONYMOUS, Caller
+from gateway.wire import Head
+from tests.unit.auth.making import (
+    CLAIMS,
+    HS256,
+    NOW,
+    OTHER_SECRET,
+    SECRET,
+    Clock,
+    authentication,
+    bearer,
+    handmade,
+    issuer,
+    refused,
+    with_header,
+)
+
+
+def test_a_good_token_names_its_caller() -> None:
+    assert authentication().identify(bearer()) == Caller(principal="jwt::alice")
+
+
+def test_a_colon_in_a_subject_cannot_pass_for_one_of_the_issuer() -> None:
+    """Ours: `https://idp` with subject `8443:x` is not `https://idp:8443` with subject `x`."""
+    auth = authentication(issuer(name="https://idp"), issuer(name="https://idp:8443"))
+    one = auth.identify(bearer(CLAIMS | {"iss": "https://idp", "sub": "8443:x"})).principal
+    other = auth.identify(bearer(CLAIMS | {"iss": "https://idp:8443", "sub": "x"})).principal
+    assert (one, other) == ("jwt:https://idp:8443%3Ax", "jwt:https://idp:8443:x")
+
+
+@pytest.mark.parametrize("subject", ["", "a\nb", "\ud800", "x" * 257])
+def test_a_subject_that_no_log_could_show_is_refused(subject: str) -> None:
+    """Ours."""
+    refused(authentication(), bearer(CLAIMS | {"sub": subject}))
+
+
+def test_the_issuer_is_part_of_the_principal() -> None:
+    auth = authentication(name="https://issuer.example")
+    claims = CLAIMS | {"iss": "https://issuer.example"}
+    assert auth.identify(bearer(claims)).principal == "jwt:https://issuer.example:alice"
+
+
+def test_the_handmade_tokens_of_these_tests_are_good_ones() -> None:
+    assert authentication().identify(handmade(HS256, CLAIMS)).principal == "jwt::alice"
+
+
+def test_without_authentication_everybody_is_anonymous_and_credentials_are_ignored() -> None:
+    assert NoAuthentication().identify(with_header("Bearer garbage")) is ANONYMOUS
+    assert NoAuthentication().identify(Head(method="GET", path="/tools", headers={})) is ANONYMOUS
+
+
+def test_no_credential_is_told_how_to_send_one() -> None:
+    error = refused(authentication(), Head(method="GET", path="/tools", headers={}))
+    assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate"'),)
+    assert (error.reason, error.attempted) == ("missing", False)
+
+
+def test_a_refused_credential_is_told_no_more_than_that() -> None:
+    expired, forged = (
+        refused(authentication(), bearer(CLAIMS | {"exp": 1})),
+        refused(authentication(), with_header("x")),
+    )
+    assert expired.message == forged.message
+    assert (
+        expired.headers == forged.headers == ((b"www-authenticate", b'Bearer realm="toolgate", error="invalid_token"'),)
+    )
+    assert (expired.detail, forged.detail) == ("expired", "header")
+
+
+FORMS = ["bearer {}", "BEARER {}", "Bearer   {} "]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_scheme_folds_case_and_blanks(form: str) -> None:
+    token = bearer().headers[b"authorization"].decode().removeprefix("Bearer ")
+    assert authentication().identify(with_header(form.format(token))).principal == "jwt::alice"
+
+
+NO_BEARERS = [
+    "",
+    "x",
+    "Bearer",
+    "Bearer ",
+    "Basic YTpi",
+    "Token x",
+    "Bearer x",
+    "Bearer a.b",
+    "Bearer a.b.c",
+    "Bearer a.b.c.d",
+    "Bearer ...",
+    "Bearer a b c",
+    "Bearer \xff.\xff.\xff",
+    "Bearer " + "a" * 8193,
+    "Bearer " + "e30." * 2000,
+]
+
+
+@pytest.mark.parametrize("value", NO_BEARERS, ids=lambda value: ascii(value)[:20])
+def test_what_is_no_bearer_token_is_refused(value: str) -> None:
+    refused(authentication(), with_header(value.encode("latin-1")))
+
+
+def test_a_token_without_its_scheme_is_refused() -> None:
+    refused(authentication(), with_header(bearer().headers[b"authorization"].removeprefix(b"Bearer ")))
+
+
+@pytest.mark.parametrize("secret", [OTHER_SECRET, SECRET + "x", SECRET.upper()])
+def test_a_token_signed_with_another_secret_is_refused(secret: str) -> None:
+    refused(authentication(), bearer(key=secret))
+
+
+def test_a_token_with_any_byte_of_its_signature_changed_is_refused() -> None:
+    value = bearer().headers[b"authorization"]
+    start = value.rindex(b".") + 1
+    for at in range(start, len(value) - 1):  # the last character also holds two bits of nothing
+        changed = b"A" if value[at : at + 1] != b"A" else b"B"
+        refused(authentication(), with_header(value[:at] + changed + value[at + 1 :]))
+
+
+def test_a_token_without_a_signature_is_refused() -> None:
+    value = bearer().headers[b"authorization"]
+    refused(authentication(), with_header(value[: value.rindex(b".") + 1]))
+    refused(authentication(), with_header(f"Bearer {jwt.encode(CLAIMS, '', 'none')}"))
+
+
+@pytest.mark.parametrize("name", ["none", "None", "NONE", "", "HS384", "HS512", "RS256", "ES256", "EdDSA", "hs256"])
+def test_the_header_does_not_choose_the_algorithm(name: str) -> None:
+    refused(authentication(), handmade({"alg": name, "typ": "JWT"}, CLAIMS))
+
+
+@pytest.mark.parametrize("header", [{}, {"alg": None}, {"alg": 7}, {"alg": ["HS256"]}, [], "HS256", b"{", b"\xff"])
+def test_a_header_of_another_shape_is_refused(header: Any) -> None:
+    refused(authentication(), handmade(header, CLAIMS))
+
+
+@pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
+def test_another_algorithm_with_the_right_secret_is_refused(algorithm: str) -> None:
+    secret = SECRET * 2  # long enough for either
+    token = bearer(key=secret, algorithm=algorithm)
+    refused(authentication(issuer(secret)), token, Reason.ALGORITHM)
+
+
+def test_neither_a_private_key_nor_its_public_half_is_a_secret() -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    refused(authentication(), with_header(f"Bearer {jwt.encode(CLAIMS, key, 'RS256')}"))
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    refused(authentication(), handmade(HS256, CLAIMS, key=public))
+
+
+def test_headers_that_point_at_keys_are_ignored() -> None:
+    pointing: dict[str, Any] = {
+        "kid": "../../dev/null",
+        "jku": "https://evil.example/keys",
+        "x5u": "https://evil.example/cert",
+        "jwk": {"kty": "oct", "k": base64.urlsafe_b64encode(OTHER_SECRET.encode()).decode()},
+    }
+    assert authentication().identify(bearer(**pointing)).principal == "jwt::alice"
+    refused(authentication(), bearer(key=OTHER_SECRET, **pointing))
+
+
+@pytest.mark.parametrize("claims", [[], "alice", 7, None, b"{", b"", b"\xff", b"[" * 3000, b'{"exp":' + b"9" * 5000])
+def test_claims_of_another_shape_are_refused(claims: Any) -> None:
+    refused(authentication(), handmade(HS256, claims))
+
+
+@pytest.mark.parametrize("missing", ["exp", "sub"])
+def test_a_token_needs_an_end_and_a_subject(missing: str) -> None:
+    refused(authentication(), bearer({key: value for key, value in CLAIMS.items() if key != missing}))
+
+
+def test_further_claims_can_be_required() -> None:
+    auth = authentication(require=("exp", "sub", "iat"))
+    refused(auth, bearer())
+    assert auth.identify(bearer(CLAIMS | {"iat": NOW})).principal == "jwt::alice"
+
+
+NO_TIMES: list[Any] = ["2000000600", "soon", None, True, [], {}, -1, 2**53, 10**400, b"1e999", b"NaN", b"-Infinity"]
+
+
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("time", NO_TIMES, ids=lambda time: repr(time)[:12])
+def test_a_time_must_be_a_number_that_a_clock_can_show(claim: str, time: Any) -> None:
+    text = time.decode() if isinstance(time, bytes) else json.dumps(time)
+    claims = json.dumps(CLAIMS | {claim: 0}).replace(f'"{claim}": 0', f'"{claim}": {text}')
+    refused(authentication(), handmade(HS256, claims.encode()))
+
+
+LEEWAY_S = 30.0
+TIMES = [
+    ({"exp": NOW - LEEWAY_S + 1}, True),
+    ({"exp": NOW - LEEWAY_S}, False),
+    ({"exp": NOW + 0.5}, True),
+    ({"exp": 0}, False),
+    ({"exp": 2**53 - 1}, True),
+    ({"nbf": NOW + LEEWAY_S}, True),
+    ({"nbf": NOW + LEEWAY_S + 1}, False),
+    ({"iat": NOW + LEEWAY_S}, True),
+    ({"iat": NOW + LEEWAY_S + 1}, False),
+    ({"nbf": 0, "iat": 0}, True),
+]
+
+
+@pytest.mark.parametrize(("claims", "good"), TIMES)
+def test_a_token_is_good_between_its_times_give_or_take_the_leeway(claims: dict[str, Any], good: bool) -> None:
+    auth = authentication(leeway_s=LEEWAY_S)
+    if good:
+        assert auth.identify(bearer(CLAIMS | claims)).principal == "jwt::alice"
+    else:
+        refused(auth, bearer(CLAIMS | claims))
+
+
+def test_an_end_too_far_ahead_is_refused_when_that_is_switched_on() -> None:
+    auth = authentication(max_lifetime_s=900.0, leeway_s=30.0)
+    assert auth.identify(bearer(CLAIMS | {"exp": NOW + 930})).principal == "jwt::alice"
+    refused(auth, bearer(CLAIMS | {"exp": NOW + 931}))
+    assert authentication().identify(bearer(CLAIMS | {"exp": NOW + 10**8})).principal == "jwt::alice"
+
+
+AUDIENCES: list[tuple[Any, bool]] = [
+    ("toolgate", True),
+    ("other", True),
+    (["toolgate"], True),
+    (["elsewhere", "toolgate", 7], True),
+    (None, True),  # null is absent
+    ("elsewhere", False),
+    ("", False),
+    ([], False),
+    (["elsewhere"], False),
+    (["toolgate "], False),
+    ([["toolgate"]], False),
+    ({"toolgate": True}, False),
+    (7, False),
+]
+
+
+@pytest.mark.parametrize(("audience", "good"), AUDIENCES)
+def test_an_audience_is_checked_when_it_is_there(audience: Any, good: bool) -> None:
+    auth = authentication(audience=frozenset({"toolgate", "other"}))
+    token = handmade(HS256, CLAIMS | {"aud": audience})
+    if good:
+        assert auth.identify(token).principal == "jwt::alice"
+    else:
+        assert refused(auth, token).detail == "audience"
+
+
+def test_an_absent_audience_is_accepted() -> None:
+    assert authentication(audience=frozenset({"toolgate"})).identify(bearer()).principal == "jwt::alice"
+
+
+def test_an_audience_nobody_was_told_to_expect_is_refused() -> None:
+    refused(authentication(), bearer(CLAIMS | {"aud": "elsewhere"}))
+
+
+@pytest.mark.parametrize("subject", ["", "x" * 257, 7, None, True, ["alice"], {"id": "alice"}])
+def test_a_subject_is_a_text_of_bounded_length(subject: Any) -> None:
+    refused(authentication(), handmade(HS256, CLAIMS | {"sub": subject}))
+
+
+SCOPES: list[tuple[Any, frozenset[str]]] = [
+    ("mail calc", frozenset({"mail", "calc"})),
+    (["mail", 7, "calc"], frozenset({"mail", "calc"})),
+    ("", frozenset()),
+    (None, frozenset()),
+    (7, frozenset()),
+    ({"mail": True}, frozenset()),
+]
+
+
+@pytest.mark.parametrize(("claim", "scopes"), SCOPES)
+def test_scopes_are_read_from_a_text_or_a_list(claim: Any, scopes: frozenset[str]) -> None:
+    assert authentication(scope_claim=("scp",)).identify(bearer(CLAIMS | {"scp": claim})).scopes == scopes
+
+
+FIRST = issuer(name="https://first.example")
+SECOND = issuer(OTHER_SECRET, name="https://second.example", audience=frozenset({"second"}))
+ANY_SECRET = "the third secret, 32 characters long"
+ANY = issuer(ANY_SECRET)
+
+
+def test_each_issuer_answers_for_its_own_tokens_alone() -> None:
+    auth = authentication(FIRST, SECOND)
+    first, second = CLAIMS | {"iss": FIRST.name}, CLAIMS | {"iss": SECOND.name}
+    assert auth.identify(bearer(first)).principal == "jwt:https://first.example:alice"
+    assert auth.identify(bearer(second, OTHER_SECRET)).principal == "jwt:https://second.example:alice"
+    refused(auth, bearer(second))
+    refused(auth, bearer(first, OTHER_SECRET))
+    refused(auth, bearer(second | {"aud": "first"}, OTHER_SECRET))
+
+
+@pytest.mark.parametrize(
+    "name", [None, "", "https://third.example", "https://first.example/", 7, ["https://first.example"]]
+)
+def test_an_issuer_nobody_knows_is_refused(name: Any) -> None:
+    claims = CLAIMS if name is None else CLAIMS | {"iss": name}
+    assert refused(authentication(FIRST, SECOND), handmade(HS256, claims)).detail == "issuer"
+
+
+def test_an_entry_without_an_issuer_takes_the_tokens_of_any_other() -> None:
+    auth = authentication(FIRST, ANY)
+    for claims in (CLAIMS, CLAIMS | {"iss": "https://third.example"}):
+        assert auth.identify(bearer(claims, ANY_SECRET)).principal == "jwt::alice"
+    refused(auth, bearer(CLAIMS | {"iss": FIRST.name}, ANY_SECRET))
+
+
+def test_a_verified_token_is_remembered_for_a_minute_and_never_past_its_end() -> None:
+    clock = Clock()
+    auth = authentication(clock=clock, leeway_s=0.0)
+    token = bearer(CLAIMS | {"exp": NOW + 100})
+    caller = auth.identify(token)
+    clock.now += 59
+    assert auth.identify(token) is caller
+    clock.now += 1
+    again = auth.identify(token)
+    assert again is not caller
+    assert again == caller
+    clock.now = NOW + 99
+    assert auth.identify(token) is again
+    clock.now = NOW + 100
+    refused(auth, token)
+
+
+def test_a_token_is_remembered_by_all_of_it() -> None:
+    auth = authentication()
+    value = bearer().headers[b"authorization"]
+    auth.identify(with_header(value))
+    refused(auth, with_header(value + b"A"))
+    refused(auth, with_header(value[:-1]))
+
+
+def test_bad_tokens_are_never_remembered() -> None:
+    auth = authentication()
+    token = bearer()
+    caller = auth.identify(token)
+    value = token.headers[b"authorization"]
+    body = value[: value.rindex(b".") + 1]
+    tracemalloc.start()
+    for number in range(CACHE_ENTRIES):
+        refused(auth, with_header(body + b"%043d" % number))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_000_000  # bytes; a hundred for each of them would already be more
+    assert auth.identify(token) is caller  # nothing has pushed it out
+
+
+def test_as_many_good_tokens_are_remembered_as_there_is_room_for() -> None:
+    auth = authentication()
+    first = handmade(HS256, CLAIMS | {"sub": "first"})
+    second = handmade(HS256, CLAIMS | {"sub": "second"})
+    callers = auth.identify(first), auth.identify(second)
+    for number in range(CACHE_ENTRIES - 2):
+        auth.identify(handmade(HS256, CLAIMS | {"sub": str(number)}))
+    assert auth.identify(first) is callers[0]
+    auth.identify(handmade(HS256, CLAIMS | {"sub": "one more"}))
+    assert auth.identify(second) is callers[1]
+    assert auth.identify(first) is not callers[0]  # verified longest ago, so it made room
+
+
+def test_a_secret_is_not_shown() -> None:
+    assert SECRET not in repr(FIRST)
