@@ -1,0 +1,138 @@
+"""Another configuration in the middle of everything: what stays, what goes, and what nobody notices."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import weakref
+from typing import Any
+
+import pytest
+
+from gateway.config import read
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import Running, config, running, until
+from tests.flow.tokens import SECRET, token
+from tests.flow.toolserver import ToolServer, hang_up, tool, tool_server
+from tests.live.kept.yard import WORK, yard
+
+pytestmark = pytest.mark.anyio
+
+
+async def reload(gateway: Running, text: str) -> None:
+    await gateway.gateway.apply(read(text, env={}))
+
+
+def few(count: int) -> list[dict[str, Any]]:
+    return [{"name": "few", "key": "caller", "rate": "1/h", "burst": count}]
+
+
+async def test_a_limit_that_stays_goes_on_where_it_was_and_another_begins_anew(
+    start: StartGateway, server: ToolServer
+) -> None:
+    backends = {"scripted": server.url}
+    gateway = await start(config(backends, rate_limits=few(2)))
+    for status in (200, 200, 429):
+        assert (await gateway.caller.call("oxp", "Echo.Say")).status == status
+    more = {"name": "more", "key": "ip", "rate": "1000/s"}
+    await reload(gateway, config(backends, rate_limits=[more, *few(2)]))
+    assert (await gateway.caller.call("oxp", "Echo.Say")).status == 429
+    await reload(gateway, config(backends, rate_limits=few(3)))
+    assert (await gateway.caller.call("oxp", "Echo.Say")).status == 200
+    await reload(gateway, config(backends))
+    assert (await gateway.caller.call("oxp", "Echo.Say")).status == 200
+
+
+async def test_a_key_that_is_taken_away_is_refused_at_once_and_a_new_one_let_in(
+    start: StartGateway, server: ToolServer
+) -> None:
+    def keys(*names: str) -> str:
+        hashes = {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in names}
+        entries = [{"id": name, "hash": digest} for name, digest in hashes.items()]
+        return config({"scripted": server.url}, auth={"jwt": [{"secret": SECRET}], "api_keys": entries})
+
+    gateway = await start(keys("old"))
+    callers = {name: gateway.caller.with_token(name) for name in ("old", "new")}
+    signed = gateway.caller.with_token(token())
+    assert [(await caller.call("oxp", "Echo.Say")).status for caller in callers.values()] == [200, 401]
+    await reload(gateway, keys("new"))
+    assert [(await caller.call("oxp", "Echo.Say")).status for caller in callers.values()] == [401, 200]
+    assert (await signed.call("oxp", "Echo.Say")).status == 200
+
+
+async def test_tools_of_a_backend_that_cannot_be_asked_just_now_stay_published(
+    start: StartGateway, server: ToolServer
+) -> None:
+    gateway = await start(config({"scripted": server.url}))
+    server.list_handler = hang_up
+    await reload(gateway, config({"scripted": server.url}, errors={"strict": True}))
+    assert (await gateway.caller.list("oxp")).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
+    routes = [{"tools": "Echo.*", "backend": "scripted"}]
+    await reload(gateway, config({"scripted": server.url}, routes))
+    assert (await gateway.caller.list("oxp")).ids == ["Echo.Say@1.0.0"]
+    assert gateway.gateway.catalogue.ready
+
+
+async def test_a_new_backend_is_asked_before_callers_see_the_new_configuration(
+    start: StartGateway, server: ToolServer
+) -> None:
+    gateway = await start(config({"scripted": server.url}))
+    async with tool_server(tool("Other.Do")) as other:
+        await reload(gateway, config({"scripted": server.url, "other": other.url}))
+        assert (await gateway.caller.call("oxp", "Other.Do")).status == 200
+        rotated = {"protocol": "oxp", "url": other.url, "auth": {"bearer": "a-token-of-sixteen-characters"}}
+        await reload(gateway, config({"scripted": server.url, "other": rotated}))
+        assert (await gateway.caller.call("oxp", "Other.Do")).status == 200
+        sent = [received.headers.get("authorization") for received in other.calls]
+        assert sent == [None, "Bearer a-token-of-sixteen-characters"]
+
+
+async def test_ids_that_were_withheld_are_given_out_after_a_reload(start: StartGateway, server: ToolServer) -> None:
+    """Ours: an operator who has the file read again has seen the warning."""
+    asking = tool("Bank.Pay", requirements={"secrets": [{"id": "PIN"}]})
+    backend = {"protocol": "oxp", "url": server.url, "discovery": {"refresh": "1s"}}
+    gateway = await start(config({"scripted": backend}))
+    server.tools = [asking]
+    await until(lambda: gateway.gateway.catalogue.status("scripted").withheld == ("PIN",))
+    await reload(gateway, config({"scripted": backend}, errors={"strict": True}))
+    assert gateway.gateway.catalogue.status("scripted").withheld == ()
+
+
+async def test_a_configuration_that_cannot_be_put_to_use_leaves_everything_as_it_was(
+    start: StartGateway, server: ToolServer
+) -> None:
+    gateway = await start(config({"scripted": server.url}))
+    before = gateway.gateway.config
+    task = asyncio.create_task(reload(gateway, config({"silent": "http://127.0.0.1:1"})))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gateway.gateway.config is before
+    assert (await gateway.caller.call("oxp", "Echo.Say")).status == 200
+    assert gateway.gateway.backends.keys() == {"scripted"}
+
+
+async def test_what_is_replaced_is_freed(start: StartGateway, server: ToolServer) -> None:
+    """Ours: what stays after a reload stays after each of thousands."""
+    gateway = await start(config({"scripted": server.url}))
+    gc.disable()  # frozen parts are not even looked at
+    try:
+        catalogue = weakref.ref(gateway.gateway.catalogue)
+        await reload(gateway, config({"scripted": server.url}, errors={"strict": True}))
+        await until(lambda: catalogue() is None)
+    finally:
+        gc.enable()
+
+
+async def test_a_process_that_ends_names_the_calls_that_end_with_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Ours: by digests, which tell nobody who called."""
+    async with yard() as tools, running(config({"yard": {"protocol": "callback", "url": tools.url}})) as gateway:
+        headers = {"prefer": "respond-async"}
+        answer = await gateway.caller.call("oxp", WORK, {"number": 1}, call_id="mine", headers=headers)
+        assert answer.status == 202
+    (record,) = [record for record in caplog.records if record.message == "calls that are not over are lost"]
+    lost = vars(record)
+    assert lost["count"] == 1
+    assert "mine" not in str(lost["calls"])
