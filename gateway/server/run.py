@@ -18,10 +18,10 @@ import uvloop
 from starlette.types import ASGIApp
 
 from gateway.server.connection import Connection
+from gateway.server.door import Door
 from gateway.server.listener import Listener
 from gateway.server.options import (
     ADMIN_CONNECTIONS,
-    BACKLOG,
     LINGER_S,
     SWEEP_BATCH,
     Addresses,
@@ -103,11 +103,11 @@ async def run(
         async with admin_listener(admin, options, stop) as where:
             with stop.on_signals():
                 report_capacity(options.max_connections)
-                on_ready(Addresses(_address(servers[0]), where))
+                on_ready(Addresses(servers[0].address, where))
                 await serve(outside, servers, stop, on_drain)
 
 
-async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> list[asyncio.Server]:
+async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> list[Door]:
     """Opens the listener where its options say, or on sockets that are bound already. Raises ServerError."""
     options = listener.options
     if not sockets:
@@ -116,7 +116,7 @@ async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> l
 
 
 @contextmanager
-def closing_all(servers: Sequence[asyncio.Server]) -> Iterator[None]:
+def closing_all(servers: Sequence[Door]) -> Iterator[None]:
     """Closes the servers after the block."""
     try:
         yield
@@ -125,7 +125,7 @@ def closing_all(servers: Sequence[asyncio.Server]) -> Iterator[None]:
             server.close()
 
 
-async def serve(outside: Listener, servers: Sequence[asyncio.Server], stop: Stop, on_drain: Callable[[], None]) -> None:
+async def serve(outside: Listener, servers: Sequence[Door], stop: Stop, on_drain: Callable[[], None]) -> None:
     """Answers callers until it is to stop, and then those that are owed an answer."""
     sweeper = Sweeper(asyncio.get_running_loop(), outside)
     try:
@@ -157,7 +157,7 @@ async def admin_listener(admin: ASGIApp, options: ServerOptions, stop: Stop) -> 
     server = await _listen(inside, options.admin_host, options.admin_port, None)
     sweeper = Sweeper(loop, inside)
     try:
-        yield _address(server)
+        yield server.address
     finally:
         server.close()
         await inside.finish(ADMIN_GRACE_S, stop.forced)
@@ -221,7 +221,7 @@ def report_capacity(max_connections: int) -> None:
         )
 
 
-async def _listen(listener: Listener, host: str, port: int, tls: ssl.SSLContext | None) -> asyncio.Server:
+async def _listen(listener: Listener, host: str, port: int, tls: ssl.SSLContext | None) -> Door:
     if not 0 <= port <= 65535:  # uvloop would listen on what is left of it in 16 bits
         raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
     try:
@@ -237,22 +237,16 @@ def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
     return ListenError(f"Cannot listen on {host}:{port}: {reason}.")
 
 
-async def _create(listener: Listener, tls: ssl.SSLContext | None, **where: Any) -> asyncio.Server:
+async def _create(listener: Listener, tls: ssl.SSLContext | None, **where: Any) -> Door:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, uvloop.Loop):
         raise ServerError("The server runs on uvloop only.")
-    server = await loop.create_server(
-        lambda: Connection(listener),
-        **where,
-        ssl=tls,
-        backlog=BACKLOG,
-        ssl_handshake_timeout=None if tls is None else listener.options.head_timeout_s,
+    encrypted = {
+        "ssl": tls,
+        "ssl_handshake_timeout": listener.options.head_timeout_s,
         # Without it uvloop waits half a minute for a caller to say goodbye.
-        ssl_shutdown_timeout=None if tls is None else LINGER_S,
-    )
-    return cast("asyncio.Server", server)
-
-
-def _address(server: asyncio.Server) -> tuple[str, int]:
-    host, port = server.sockets[0].getsockname()[:2]
-    return host, port
+        "ssl_shutdown_timeout": LINGER_S,
+    }
+    door = Door(lambda: Connection(listener), {} if tls is None else encrypted)
+    await door.open(**where)
+    return door
