@@ -23,7 +23,8 @@ class AccessLine(Struct, omit_defaults=True, gc=False):
     """What is written of a request; it becomes JSON in the thread that writes it, where it costs no call any time.
 
     `time` is seconds since 1970 until then. Durations are seconds until then; `tool_ms` went by waiting for a tool
-    server. Sizes are bytes of bodies. `route` is the template of the path, `outcome` a word of `Request`.
+    server. Sizes are bytes of bodies. `route` is the template of the path, `outcome` a word of `Request`, `reason` why
+    a caller was not known, or the limit that refused him.
     """
 
     time: float | str
@@ -41,6 +42,7 @@ class AccessLine(Struct, omit_defaults=True, gc=False):
     backend: str = ""
     outcome: str = ""
     tool_ms: float | None = None
+    reason: str = ""
 
     def __bytes__(self) -> bytes:
         self.time = stamp(float(self.time))
@@ -66,6 +68,7 @@ class TextLine(AccessLine):
             "tool": f"{self.tool}@{self.version}" if self.tool else "",
             "backend": self.backend,
             "outcome": self.outcome,
+            "reason": self.reason,
             "dialect": self.dialect,
             "principal": self.principal,
             "request_id": str(self.request_id),
@@ -102,12 +105,13 @@ class AccessLog:
         backend: str = "",
         outcome: str = "",
         tool_s: float = 0.0,
+        reason: str = "",
     ) -> None:
         """Notes an answered request. Never waits. Give positions, not names: names cost as much again."""
         if self._put is not None:
             self._put(
                 self._line(
                     _now(), request_id, operation, route, status, duration_s, bytes_in, bytes_out,
-                    dialect, principal, tool, version, backend, outcome, tool_s,
+                    dialect, principal, tool, version, backend, outcome, tool_s, reason,
                 )
             )  # fmt: skip

@@ -158,7 +158,8 @@ class Calls:
         """A call as its caller is told of it; whoever asks it once more is then not told again."""
         kept = kept_by(record)
         if record.state is DONE and record.question is not None and kept.note.challenge is not None:
-            await self._state.told(record.key)
+            with suppress(StateUnavailable):  # then it is told once more
+                await self._state.told(record.key)
         return kept
 
     async def consent_status(self, key: str) -> str:

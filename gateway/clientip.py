@@ -23,8 +23,9 @@ MAX_CACHED_BYTES = 256  # of a header; longer ones are read each time, so that s
 MAX_NODE = 64  # characters of one address with brackets and port
 
 XFF, FORWARDED = b"x-forwarded-for", b"forwarded"
-# RFC 7239 section 4: pairs joined by ";", a value with brackets or a port in quotes.
-FOR = re.compile(r'(?:^|;)\s*for\s*=\s*(?:"([^"\\]*)"|([^;"\s]*))\s*(?=;|$)', re.IGNORECASE)
+# RFC 7239 section 4: pairs joined by ";", a value with brackets or a port in quotes. Nothing in it is tried twice: with
+# two runs of spaces to share out, 16 kB of them took 16 s.
+FOR = re.compile(r'(?:^|;)\s*+for\s*+=\s*+(?:"([^"\\]*+)"|([^;"\s]*+))\s*+(?=;|$)', re.IGNORECASE)
 NODE = re.compile(r"\[([0-9A-Fa-f:.]+)\](?::[0-9]{1,5})?|([0-9.]+)(?::[0-9]{1,5})?|([0-9A-Fa-f:.]+)")
 
 

@@ -22,22 +22,21 @@ class Observer:
 
     def called(self, request: Request, status: int, duration_s: float, bytes_in: int, bytes_out: int) -> None:
         """A call is answered, or its caller has left."""
-        if request.refused is not None:
-            self._refused(request.refused)
+        reason = "" if request.refused is None else self._refused(request.refused)
         spoken, tool, tool_s = request.dialect, request.tool, request.tool_s
         dialect = request.head.prefix if spoken is None else spoken.name
         self._count(dialect, "call", status, duration_s, tool_s)
         if tool is None:
             self._write(
                 request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
-                dialect, request.principal, "", "", "", request.outcome,
+                dialect, request.principal, "", "", "", request.outcome, 0.0, reason,
             )  # fmt: skip
             return
         target = tool.target
         self._count_call(target.backend, target.tool, request.outcome, tool_s)
         self._write(
             request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
-            dialect, request.principal, target.tool, target.version, target.backend, request.outcome, tool_s,
+            dialect, request.principal, target.tool, target.version, target.backend, request.outcome, tool_s, reason,
         )  # fmt: skip
 
     def answered(
@@ -51,13 +50,12 @@ class Observer:
         bytes_out: int,
     ) -> None:
         """Any other request is answered: a list, a poll, a callback. `route` is a template, never a path."""
-        if request.refused is not None:
-            self._refused(request.refused)
+        reason = "" if request.refused is None else self._refused(request.refused)
         dialect = request.head.prefix if request.dialect is None else request.dialect.name
         self._count(dialect, operation, status, duration_s)
         self._write(
             request.trace.request_id, operation, route, status, duration_s, bytes_in, bytes_out,
-            dialect, request.principal, "", "", request.backend, "ok" if status < 400 else "refused",
+            dialect, request.principal, "", "", request.backend, "ok" if status < 400 else "refused", 0.0, reason,
         )  # fmt: skip
 
     def called_back(self, request: Request, status: int, duration_s: float, bytes_out: int) -> None:
@@ -65,11 +63,15 @@ class Observer:
         self.metrics.callback(request.backend or None, status)
         self.answered(request, "callback", "/callbacks/{token}", status, duration_s, request.bytes_in, bytes_out)
 
-    def _refused(self, error: GatewayError) -> None:
+    def _refused(self, error: GatewayError) -> str:
+        """Counts what is counted by its reason, and says that; empty for all else."""
         if isinstance(error, UnauthenticatedError):
             self.metrics.auth_failure(error.reason)
-        elif isinstance(error, RateLimited):
+            return error.reason
+        if isinstance(error, RateLimited):
             self.metrics.rate_limited(error.rule)
+            return error.rule
+        return ""
 
     def probed(self, operation: str, status: int, duration_s: float) -> None:
         """A request that programs repeat all day, such as for health: counted, not written down."""

@@ -91,11 +91,7 @@ def _listing(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
     return {
         "operationId": operation_id,
         "summary": f"The tools the caller may use, {spoken}",
-        "parameters": [
-            *_version_parameter(forms),
-            _parameter("If-None-Match", "header", TEXT, required=False),
-            *NAMED,
-        ],
+        "parameters": [*_version_parameter(forms), _parameter("If-None-Match", "header", TEXT, required=False)],
         "responses": {
             "200": {
                 "description": "Every version of every tool, per tool ascending.",
@@ -112,7 +108,7 @@ def _calling(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
     return {
         "operationId": operation_id,
         "summary": f"Calls a tool, {spoken}",
-        "parameters": [*_version_parameter(forms), _parameter("Prefer", "header", PREFER, required=False), *NAMED],
+        "parameters": [*_version_parameter(forms), _parameter("Prefer", "header", PREFER, required=False)],
         "requestBody": {"required": True, "content": _json(_one_of(form.request for form in forms))},
         "responses": {
             "200": {
@@ -237,10 +233,6 @@ KEPT_ID: JsonObject = TEXT | {
     "description": "The Toolgate-Call-Id of its answer; or the caller's own call_id, if the call named no user but the "
     "one that the credential names."
 }
-NAMED = [
-    _parameter("X-Request-ID", "header", TEXT | {"pattern": "^[A-Za-z0-9._~:/+=@-]{1,128}$"}, required=False),
-    _parameter("traceparent", "header", TEXT, required=False),
-]
 HEADERS: JsonObject = {
     "CallId": {"description": "The call as the gateway and its tool servers know it.", "schema": TEXT},
     "Location": {"description": "Where the call can be asked for, if it is kept.", "schema": URI},
@@ -255,7 +247,7 @@ HEADERS: JsonObject = {
         "description": "The caller's limits, if there are any.",
         "schema": TEXT | {"examples": ['"per-caller";q=100;w=2']},
     },
-    "RequestId": {"description": "The caller's name of the request, or one that was made for it.", "schema": TEXT},
+    "RequestId": {"description": "The X-Request-ID of the request, or one that was made for it.", "schema": TEXT},
     "WwwAuthenticate": {"description": "How to authenticate (RFC 6750).", "schema": TEXT},
     "Allow": {"description": "The methods this path has.", "schema": TEXT},
 }

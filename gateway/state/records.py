@@ -13,6 +13,7 @@ from gateway.state.sealing import Sealer, Unsealable
 
 log = logging.getLogger("gateway.state")
 
+MAX_DIGITS = 19  # of the numbers in a record; the largest are milliseconds
 MEMORY_RETRY_S = 5.0  # for a Redis that has no memory left: an operator has to look
 
 
@@ -118,7 +119,7 @@ def _text(field: bytes | None) -> str:
 
 
 def _number(field: bytes | None) -> int:
-    return int(field) if field and field.isdigit() else 0
+    return int(field) if field and field.isdigit() and len(field) <= MAX_DIGITS else 0
 
 
 def _state(field: bytes | None, outcome: bytes | None) -> CallState:

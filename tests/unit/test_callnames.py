@@ -86,6 +86,11 @@ def test_a_call_for_nobody_is_found_by_its_id_alone() -> None:
     assert NAMES.keys_of_id("p", "k") != (key("p", call(context={"user_id": "u"})),)
 
 
+def test_a_call_for_a_user_is_found_by_its_id_and_that_user() -> None:
+    assert NAMES.keys_of_id("p", "k", "u") == (key("p", call(context={"user_id": "u"})),)
+    assert NAMES.keys_of_id("p", "k", "v") != NAMES.keys_of_id("p", "k", "u")
+
+
 def test_names_under_older_keys_are_known_and_new_ones_come_first() -> None:
     before, after = CallNames(Digester([OLD], "calls")), CallNames(Digester([NEW, OLD], "calls"))
     asked = call(context={"user_id": "u"})

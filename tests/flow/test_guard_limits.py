@@ -1,0 +1,225 @@
+"""How often callers may ask, as they see it. The headers are those of draft-ietf-httpapi-ratelimit-headers-10.
+
+Which requests count, and in which order, is ours. No limit of these tests comes back before they are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.flow.caller import Answer, Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import Running, config
+from tests.flow.tokens import OTHER_SECRET, SECRET, token
+from tests.flow.toolserver import ToolServer
+from tests.flow.watching import samples
+
+pytestmark = pytest.mark.anyio
+
+DAY_S = 86400
+AUTH = {"jwt": [{"secret": SECRET}]}
+HERE, THERE = "203.0.113.1", "203.0.113.2"
+
+
+def limit(name: str, key: str, burst: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "key": key, "rate": "1/d", "burst": burst, **more}
+
+
+async def limited(start: StartGateway, server: ToolServer, *limits: Any, **sections: Any) -> Running:
+    return await start(config({"scripted": server.url}, rate_limits=list(limits), **sections))
+
+
+def told(answer: Answer) -> tuple[str | None, str | None]:
+    return answer.headers.get("ratelimit-policy"), answer.headers.get("ratelimit")
+
+
+@every_dialect
+async def test_calls_and_lists_say_how_the_limit_stands_and_a_call_too_many_when_to_come_again(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    caller = (await limited(start, server, limit("thrice", "caller", 3))).caller
+    policy = f'"thrice";q=3;w={3 * DAY_S}'
+    assert told(await caller.call(dialect, "Echo.Say")) == (policy, f'"thrice";r=2;t={DAY_S}')
+    assert told(await caller.list(dialect)) == (policy, f'"thrice";r=1;t={DAY_S}')
+    assert told(await caller.call(dialect, "Echo.Say", call_id="kept")) == (policy, f'"thrice";r=0;t={DAY_S}')
+    for refused in (await caller.call(dialect, "Echo.Say"), await caller.list(dialect)):
+        assert (refused.status, refused.message) == (429, "Too many requests; try again later.")
+        assert refused.headers["retry-after"] == str(DAY_S)
+        assert told(refused) == (policy, f'"thrice";r=0;t={DAY_S}')
+    assert server.executions == 2
+
+
+@every_dialect
+async def test_a_strict_gateway_refuses_with_400_and_the_same_headers(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    caller = (await limited(start, server, limit("once", "caller", 1), errors={"strict": True})).caller
+    assert (await caller.call(dialect, "Echo.Say")).status == 200
+    for refused in (await caller.call(dialect, "Echo.Say"), await caller.list(dialect)):
+        assert (refused.status, refused.message) == (400, "Too many requests; try again later.")
+        assert refused.headers["retry-after"] == str(DAY_S)
+        assert told(refused) == (f'"once";q=1;w={DAY_S}', f'"once";r=0;t={DAY_S}')
+
+
+async def test_a_list_that_the_caller_has_already_counts_and_says_so(start: StartGateway, server: ToolServer) -> None:
+    caller = (await limited(start, server, limit("twice", "caller", 2))).caller
+    tag = (await caller.list("oxp")).headers["etag"]
+    answer = await caller.list("oxp", headers={"if-none-match": tag})
+    assert (answer.status, answer.headers["ratelimit"]) == (304, f'"twice";r=0;t={DAY_S}')
+
+
+async def test_an_address_is_counted_before_anybody_is_asked_who_he_is(start: StartGateway, server: ToolServer) -> None:
+    caller = (await limited(start, server, limit("per-address", "ip", 2), auth=AUTH)).caller
+    nobody = await caller.call("otc", "Echo.Say")
+    assert (nobody.status, nobody.headers["ratelimit"]) == (401, f'"per-address";r=1;t={DAY_S}')
+    known = caller.with_token(token())
+    assert (await known.call("otc", "Echo.Say")).status == 200
+    assert [(await it.call("otc", "Echo.Say")).status for it in (caller, known)] == [429, 429]
+
+
+async def test_both_phases_tell_of_their_limits_and_the_second_takes_nothing_back(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Ours: an address pays for what it asks, whoever refuses it later."""
+    limits = limit("per-address", "ip", 5), limit("per-caller", "caller", 1)
+    caller = (await limited(start, server, *limits, auth=AUTH)).caller.with_token(token())
+    first, second = await caller.call("oxp", "Echo.Say"), await caller.call("oxp", "Echo.Say")
+    assert first.headers.get_list("ratelimit", split_commas=True) == [
+        f'"per-address";r=4;t={DAY_S}',
+        f'"per-caller";r=0;t={DAY_S}',
+    ]
+    assert (second.status, second.headers.get_list("ratelimit", split_commas=True)) == (
+        429,
+        [f'"per-caller";r=0;t={DAY_S}', f'"per-address";r=3;t={DAY_S}'],
+    )
+
+
+GARBLED = (b"{", b"[]", b'{"request": 1}', b'{"request": {"tool_id": "No.Tool"}}', b'{"request": {"tool_id": 7}}')
+
+
+@every_dialect
+async def test_what_is_no_call_counts_for_its_caller_but_for_no_tool(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    limits = limit("per-caller", "caller", len(GARBLED) + 2), limit("per-tool", "caller+tool", 1)
+    caller = (await limited(start, server, *limits)).caller
+    for content in GARBLED:
+        answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)
+        assert answer.status == 400
+    assert answer.headers["ratelimit"] == f'"per-caller";r=2;t={DAY_S}'
+    answer = await caller.call(dialect, "Echo.Say")
+    assert answer.headers["ratelimit"] == f'"per-caller";r=1;t={DAY_S}, "per-tool";r=0;t={DAY_S}'
+
+
+async def test_a_list_in_a_version_nobody_speaks_counts_for_its_caller(start: StartGateway, server: ToolServer) -> None:
+    caller = (await limited(start, server, limit("once", "caller", 1))).caller
+    answer = await caller.list("oxp", headers={"oxp-version": "7"})
+    assert (answer.status, answer.headers["ratelimit"]) == (400, f'"once";r=0;t={DAY_S}')
+    assert (await caller.list("oxp")).status == 429
+
+
+async def test_calls_that_are_refused_later_count_too(start: StartGateway, server: ToolServer) -> None:
+    routes = [{"tools": "Echo.*", "backend": "scripted", "scopes": ["echo"]}, {"tools": "*", "backend": "scripted"}]
+    text = config({"scripted": server.url}, routes, auth=AUTH, rate_limits=[limit("twice", "caller", 2)])
+    caller = (await start(text)).caller.with_token(token())
+    forbidden, invalid = await caller.call("oxp", "Echo.Say"), await caller.call("oxp", "Count.Up", {"n": "x"})
+    assert (forbidden.status, invalid.status) == (403, 422)
+    assert invalid.headers["ratelimit"] == f'"twice";r=0;t={DAY_S}'
+    assert (await caller.call("oxp", "Count.Up", {"n": 1})).status == 429
+
+
+async def test_what_one_limit_refuses_is_not_counted_by_the_others(start: StartGateway, server: ToolServer) -> None:
+    echoes = limit("echoes", "caller+tool", 1, tools=["Echo.*"])
+    gateway = await limited(start, server, limit("all", "caller", 3), echoes)
+    caller = gateway.caller
+    assert (await caller.call("oxp", "Echo.Say")).status == 200
+    for _ in range(5):
+        refused = await caller.call("oxp", "Echo.Say")
+        assert (refused.status, refused.headers["ratelimit"]) == (429, f'"echoes";r=0;t={DAY_S}')
+    other = await caller.call("oxp", "Count.Up", {"n": 1})
+    assert (other.status, other.headers["ratelimit"]) == (200, f'"all";r=1;t={DAY_S}')
+    assert await samples(gateway, "toolgate_rate_limited_total") == {"{rule=echoes}": 5}
+
+
+async def test_every_caller_has_limits_of_his_own(start: StartGateway, server: ToolServer) -> None:
+    caller = (await limited(start, server, limit("once", "caller", 1), auth=AUTH)).caller
+    for who in ("ada", "bob"):
+        known = caller.with_token(token(who))
+        assert [(await known.call("oxp", "Echo.Say")).status for _ in range(2)] == [200, 429]
+
+
+async def test_crowds_get_exactly_as_many_calls_as_there_are(start: StartGateway, server: ToolServer) -> None:
+    caller = (await limited(start, server, limit("ten", "caller", 10))).caller
+    answers = await asyncio.gather(*(caller.call("oxp", "Echo.Say") for _ in range(40)))
+    assert sorted(answer.status for answer in answers) == [200] * 10 + [429] * 30
+    assert server.executions == 10
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_polls_have_a_limit_of_their_own(start: StartGateway, server: ToolServer, method: str) -> None:
+    limits = limit("polls", "caller", 2, operations=["poll"]), limit("calls", "caller", 2)
+    caller = (await limited(start, server, *limits)).caller
+    answer = await caller.call("oxp", "Echo.Say", {"n": 1}, call_id="mine")
+    assert answer.headers["ratelimit"] == f'"calls";r=1;t={DAY_S}'
+    kept = [await caller.send("oxp", "kept", method, "/calls/mine") for _ in range(2)]
+    assert [it.headers["ratelimit"] for it in kept] == [f'"polls";r=1;t={DAY_S}', f'"polls";r=0;t={DAY_S}']
+    assert [it.value for it in kept] == [{"n": 1}] * 2
+    refused = await caller.send("bare", "kept", method, "/calls/mine")
+    assert (refused.status, refused.headers["retry-after"]) == (429, str(DAY_S))
+    assert told(refused) == (f'"polls";q=2;w={2 * DAY_S}', f'"polls";r=0;t={DAY_S}')
+    assert (await caller.call("oxp", "Echo.Say")).headers["ratelimit"] == f'"calls";r=0;t={DAY_S}'
+
+
+async def test_a_flood_of_bad_tokens_is_refused_unseen_and_callers_elsewhere_are_served(
+    start: StartGateway, server: ToolServer
+) -> None:
+    guesses = limit("guesses", "ip", 3, operations=["failed_verification"])
+    trusting = {"trusted_proxies": ["127.0.0.0/8"]}
+    text = config({"scripted": server.url}, rate_limits=[guesses], auth=AUTH, server=trusting)
+    gateway = await start(text)
+    forger = gateway.caller.with_token(token(secret=OTHER_SECRET))
+    known = gateway.caller.with_token(token())
+
+    async def status(caller: Caller, address: str) -> int:
+        return (await caller.call("otc", "Echo.Say", headers={"x-forwarded-for": address})).status
+
+    assert [await status(forger, HERE) for _ in range(3)] == [401] * 3
+    flood = [status(forger, HERE) for _ in range(50)]
+    served = [status(known, THERE) for _ in range(20)]
+    answers = await asyncio.gather(*flood, *served)
+    assert (set(answers[:50]), set(answers[50:])) == ({429}, {200})
+    assert await status(known, HERE) == 429  # who shares the address waits as well
+    assert await samples(gateway, "toolgate_rate_limited_total") == {"{rule=guesses}": 51}
+    assert await samples(gateway, "toolgate_auth_failures_total") == {"{reason=signature}": 3}
+
+
+async def test_a_refused_flood_is_told_when_to_come_again(start: StartGateway, server: ToolServer) -> None:
+    guesses = limit("guesses", "ip", 1, operations=["failed_verification"])
+    caller = (await limited(start, server, guesses, auth=AUTH)).caller
+    assert (await caller.with_token(token(secret=OTHER_SECRET)).list("oxp")).status == 401
+    for refused in (await caller.list("oxp"), await caller.call("oxp", "Echo.Say")):
+        assert (refused.status, refused.headers["retry-after"]) == (429, str(DAY_S))
+        assert told(refused) == (f'"guesses";q=1;w={DAY_S}', f'"guesses";r=0;t={DAY_S}')
+    assert (await caller.send("bare", "kept", "GET", "/calls/x")).status == 429
+
+
+async def test_credentials_that_cost_nothing_to_refuse_are_no_guesses(start: StartGateway, server: ToolServer) -> None:
+    """Ours: an agent without a token, or behind one, must not shut out those who have one."""
+    guesses = limit("guesses", "ip", 1, operations=["failed_verification"])
+    caller = (await limited(start, server, guesses, auth=AUTH)).caller
+    for credential in ("", "Basic x", "Bearer rubbish", "Bearer a.b.c"):
+        headers = {"authorization": credential} if credential else {}
+        assert (await caller.call("otc", "Echo.Say", headers=headers)).status == 401
+    assert (await caller.with_token(token()).call("otc", "Echo.Say")).status == 200
+
+
+async def test_guesses_are_limited_where_nobody_configured_it(start: StartGateway, server: ToolServer) -> None:
+    gateway = await limited(start, server, auth=AUTH)
+    forger = gateway.caller.with_token(token(secret=OTHER_SECRET))
+    answers = await asyncio.gather(*(forger.call("otc", "Echo.Say") for _ in range(400)))
+    assert {answer.status for answer in answers} == {401, 429}
+    assert [answer.status for answer in answers].count(401) >= 100
+    assert (await samples(gateway, "toolgate_rate_limited_total")).keys() == {"{rule=failed-verifications}"}

@@ -1,0 +1,272 @@
+"""What is written down of a request, and by what name it is known on its way.
+
+X-Request-ID is a custom of the trade, traceparent is W3C Trace Context; the fields of the line are ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config, running, until
+from tests.flow.tokens import SECRET, token
+from tests.flow.toolserver import ToolServer
+from tests.flow.watching import Tap, tapped, watched
+from tests.unit.backends.calling_back import OK, Toolset
+from tests.unit.transport.scripted import serving
+
+pytestmark = pytest.mark.anyio
+
+KEY = "a key that nobody will ever guess"
+AUTH = {"jwt": [{"secret": SECRET}], "api_keys": [{"id": "job", "hash": "sha256:" + sha256(KEY.encode()).hexdigest()}]}
+CANARY = "canary-4711"
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+WHEN = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
+FIXED = {"level": "info", "logger": "gateway.access", "message": "request"}
+
+
+def split(line: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a line says that is the same each time, and what is measured."""
+    measured: dict[str, Any] = {name: line.pop(name) for name in ("time", "duration_ms", "tool_ms") if name in line}
+    assert re.fullmatch(WHEN, measured["time"])
+    assert measured["duration_ms"] >= measured.get("tool_ms", 0) >= 0
+    return line, measured
+
+
+@every_dialect
+async def test_a_call_is_one_line(server: ToolServer, dialect: str) -> None:
+    async with watched(config({"scripted": server.url}, auth=AUTH)) as gateway:
+        known = gateway.caller.with_token(token())
+        headers = {"x-request-id": "mine"}
+        answer = await known.call(dialect, "Echo.Say", {"n": CANARY}, headers=headers, trace_id=CANARY)
+    [line] = gateway.lines
+    said, measured = split(line)
+    size_in = said.pop("bytes_in")
+    assert said == FIXED | {
+        "request_id": "mine",
+        "operation": "call",
+        "route": "/tools/call",
+        "status": 200,
+        "bytes_out": len(answer.body),
+        "dialect": dialect,
+        "principal": "jwt::ada",
+        "tool": "Echo.Say",
+        "version": "1.0.0",
+        "backend": "scripted",
+        "outcome": "ok",
+    }
+    assert 50 < size_in < 200
+    assert measured["tool_ms"] > 0
+    assert CANARY not in gateway.text
+
+
+REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "nobody we know": (
+        {"tool_id": "Echo.Say", "headers": {"authorization": f"Bearer {CANARY}"}},
+        {"status": 401, "outcome": "refused", "reason": "api_key"},
+    ),
+    "no such tool": (
+        {"tool_id": f"No.{CANARY}"},
+        {"status": 400, "outcome": "refused", "principal": "key:job"},
+    ),
+    "wrong input": (
+        {"tool_id": "Count.Up", "arguments": {"n": CANARY}},
+        {"status": 422, "outcome": "invalid", "principal": "key:job", "tool": "Count.Up", "version": "1.0.0"}
+        | {"backend": "scripted"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_refused_call_is_one_line_with_what_was_known_of_it(server: ToolServer, name: str) -> None:
+    asked, expected = REFUSED[name]
+    headers = {"oxp-api-key": KEY} if "headers" not in asked else {}
+    async with watched(config({"scripted": server.url}, auth=AUTH)) as gateway:
+        await gateway.caller.call("oxp", **({"headers": headers} | asked))
+    [line] = gateway.lines
+    said, measured = split(line)
+    for unsaid in ("bytes_in", "bytes_out", "request_id", "operation", "route", "dialect"):
+        said.pop(unsaid)
+    assert said == FIXED | expected
+    assert "tool_ms" not in measured
+    assert CANARY not in gateway.text
+
+
+async def test_who_comes_too_often_is_one_line_with_the_limit(
+    server: ToolServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A flood must not cost two lines each, so nothing else speaks of it."""
+    limits = [{"name": "twice", "key": "caller", "rate": "1/d", "burst": 2, "operations": ["call", "list", "poll"]}]
+    async with watched(config({"scripted": server.url}, rate_limits=limits)) as gateway:
+        caplog.set_level(logging.INFO, "gateway")
+        for _ in range(2):
+            await gateway.caller.call("oxp", "Echo.Say")
+            await gateway.caller.list("oxp")
+        await gateway.caller.http.get("/calls/x")
+    told = [(line["operation"], line["status"], line.get("reason")) for line in gateway.lines]
+    refused = [("call", 429, "twice"), ("list", 429, "twice"), ("poll", 429, "twice")]
+    assert told == [("call", 200, None), ("list", 200, None), *refused]
+    assert not [record for record in caplog.records if record.name == "gateway.pipeline"]
+
+
+async def test_lists_polls_and_cancellations_are_a_line_each(server: ToolServer) -> None:
+    async with watched(config({"scripted": server.url})) as gateway:
+        listed = await gateway.caller.list("rfc")
+        await gateway.caller.call("otc", "Echo.Say", {"n": CANARY}, call_id=CANARY)
+        polled = await gateway.caller.send("otc", "kept", "GET", f"/calls/{CANARY}")
+        cancelled = await gateway.caller.send("otc", "kept", "DELETE", f"/calls/{CANARY}")
+    lines = [split(line)[0] for line in gateway.lines]
+    common = FIXED | {"principal": "anonymous", "status": 200, "bytes_in": 0, "outcome": "ok"}
+    expected = [
+        {"operation": "list", "route": "/tools", "dialect": "rfc", "bytes_out": len(listed.body)},
+        {"operation": "poll", "route": "/calls/{call_id}", "dialect": "otc", "bytes_out": len(polled.body)},
+        {"operation": "cancel", "route": "/calls/{call_id}", "dialect": "otc", "bytes_out": len(cancelled.body)}
+        | {"status": 202},
+    ]
+    assert [line.pop("request_id") for line in lines if line["operation"] != "call"]
+    assert [line for line in lines if line["operation"] != "call"] == [common | each for each in expected]
+    assert CANARY not in gateway.text
+
+
+async def test_callbacks_are_a_line_each_without_their_path_or_their_content() -> None:
+    toolset = Toolset(OK)
+    async with (
+        serving(toolset) as server,
+        watched(config({"builds": {"protocol": "callback", "url": server.url}})) as gateway,
+    ):
+        await gateway.caller.call("oxp", "builds.lint", call_id="k", headers={"prefer": "respond-async"})
+        await until(lambda: bool(toolset.noted))
+        told = toolset.noted[0][1]
+        secret = told["callback_url"].rpartition("/")[2]
+        result = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": CANARY}
+        headers = {"x-request-id": "theirs"}
+        for path in (f"/callbacks/{secret}", f"/callbacks/{CANARY}"):
+            answer = await gateway.caller.http.post(path, json=result, headers=headers)
+            assert answer.headers["x-request-id"] == "theirs"
+    taken, refused = [split(line)[0] for line in gateway.lines if line["operation"] == "callback"]
+    assert (taken["bytes_in"] > 0, refused.pop("bytes_in"), refused.pop("bytes_out") > 0) == (True, 0, True)
+    common = FIXED | {"operation": "callback", "route": "/callbacks/{token}", "request_id": "theirs"}
+    measured = {"bytes_in": taken["bytes_in"], "bytes_out": 2}
+    assert taken == common | measured | {"status": 200, "backend": "builds", "outcome": "ok"}
+    assert refused == common | {"status": 404, "outcome": "refused"}
+    assert CANARY not in gateway.text
+    assert secret not in gateway.text
+
+
+@every_dialect
+@pytest.mark.parametrize("sent", ["mine", "A.b_c-d/e+f=g@h~i:j", "x" * 128])
+async def test_a_request_id_is_taken_and_given_back(
+    start: StartGateway, server: ToolServer, dialect: str, sent: str
+) -> None:
+    caller = (await start(config({"scripted": server.url}))).caller
+    headers = {"x-request-id": sent}
+    for answer in (
+        await caller.call(dialect, "Echo.Say", headers=headers),
+        await caller.call(dialect, "No.Tool", headers=headers),
+        await caller.list(dialect, headers=headers),
+    ):
+        assert answer.headers.get_list("x-request-id") == [sent]
+    assert server.calls[0].headers["x-request-id"] == sent
+
+
+@pytest.mark.parametrize("sent", [None, "two words", 'a"b', "x" * 129, "\xe9", "a,b"])
+async def test_what_is_no_request_id_is_replaced(start: StartGateway, server: ToolServer, sent: str | None) -> None:
+    caller = (await start(config({"scripted": server.url}))).caller
+    headers = [] if sent is None else [(b"x-request-id", sent.encode("latin-1"))]
+    made = set()
+    for method, path in (("GET", "/oxp/tools"), ("POST", "/oxp/call"), ("GET", "/calls/x"), ("POST", "/callbacks/x")):
+        answer = await caller.http.request(method, path, headers=headers)
+        made.add(answer.headers["x-request-id"])
+    assert len(made) == 4
+    assert all(re.fullmatch("[0-9a-f]{32}", one) for one in made)
+
+
+@pytest.fixture(scope="module")
+async def taps(fleet: Mapping[str, str]) -> AsyncIterator[dict[str, Tap]]:
+    """Wires in front of one tool server of each protocol; that of callbacks names its own address by the caller's."""
+    async with (
+        serving(Toolset(OK)) as toolset,
+        tapped(fleet["otc"]) as otc,
+        tapped(fleet["oxp"]) as oxp,
+        tapped(toolset.url) as callback,
+        tapped(fleet["rcrt"]) as rcrt,
+    ):
+        yield {"otc": otc, "oxp": oxp, "callback": callback, "rcrt": rcrt}
+
+
+@pytest.fixture(scope="module")
+async def tapping(taps: dict[str, Tap]) -> AsyncIterator[Caller]:
+    """A caller of a gateway that reaches the tool servers through the taps."""
+    crumbs = {
+        "owner_id": "00000000-0000-0000-0000-000000000001",
+        "agent_id": "00000000-0000-0000-0000-00000000d009",
+        "toolkit": "Crumbs",
+    }
+    backends: dict[str, Any] = {
+        name: {"protocol": name, "url": tap.url} | (crumbs if name == "rcrt" else {}) for name, tap in taps.items()
+    }
+    async with running(config(backends)) as gateway:
+        yield gateway.caller
+
+
+CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "otc": ("Text.Echo", {"value": 1}),
+    "oxp": ("Notes.List", {}),
+    "callback": ("builds.lint", {}),
+    "rcrt": ("Crumbs.echo", {"message": "x"}),
+}
+
+
+async def heard(caller: Caller, tap: Tap, protocol: str, name: str, **headers: str) -> str:
+    """The head of the request that a call leads to; `name` is its own."""
+    tool_id, arguments = CALLS[protocol]
+    headers = {"prefer": "respond-async", "x-request-id": name} | headers
+    answer = await caller.call("oxp", tool_id, arguments, headers=headers, context={"user_id": "ada"})
+    assert answer.status in (200, 202)
+    assert answer.headers["x-request-id"] == name
+    await until(lambda: bool(tap.posts(name.encode())))
+    [head] = tap.posts(name.encode())
+    assert head.count(f"\r\nx-request-id: {name}") == 1
+    return head
+
+
+@pytest.mark.parametrize("protocol", CALLS)
+async def test_a_trace_goes_on_to_the_tool_server(tapping: Caller, taps: dict[str, Tap], protocol: str) -> None:
+    sent = {"traceparent": PARENT, "tracestate": "vendor=a1"}
+    head = await heard(tapping, taps[protocol], protocol, f"traced-{protocol}", **sent)
+    [(trace, span)] = re.findall(r"\r\ntraceparent: 00-([0-9a-f]{32})-([0-9a-f]{16})-01", head)
+    assert trace == TRACE
+    assert span != SPAN  # ours is the parent now
+    assert [line for line in head.split("\r\n") if line.startswith("tracestate")] == ["tracestate: vendor=a1"]
+
+
+@pytest.mark.parametrize("protocol", CALLS)
+@pytest.mark.parametrize("parent", [None, "00-xyz-1", f"00-{'0' * 32}-{SPAN}-01", f"ff-{TRACE}-{SPAN}-01"], ids=str)
+async def test_what_is_no_trace_is_the_beginning_of_one(
+    tapping: Caller, taps: dict[str, Tap], protocol: str, parent: str | None
+) -> None:
+    name = f"{protocol}-{sha256(str(parent).encode()).hexdigest()[:8]}"
+    sent = {} if parent is None else {"traceparent": parent, "tracestate": "vendor=a1"}
+    head = await heard(tapping, taps[protocol], protocol, name, **sent)
+    [(trace, span)] = re.findall(r"\r\ntraceparent: 00-([0-9a-f]{32})-([0-9a-f]{16})-01", head)
+    assert trace not in (TRACE, "0" * 32)
+    assert span not in (SPAN, "0" * 16)
+    assert "tracestate" not in head
+
+
+async def test_a_request_that_is_sent_on_is_named_once_even_where_its_name_is_forwarded(
+    start: StartGateway, server: ToolServer
+) -> None:
+    backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant"]}
+    caller = (await start(config({"scripted": backend}))).caller
+    await caller.call("oxp", "Echo.Say", headers={"x-tenant": "acme", "traceparent": PARENT, "x-request-id": "mine"})
+    headers = server.calls[0].headers
+    assert (headers["x-tenant"], headers["x-request-id"], headers["traceparent"][3:35]) == ("acme", "mine", TRACE)

@@ -1,0 +1,307 @@
+"""What a scrape says after each kind of request: these samples and no others. All of it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
+
+from tests.flow.caller import DIALECTS, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import Running, config, until
+from tests.flow.keeping import begun
+from tests.flow.tokens import OTHER_SECRET, SECRET, token
+from tests.flow.toolserver import Handler, Received, ToolServer, always, hang_up, http_reply, silence, tool
+from tests.flow.watching import samples, scraped
+from tests.unit.backends.calling_back import OK, Toolset
+from tests.unit.metrics.scraping import samples_of
+from tests.unit.transport.scripted import serving
+
+pytestmark = pytest.mark.anyio
+
+CALLS, REQUESTS = "toolgate_tool_calls_total", "toolgate_requests_total"
+TIMEOUT_S = 0.25
+INVALID = http_reply(422, {"message": "No.", "parameter_errors": {"n": "no"}})
+WORD = "zebra"  # of callers, that no label may hold
+
+
+def failing(server: ToolServer) -> Handler:
+    async def handle(received: Received) -> bytes:
+        return server.failure(received, message="No.")
+
+    return handle
+
+
+# What the tool server does, what it is called with, and the status and outcome of the call.
+Case = tuple[Handler | None, dict[str, Any], int, str]
+
+
+def cases(server: ToolServer) -> Mapping[str, Case]:
+    good = {"arguments": {"n": 1}}
+    return {
+        "a value": (None, good, 200, "ok"),
+        "a tool error": (failing(server), good, 200, "tool_error"),
+        "input that is wrong": (None, {"arguments": {"n": "x"}}, 422, "invalid"),
+        "input the tool server refuses": (always(INVALID), good, 422, "invalid"),
+        "a refusal of the tool server": (always(http_reply(400, {"message": "No."})), good, 400, "refused"),
+        "our credential refused": (always(http_reply(401, {"message": "No."})), good, 400, "refused"),
+        "no answer in time": (silence, good, 200, "timeout"),
+        "an answer broken off": (hang_up, good, 200, "unknown"),
+        "rubbish": (always(http_reply(200, b"rubbish")), good, 200, "tool_error"),
+    }
+
+
+async def counting(start: StartGateway, server: ToolServer, **sections: Any) -> Running:
+    routes = [{"tools": "*", "backend": "scripted", "timeout": f"{int(TIMEOUT_S * 1000)}ms"}]
+    return await start(config({"scripted": server.url}, routes, **sections))
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["", "kept"])
+@pytest.mark.parametrize("name", cases(ToolServer("")))
+async def test_a_call_is_counted_once_by_how_it_ended(
+    start: StartGateway, server: ToolServer, name: str, kept: bool
+) -> None:
+    handler, asked, status, outcome = cases(server)[name]
+    server.handler = handler or server.handler
+    gateway = await counting(start, server)
+    members: dict[str, Any] = {"call_id": "k"} if kept else {}
+    answer = await gateway.caller.call("otc", "Count.Up", **asked, **members)
+    assert answer.status == status
+    labels = f"backend=scripted,outcome={outcome},protocol=oxp,tool=Count.Up"
+    assert await samples(gateway, CALLS) == {f"{{{labels}}}": 1}
+    assert await samples(gateway, REQUESTS) == {f"{{dialect=otc,operation=call,status={status}}}": 1}
+    found = samples_of((await scraped(gateway)).encode())
+    assert found["toolgate_request_duration_seconds_count{dialect=otc,operation=call}"] == 1
+    assert found["toolgate_overhead_seconds_count"] == 1
+    asked_of_it = found.get("toolgate_tool_call_duration_seconds_count{backend=scripted,protocol=oxp}", 0)
+    assert asked_of_it == len(server.calls)
+    assert found["toolgate_calls_in_flight{backend=scripted}"] == 0
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["", "kept"])
+@pytest.mark.parametrize("late", ["value", "refusal", "failure", "silence", "nothing there"])
+async def test_what_a_tool_server_takes_is_no_overhead_however_it_ends(
+    start: StartGateway, server: ToolServer, late: str, kept: bool
+) -> None:
+    pause_s = TIMEOUT_S / 2
+
+    async def handle(received: Received) -> bytes:
+        await asyncio.sleep(pause_s)  # it is the time itself that is measured here
+        return http_reply(400, {"message": "No."}) if late == "refusal" else await answering(server, late)(received)
+
+    server.handler = handle
+    gateway = await counting(start, server)
+    members: dict[str, Any] = {"call_id": "k"} if kept else {}
+    await gateway.caller.call("oxp", "Count.Up", {"n": 1}, **members)
+    found = samples_of((await scraped(gateway)).encode())
+    duration_s = found["toolgate_request_duration_seconds_sum{dialect=oxp,operation=call}"]
+    tool_s = found["toolgate_tool_call_duration_seconds_sum{backend=scripted,protocol=oxp}"]
+    overhead_s = found["toolgate_overhead_seconds_sum"]
+    assert 0 < overhead_s < duration_s
+    assert tool_s >= pause_s * 0.99
+    assert overhead_s == pytest.approx(duration_s - tool_s)
+
+
+def answering(server: ToolServer, how: str) -> Handler:
+    return {"value": server.echo, "failure": failing(server), "silence": silence, "nothing there": hang_up}[how]
+
+
+async def test_a_call_that_its_caller_leaves_is_unknown_and_no_overhead(
+    start: StartGateway, server: ToolServer
+) -> None:
+    server.handler = silence
+    gateway = await start(config({"scripted": server.url}))
+    left = asyncio.create_task(gateway.caller.call("oxp", "Echo.Say"))
+    await begun(server)
+    await asyncio.sleep(TIMEOUT_S)  # as above
+    left.cancel()
+    await asyncio.wait([left])
+    assert await samples(gateway, CALLS) == {"{backend=scripted,outcome=unknown,protocol=oxp,tool=Echo.Say}": 1}
+    assert await samples(gateway, REQUESTS) == {"{dialect=oxp,operation=call,status=499}": 1}
+    assert samples_of((await scraped(gateway)).encode())["toolgate_overhead_seconds_sum"] < TIMEOUT_S
+
+
+async def test_refusals_before_the_tool_server_are_counted_with_their_tool_once_it_is_known(
+    start: StartGateway, server: ToolServer
+) -> None:
+    server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
+    limits = [{"name": "dear", "key": "caller", "rate": "1/d", "burst": 3}]
+    gateway = await start(config({"scripted": server.url}, rate_limits=limits))
+    for name in ("Mail.Read", "Mail.Read", "No.Tool", "Echo.Say"):
+        await gateway.caller.call("lc", name)
+    assert await samples(gateway, CALLS) == {
+        "{backend=scripted,outcome=refused,protocol=oxp,tool=Mail.Read}": 2,
+        "{backend=scripted,outcome=refused,protocol=oxp,tool=Echo.Say}": 1,
+    }
+    assert await samples(gateway, REQUESTS) == {
+        "{dialect=lc,operation=call,status=400}": 3,
+        "{dialect=lc,operation=call,status=429}": 1,
+    }
+    assert await samples(gateway, "toolgate_rate_limited_total") == {"{rule=dear}": 1}
+    assert not await samples(gateway, "toolgate_tool_call_duration_seconds_count")
+
+
+@every_dialect
+async def test_lists_are_counted_by_dialect_and_not_as_calls(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    gateway = await start(config({"scripted": server.url}))
+    tag = (await gateway.caller.list(dialect)).headers["etag"]
+    await gateway.caller.list(dialect, headers={"if-none-match": tag})
+    assert await samples(gateway, REQUESTS) == {
+        f"{{dialect={dialect},operation=list,status=200}}": 1,
+        f"{{dialect={dialect},operation=list,status=304}}": 1,
+    }
+    assert not await samples(gateway, CALLS)
+    assert not await samples(gateway, "toolgate_overhead_seconds_count")
+
+
+async def test_strict_refusals_are_counted_by_the_status_they_got(start: StartGateway, server: ToolServer) -> None:
+    auth = {"jwt": [{"secret": SECRET}]}
+    gateway = await start(config({"scripted": server.url}, auth=auth, errors={"strict": True}))
+    await gateway.caller.call("rfc", "Echo.Say")
+    assert await samples(gateway, REQUESTS) == {"{dialect=rfc,operation=call,status=400}": 1}
+    assert await samples(gateway, "toolgate_auth_failures_total") == {"{reason=missing}": 1}
+
+
+KEY = "a key that nobody will ever guess"
+NOW = int(time.time())
+AUTH = {
+    "jwt": [
+        {
+            "issuer": "https://issuer.example",
+            "secret": SECRET,
+            "audience": ["toolgate"],
+            "user_id_claim": "email",
+            "max_lifetime": "1h",
+        }
+    ],
+    "api_keys": [{"id": "job", "hash": "sha256:" + sha256(KEY.encode()).hexdigest()}],
+}
+CLAIMS = {"iss": "https://issuer.example", "aud": "toolgate", "email": "a@b"}
+
+
+def bearer(**claims: Any) -> dict[str, str]:
+    return {"authorization": f"Bearer {token(**CLAIMS | claims)}"}
+
+
+UNKNOWN: dict[str, dict[str, str]] = {
+    "missing": {},
+    "several": bearer() | {"oxp-api-key": KEY},
+    "header": {"authorization": "Basic YTpi"},
+    "unreadable": {"authorization": "Bearer AAAA.AAAA.AAAA"},
+    "issuer": bearer(iss="https://other.example"),
+    "algorithm": {"authorization": f"Bearer {jwt.encode(CLAIMS | {'sub': 'a', 'exp': NOW + 60}, 'k' * 64, 'HS512')}"},
+    "signature": bearer(secret=OTHER_SECRET),
+    "claim": bearer(exp=None),
+    "expired": bearer(exp=NOW - 120),
+    "not_yet": bearer(nbf=NOW + 3600),
+    "lifetime": bearer(exp=NOW + 86400),
+    "audience": bearer(aud="elsewhere"),
+    "subject": bearer(subject=""),
+    "user": bearer(email=None),
+    "api_key": {"oxp-api-key": "another key that nobody will ever guess"},
+}
+
+
+@pytest.mark.parametrize("reason", UNKNOWN)
+async def test_callers_nobody_knows_are_counted_by_the_reason(
+    start: StartGateway, server: ToolServer, reason: str
+) -> None:
+    # Where there are keys, what cannot be read as a token may have been a guess at one.
+    auth = {"jwt": AUTH["jwt"]} if reason == "unreadable" else AUTH
+    gateway = await start(config({"scripted": server.url}, auth=auth))
+    headers = UNKNOWN[reason]
+    for answer in (
+        await gateway.caller.call("oxp", "Echo.Say", headers=headers),
+        await gateway.caller.list("oxp", headers=headers),
+        await gateway.caller.send("bare", "kept", "GET", "/calls/x", headers=headers),
+    ):
+        assert answer.status == 401
+    assert await samples(gateway, "toolgate_auth_failures_total") == {f"{{reason={reason}}}": 3}
+    assert not await samples(gateway, CALLS)
+
+
+@pytest.mark.parametrize("reason", ["key", "no_keys"])
+async def test_tokens_whose_key_cannot_be_had_are_counted_by_whose_fault_it_is(
+    start: StartGateway, server: ToolServer, reason: str
+) -> None:
+    """The issuer publishes another key than the token names, or none at all."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    published = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True) | {"kid": "old", "use": "sig"}
+    server.handler = always(http_reply(*((200, {"keys": [published]}) if reason == "key" else (404, b""))))
+    issuer = {"issuer": "https://issuer.example", "jwks_url": f"{server.url}/jwks.json", "algorithms": ["RS256"]}
+    gateway = await start(config({"scripted": server.url}, auth={"jwt": [issuer | {"audience": ["toolgate"]}]}))
+    claims = {"sub": "a", "exp": NOW + 600, "iss": "https://issuer.example", "aud": "toolgate"}
+    known = gateway.caller.with_token(jwt.encode(claims, key, "RS256", {"kid": "new"}))
+    for answer in (await known.call("oxp", "Echo.Say"), await known.list("oxp")):
+        assert answer.status == 401
+    assert await samples(gateway, "toolgate_auth_failures_total") == {f"{{reason={reason}}}": 2}
+
+
+async def test_callbacks_are_counted_by_backend_and_how_they_were_answered(start: StartGateway) -> None:
+    toolset = Toolset(OK)
+    async with serving(toolset) as server:
+        gateway = await start(config({"builds": {"protocol": "callback", "url": server.url}}))
+        prefer = {"prefer": "respond-async"}
+        await gateway.caller.call("oxp", "builds.lint", call_id="k", headers=prefer)
+        await until(lambda: bool(toolset.noted))
+        assert await samples(gateway, CALLS) == {
+            "{backend=builds,outcome=timeout,protocol=callback,tool=builds.lint}": 1
+        }
+        assert await samples(gateway, "toolgate_pending_callbacks") == {"{backend=builds}": 1}
+        told = toolset.noted[0][1]
+        path = "/callbacks/" + told["callback_url"].rpartition("/")[2]
+        result = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": "done"}
+        for where, what in ((path, "{"), (path[:-1], result), (f"/callbacks/{WORD}", result), (path, result)):
+            content = what if isinstance(what, str) else None
+            await gateway.caller.http.post(where, content=content, json=None if content else what)
+        assert await samples(gateway, "toolgate_callbacks_total") == {
+            "{backend=builds,outcome=refused}": 1,
+            "{backend=builds,outcome=taken}": 1,
+            "{backend=none,outcome=unknown}": 2,
+        }
+        assert not await samples(gateway, "toolgate_pending_callbacks")
+        assert await samples(gateway, REQUESTS) == {
+            "{dialect=oxp,operation=call,status=202}": 1,
+            "{dialect=none,operation=callback,status=400}": 1,
+            "{dialect=none,operation=callback,status=404}": 2,
+            "{dialect=none,operation=callback,status=200}": 1,
+        }
+
+
+async def test_no_label_holds_a_word_of_a_caller_or_a_tool_server(start: StartGateway, server: ToolServer) -> None:
+    auth = {"jwt": [{"secret": SECRET, "user_id_claim": "email"}]}
+    server.handler = always(http_reply(200, {WORD: WORD}))
+    gateway = await start(config({"scripted": server.url}, auth=auth))
+    known = gateway.caller.with_token(token(WORD, email=WORD, scope=WORD))
+    marked = {"user-agent": WORD, "x-request-id": WORD, "oxp-version": WORD, "x-forwarded-for": WORD}
+    for caller in (known, gateway.caller, gateway.caller.with_token(WORD)):
+        for dialect in DIALECTS:
+            await caller.http.post(f"/{dialect}/call", json={"request": {"tool_id": f"{WORD}.{WORD}"}}, headers=marked)
+        await caller.call("oxp", f"Echo.{WORD}@{WORD}", headers={"user-agent": WORD})
+        await caller.call("oxp", "Echo.Say", {WORD: WORD}, call_id=WORD, trace_id=WORD)
+        for path in (f"/{WORD}", f"/{WORD}/tools", f"/calls/{WORD}", f"/challenges/{WORD}", f"/callbacks/{WORD}"):
+            for method in ("GET", "POST", "DELETE", WORD.upper()):
+                await caller.http.request(method, path)
+    text = (await scraped(gateway)).lower()
+    assert 'operation="poll"' in text
+    assert WORD not in text
+
+
+async def test_tools_beyond_the_number_told_apart_are_counted_together(start: StartGateway, server: ToolServer) -> None:
+    server.tools.append(tool("Text.Cut"))
+    gateway = await start(config({"scripted": server.url}, metrics={"max_tools": 1}))
+    for name, arguments in (("Echo.Say", {}), ("Count.Up", {"n": 1}), ("Text.Cut", {}), ("Echo.Say", {})):
+        await gateway.caller.call("oxp", name, arguments)
+    assert await samples(gateway, CALLS) == {
+        "{backend=scripted,outcome=ok,protocol=oxp,tool=Echo.Say}": 2,
+        "{backend=scripted,outcome=ok,protocol=oxp,tool=other}": 2,
+    }

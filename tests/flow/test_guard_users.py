@@ -1,0 +1,97 @@
+"""For whom a call is, where the credential says so (`user_id_claim`). All of it is ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import config
+from tests.flow.keeping import counted
+from tests.flow.tokens import SECRET, token
+from tests.flow.toolserver import ToolServer, tool
+from tests.flow.watching import samples
+
+pytestmark = pytest.mark.anyio
+
+AUTH = {"jwt": [{"secret": SECRET, "user_id_claim": "act.email"}]}
+ADA, BOB = "ada@example.com", "bob@example.com"
+
+
+def asking_for(user: Any, subject: str = "an agent", **claims: Any) -> str:
+    """The token of an agent that serves many users, here one of them."""
+    return token(subject, act={"email": user}, **claims)
+
+
+async def agent(start: StartGateway, server: ToolServer, **sections: Any) -> Caller:
+    return (await start(config({"scripted": server.url}, auth=AUTH, **sections))).caller
+
+
+def user_sent(server: ToolServer) -> Any:
+    return server.calls[-1].request["context"]["user_id"]
+
+
+@every_dialect
+@pytest.mark.parametrize("context", [{}, {"context": {}}, {"context": {"user_id": ADA}}], ids=str)
+async def test_a_tool_server_is_told_the_user_of_the_credential(
+    start: StartGateway, server: ToolServer, dialect: str, context: dict[str, Any]
+) -> None:
+    server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
+    caller = (await agent(start, server)).with_token(asking_for(ADA))
+    assert (await caller.call(dialect, "Mail.Read", {"n": 1}, **context)).value == {"n": 1}
+    assert user_sent(server) == ADA
+
+
+@every_dialect
+@pytest.mark.parametrize("strict", [False, True])
+async def test_a_call_for_another_user_is_refused_and_not_sent(
+    start: StartGateway, server: ToolServer, dialect: str, strict: bool
+) -> None:
+    caller = (await agent(start, server, errors={"strict": strict})).with_token(asking_for(ADA))
+    ids: list[dict[str, Any]] = [{}, {"call_id": "kept"}]
+    for call_id in ids:
+        answer = await caller.call(dialect, "Echo.Say", context={"user_id": BOB}, **call_id)
+        assert answer.status == (400 if strict else 403)
+        assert ADA not in answer.message
+    assert not server.calls
+
+
+async def test_users_with_the_same_call_id_of_the_same_agent_have_each_their_own_call(
+    start: StartGateway, server: ToolServer
+) -> None:
+    server.handler = counted(server)
+    caller = await agent(start, server)
+    runs: dict[str, list[int]] = {}
+    for user in (ADA, BOB, ADA, BOB):
+        known = caller.with_token(asking_for(user))
+        runs.setdefault(user, []).append((await known.call("oxp", "Echo.Say", call_id="mine")).value["run"])
+    assert runs == {ADA: [1, 1], BOB: [2, 2]}
+
+
+async def test_a_user_asks_for_his_call_by_the_id_he_gave_it_and_nobody_else_does(
+    start: StartGateway, server: ToolServer
+) -> None:
+    server.handler = counted(server)
+    caller = await agent(start, server)
+    ada, bob = caller.with_token(asking_for(ADA)), caller.with_token(asking_for(BOB))
+    first = await ada.call("oxp", "Echo.Say", call_id="of ada")
+    await bob.call("oxp", "Echo.Say", call_id="of both")
+    await ada.call("oxp", "Echo.Say", call_id="of both")
+    assert (await ada.send("oxp", "kept", "GET", "/calls/of ada")).value["run"] == 1
+    assert (await ada.send("oxp", "kept", "DELETE", "/calls/of ada")).value["run"] == 1
+    assert (await bob.send("oxp", "kept", "GET", "/calls/of both")).value["run"] == 2
+    assert (await ada.send("oxp", "kept", "GET", "/calls/of both")).value["run"] == 3
+    assert (await bob.send("bare", "kept", "GET", "/calls/of ada")).status == 404
+    other = caller.with_token(asking_for(ADA, "another agent"))
+    for name in ("of ada", first.headers["toolgate-call-id"]):
+        assert (await other.send("bare", "kept", "GET", f"/calls/{name}")).status == 404
+    assert server.executions == 3
+
+
+@pytest.mark.parametrize("user", [None, "", 7, ["ada"]], ids=repr)
+async def test_a_token_that_says_no_user_is_no_credential(start: StartGateway, server: ToolServer, user: Any) -> None:
+    gateway = await start(config({"scripted": server.url}, auth=AUTH))
+    assert (await gateway.caller.with_token(asking_for(user)).call("oxp", "Echo.Say")).status == 401
+    assert await samples(gateway, "toolgate_auth_failures_total") == {"{reason=user}": 1}
