@@ -16,7 +16,13 @@ from tests.live.faults.toolserver import ToolServer, definition, echo, tool_serv
 
 SIZE = 1024 * 1024 - 256  # just within the limit, so that all of it is read
 QUICK_S = 1.0  # on a busy machine; the slowest takes 60 ms on an idle one
-STRICT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+NUMBER, APART = {"type": "integer"}, {"type": "array", "uniqueItems": True}
+STRICT = {
+    "type": "object",
+    "properties": {"n": NUMBER, "apart": APART},
+    "required": ["n"],
+    "additionalProperties": False,
+}
 
 
 def around(value: bytes) -> bytes:
@@ -30,6 +36,8 @@ def many(piece: str) -> bytes:
     return ",".join(piece % (100_000 + number) for number in range(count)).encode()
 
 
+# Python's hash of an integer is what is left by this prime: a table of them has one slot for all.
+ALIKE = ",".join(str(number * (2**61 - 1)) for number in range(SIZE // 25)).encode()
 BOMBS = {
     "nested arrays": b"[" * SIZE,
     "nested objects": b'{"a":' * (SIZE // 5),
@@ -39,6 +47,9 @@ BOMBS = {
     "a huge exponent": around(b'{"n":1e' + b"9" * (SIZE - 100) + b"}"),
     "many digits after the point": around(b'{"n":0.' + b"1" * (SIZE - 100) + b"}"),
     "many unknown parameters": around(b"{" + many('"%d":0') + b"}"),
+    "many items to tell apart": around(b'{"apart":[' + many("%d") + b"]}"),
+    "many objects to tell apart": around(b'{"apart":[' + many('{"a":{"b":%d}}') + b"]}"),
+    "integers that Python hashes to zero": around(b'{"apart":[%b]}' % ALIKE),
     "many members of the request": b'{"request":{"tool_id":"Lab.Strict",' + many('"%d":0') + b"}}",
     "many copies of one member": b'{"request":{"tool_id":"Lab.Strict","input":{'
     + b'"n":"",' * (SIZE // 8)
@@ -66,6 +77,9 @@ BOMBS = {
 READABLE = {
     "many digits after the point",
     "many unknown parameters",
+    "many items to tell apart",
+    "many objects to tell apart",
+    "integers that Python hashes to zero",
     "many copies of one member",
     "many secrets of no use",
     "a huge string",

@@ -17,11 +17,10 @@ from gateway.errors import GatewayError
 from gateway.jsontext import JsonError
 from gateway.model import Invocation, ToolDefinition
 from gateway.wire import Head, WireReply
+from tests.fuzz.documents import VALUES, damaged
 from tests.wire import DIALECTS, call_examples, definition_examples
 
 BOUNDED = settings(max_examples=150, deadline=None)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
 CALLS = [example.body for example in call_examples().values()]
 ANSWERS = [json.loads(example.answered.body) for example in call_examples().values()]
 LISTED = [example.listed for example in definition_examples(*DIALECTS, "foreign").values()]
@@ -33,26 +32,6 @@ INVOCATION = Invocation(
     arguments={},
     timeout_s=1.0,
 )
-
-
-@st.composite
-def damaged(draw: st.DrawFn, originals: list[Any]) -> Any:
-    """A good document with one thing in it, anywhere, replaced by any value or taken away."""
-    document = json.loads(json.dumps(draw(st.sampled_from(originals))))
-    parent: Any = None
-    at: Any = None
-    child = document
-    while isinstance(child, dict | list) and child and (parent is None or draw(st.booleans())):
-        parent = child
-        at = draw(st.sampled_from(sorted(child))) if isinstance(child, dict) else draw(st.integers(0, len(child) - 1))
-        child = parent[at]
-    if parent is None or draw(st.integers(0, 9)) == 0:
-        return draw(VALUES)
-    if draw(st.booleans()):
-        parent[at] = draw(VALUES)
-    else:
-        del parent[at]
-    return document
 
 
 @BOUNDED
