@@ -1,0 +1,99 @@
+"""Images that podman builds, and containers that it runs, in a store of their own that is thrown away.
+
+No registry is asked for the base image: a Debian of the same release is put together in its place, under its name. So
+the Dockerfile is built as it is, but nothing here can be said about the size or the contents of the official base.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from tests.deploy.tools import CHECKOUT, need_namespaces, program
+
+BUILD_S = 420.0  # packages are fetched and unpacked, on a busy machine
+RUN_S = 60.0
+BASE = "python:3.11-slim-bookworm"
+STAND_IN = (
+    "--variant=minbase",
+    "--include=python3,python3-venv,ca-certificates",
+    "--dpkgopt=path-exclude=/usr/share/doc/*",
+    "--dpkgopt=path-exclude=/usr/share/locale/*",
+    '--customize-hook=ln -s /usr/bin/python3 "$1/usr/local/bin/python"',
+)
+# Containers of root share the control groups of the machine, of which podman understands one form only. This shows it
+# that form, in a mount namespace of its own.
+IN_OUR_GROUPS = 'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; exec "$@"'
+
+
+@dataclass(frozen=True)
+class Podman:
+    """One store."""
+
+    folder: Path
+
+    def command(self, *words: str) -> list[str]:
+        stores = (f"--root={self.folder}/store", f"--runroot={self.folder}/run")
+        return [program("podman", "podman"), *stores, "--storage-driver=overlay", "--cgroup-manager=cgroupfs", *words]
+
+    def output(self, *words: str, timeout_s: float = RUN_S) -> str:
+        """What a command prints; it must succeed."""
+        done = self._run(self.command(*words), timeout_s)
+        assert done.returncode == 0, f"podman {words[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def inspect(self, what: str) -> Any:
+        return json.loads(self.output("inspect", what))[0]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Starts a container without a network; `words` begin with further options of `podman run`."""
+        files = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 20_000)
+        limits = (f"--ulimit=nofile={files}:{files}", "--ulimit=nproc=4096:4096")  # podman's own may be above ours
+        options = ("--pull=never", "--cgroups=disabled", "--network=none", *limits)
+        command = self.command("run", *options, *words)
+        return self._run(["unshare", "--mount", "sh", "-c", IN_OUR_GROUPS, "sh", *command], RUN_S)
+
+    def build(self, folder: Path, tag: str, *options: str) -> None:
+        """Builds an image without asking any registry for another."""
+        words = ("build", "--quiet", "--isolation=chroot", "--format=docker", "--pull=never", "--layers=false")
+        self.output(*words, *options, f"--tag={tag}", str(folder), timeout_s=BUILD_S)
+
+    def _run(self, command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, cwd=CHECKOUT)
+
+
+@contextmanager
+def store() -> Iterator[Podman]:
+    """A store with the base image in it; skips the test where containers cannot be had."""
+    need_namespaces()
+    for name in ("podman", "mmdebstrap"):
+        program(name, name)
+    with TemporaryDirectory(prefix="toolgate-podman-") as folder:
+        podman = Podman(Path(folder))
+        try:
+            _build_base(podman)
+            yield podman
+        finally:
+            podman.output("rm", "--all", "--force", "--time=0")
+
+
+def _build_base(podman: Podman) -> None:
+    file = podman.folder / "debian.tar"
+    command = ["mmdebstrap", "--quiet", *STAND_IN, "bookworm", str(file)]
+    made = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
+    if made.returncode:
+        pytest.skip(f"no base image can be put together here: {made.stderr.strip()[-300:]}")
+    podman.output("import", "--quiet", str(file), BASE, timeout_s=BUILD_S)
+    file.unlink()
+    tried = podman.run("--rm", BASE, "true")
+    if tried.returncode:
+        pytest.skip(f"podman runs no containers here: {tried.stderr.strip()[-300:]}")
