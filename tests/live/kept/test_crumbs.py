@@ -27,7 +27,7 @@ def backend(crumbs: DemoServer, toolkit: str) -> Settings:
         "owner_id": OWNER_ID,
         "agent_id": AGENT_ID,
         "toolkit": toolkit,
-        "timeout": "15s",
+        "timeout": "40s",
     }
 
 
@@ -61,6 +61,7 @@ async def place() -> AsyncIterator[Place]:
             yield Place(crumbs, only.running, only.http)
 
 
+@pytest.mark.alone
 @pytest.mark.anyio
 async def test_whatever_is_lost_of_events_a_call_ends_with_its_value(place: Place) -> None:
     """All at once, since each takes as long as it takes to suspect a stream or to poll beside one that seems well."""

