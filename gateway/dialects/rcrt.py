@@ -230,6 +230,7 @@ MEANINGS: tuple[tuple[re.Pattern[str], str, bool], ...] = (
         True,
     ),
 )
+MAX_SEARCHED = 64 * 1024  # characters of an error; all that may come, 8 MiB, would hold everybody up for a second
 THROWN = re.compile(r"Tool Error: (.*?)(?:\nStack:|\Z)", re.DOTALL)
 
 
@@ -243,7 +244,7 @@ def _failure(error: Json, idempotent: bool) -> ToolFailure:
     for pattern, message, uncertain in MEANINGS:
         if pattern.match(error):
             return ToolFailure(message=message, can_retry=uncertain and idempotent)
-    thrown = THROWN.search(error)
+    thrown = THROWN.search(error, 0, MAX_SEARCHED)
     return ToolFailure(message=_first_line(thrown[1] if thrown else error.removeprefix("Error: ")))
 
 
