@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Collection, Iterable
 from functools import partial
@@ -83,7 +82,6 @@ class Gateway:
             location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
         )
-        self._new_call_id = CallIds()
         self._chance = Chance()
         self._retirement = Retirement(self._forget)
         self._setup = self._set_up(config, None)
@@ -118,7 +116,7 @@ class Gateway:
             catalogue=catalogue,
             calls=self.calls,
             telling=self._telling,
-            new_call_id=self._new_call_id,
+            new_call_id=lambda: PREFIX + self._chance()[:32].decode(),
             strict=config.errors.strict,
         )
         rest = before.rest if before is not None and _is_same_rest(before.config, config) else self._rest(config)
@@ -295,23 +293,6 @@ class Gateway:
         if backend.asynchronous:
             return await self.calls.consent_status(opened[1])
         return await backend.challenge_status(opened[1])
-
-
-class CallIds:
-    """Makes call ids of 128 random bits; the prefix tells a tool server's operator whom to ask.
-
-    Randomness is fetched for many at once: a system call for each costs more than the rest of making it.
-    """
-
-    def __init__(self) -> None:
-        self._random = b""
-        self._used = 0
-
-    def __call__(self) -> str:
-        if self._used >= len(self._random):
-            self._random, self._used = os.urandom(4096), 0
-        start, self._used = self._used, self._used + 16
-        return PREFIX + self._random[start : self._used].hex()
 
 
 def _is_same_rest(before: Config, now: Config) -> bool:

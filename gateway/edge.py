@@ -80,12 +80,13 @@ class Edge:
             if scope["type"] == "http" and scope["path"].startswith(CALLBACKS) and scope["method"] == "POST":
                 return await self._receive(scope, receive, send)
             return await self._rest(scope, receive, send)
+        started = perf_counter()
         prefix, path, answer, max_bytes = route
         headers = dict(scope["headers"])
         head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
         keep = scope["extensions"].get(KEEP) if "extensions" in scope else None
         request = Request(head, self._ip_of(scope), keep, identify(headers, self._fresh))
-        started, status, size = perf_counter(), LEFT, 0
+        status, size = LEFT, 0
         try:
             try:
                 _check_head(head, scope, max_bytes)

@@ -5,6 +5,7 @@ Another protocol is another class here, one line in `PROTOCOLS`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
@@ -85,7 +86,7 @@ class BreakerSettings:
 
 
 @settings
-class BackendSettings:
+class BackendSettings(ABC):
     """What every backend has, whatever it speaks."""
 
     protocol: str = key(Text(), "What the tool server speaks.")
@@ -131,9 +132,9 @@ class BackendSettings:
     )
 
     @property
+    @abstractmethod
     def addresses(self) -> tuple[str, ...]:
         """The URLs of all replicas."""
-        raise NotImplementedError
 
     def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
         """Certificates say something about https only."""

@@ -157,6 +157,6 @@ class ErrorSettings:
 
     strict: bool = key(
         Flag(),
-        "Whether 401, 403, 413, 415 and 429 become the 400 that the letter of the call-tool pages asks for.",
+        "Whether 401, 403, 413, 415 and 429 of calls and lists become the 400 that the call-tool pages ask for.",
         default=False,
     )
