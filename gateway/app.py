@@ -10,34 +10,36 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from gateway import __version__, assembly, facing, openapi
-from gateway.accesslog import AccessLog
+from gateway import __version__
 from gateway.admission import Admission
-from gateway.authenticators import Issuers
+from gateway.assembly import parts
+from gateway.assembly.authenticators import Issuers
+from gateway.assembly.measuring import known, readings
+from gateway.assembly.retirement import Retirement
+from gateway.assembly.setup import Front, Setup, unchanged
+from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.server import Server
-from gateway.callbacks import PATH as CALLBACKS
-from gateway.callbacks import Callbacks, CallbackTokens
-from gateway.calls import Calls
-from gateway.catalogue import Catalogue
+from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges
-from gateway.edge import Edge
-from gateway.kept import PREFIX
-from gateway.measuring import known, readings
+from gateway.front import facing, openapi
+from gateway.front.accesslog import AccessLog
+from gateway.front.edge import Edge
+from gateway.front.observer import Observer
+from gateway.front.surface import admin_app, metrics_for, public_app
+from gateway.front.watched import Watched
+from gateway.kept.callbacks import PATH as CALLBACKS
+from gateway.kept.callbacks import Callbacks, CallbackTokens
+from gateway.kept.calls import Calls
+from gateway.kept.standing import PREFIX
 from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
 from gateway.model import JsonObject
-from gateway.observer import Observer
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
 from gateway.ratelimit import Limiter
-from gateway.retirement import Retirement
 from gateway.settings import Config, StateSettings
-from gateway.setup import Front, Setup, unchanged
-from gateway.stamps import named_files, stamps
 from gateway.state.sealing import Digester
-from gateway.surface import admin_app, metrics_for, public_app
 from gateway.telling import Telling
 from gateway.tracing import Chance
-from gateway.watched import Watched
 
 
 class Gateway:
@@ -58,8 +60,8 @@ class Gateway:
         self._challenges = Challenges(keys, clock=time.time)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
-        self._limits = assembly.rate_limits(config)
-        self.state = assembly.state(remembered)
+        self._limits = parts.rate_limits(config)
+        self.state = parts.state(remembered)
         # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Backend] = {}
@@ -102,14 +104,14 @@ class Gateway:
             ):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = assembly.admission(name, settings, config.routes)
-            backends[name] = assembly.backend(
+            admissions[name] = admission = parts.admission(name, settings, config.routes)
+            backends[name] = parts.backend(
                 name, settings, admission, self.calls, self._refresh, pending_s=self._pending_s
             )
-        catalogue = Catalogue(assembly.sources(config, backends))
+        catalogue = Catalogue(parts.sources(config, backends))
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = self._limits if before is None else before.limits.under(assembly.rate_limit_rules(config))
+        limits = self._limits if before is None else before.limits.under(parts.rate_limit_rules(config))
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=Limiter(limits),
@@ -211,8 +213,8 @@ class Gateway:
         """Everything outside the setup that goes by its configuration."""
         config = setup.config
         self.backends.update(setup.backends)
-        self._receivers.update(assembly.receivers(setup.backends))
-        assembly.give_patience(setup.admissions, config)
+        self._receivers.update(parts.receivers(setup.backends))
+        parts.give_patience(setup.admissions, config)
         self.metrics.know(known(config), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
@@ -258,7 +260,7 @@ class Gateway:
             "status": self.status,
             "version": __version__,
             "reloads": dict(self.reloads),
-            "state": assembly.state_details(self.state),
+            "state": parts.state_details(self.state),
             "backends": backends,
         }
 
@@ -273,12 +275,12 @@ class Gateway:
 
     def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
         """Whether a backend that is to go has calls under way, or outcomes of its calls may come yet."""
-        if admission.in_flight or admission.snapshot().queued or assembly.is_waiting(backend):
+        if admission.in_flight or admission.snapshot().queued or parts.is_waiting(backend):
             return True
         if self._receivers.get(name) is not backend:  # it does not take any, or another one does in its place
             return False
         # Where replicas share what they remember, an outcome for another one may arrive here.
-        return bool(self.state.pending()[name]) or (assembly.is_shared(self.state) and time.monotonic() < until)
+        return bool(self.state.pending()[name]) or (parts.is_shared(self.state) and time.monotonic() < until)
 
     def _forget(self, name: str, backend: Backend) -> None:
         for known_by_name in (self.backends, self._receivers):

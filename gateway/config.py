@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway import yamlnode
 from gateway.errors import ConfigError
-from gateway.settings import Config
+from gateway.settings import Config, yamlnode
 from gateway.settings.groups import Section
 from gateway.settings.reading import Reading, RefusedError, TooManyProblemsError
 from gateway.settings.substitution import Substitution

@@ -14,14 +14,14 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway.attempt import Asked
+from gateway.catalogue.listing import Listing
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
-from gateway.kept import BROKEN, Kept
-from gateway.listing import Listing
+from gateway.kept.attempt import Asked
+from gateway.kept.preference import Preference, read_preference
+from gateway.kept.standing import BROKEN, Kept
 from gateway.model import CallContext, Invocation, ToolCall
 from gateway.ports import Authenticator, Caller, Limiter, Operation
-from gateway.preference import Preference, read_preference
 from gateway.reading import check_media, forwarded, read_object, read_optional
 from gateway.request import Request
 from gateway.requirements import check_requirements, granted

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
-from gateway.kept import PREFIX, Consent, Kept, still_running
+from gateway.kept.standing import PREFIX, Consent, Kept, still_running
 from gateway.model import JsonObject, ToolFailure, ToolResult
 from gateway.ports import Dialect
 from gateway.request import Request

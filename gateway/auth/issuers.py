@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from gateway.signatures import HS256, PublicKey, Verifier, with_key, with_secret
+from gateway.auth.signatures import HS256, PublicKey, Verifier, with_key, with_secret
 
 
 class Keys(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
+from gateway.auth.signatures import PublicKey, UnfitKeyError, Verifier, algorithms_for, read_jwk, with_key
 from gateway.model import Json
-from gateway.signatures import PublicKey, UnfitKeyError, Verifier, algorithms_for, read_jwk, with_key
 
 MAX_KEYS = 100  # large issuers have ten; each takes some 100 us to read, on the loop that serves calls
 MAX_KID = 256  # characters

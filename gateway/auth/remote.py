@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from gateway.auth.fetching import IssuerClient, UnavailableError
 from gateway.auth.keyset import KeySet, KeySetError
+from gateway.auth.signatures import Verifier
 from gateway.model import Json
-from gateway.signatures import Verifier
 
 log = logging.getLogger("gateway.auth")
 

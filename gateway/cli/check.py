@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway import logs
 from gateway.cli import configuration
 from gateway.cli.command import Command
 from gateway.cli.inspection import inspect, remarks_on
@@ -24,6 +23,7 @@ from gateway.cli.output import (
     terminal_width,
 )
 from gateway.errors import ConfigError
+from gateway.logs import output
 from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(USAGE, *exc.problems, *hint) from exc
     found["warnings"] = list(_warnings(config))
     if arguments.live:
-        logs.configure("error", "text")  # what warnings have to say is in the report
+        output.configure("error", "text")  # what warnings have to say is in the report
         found |= main_loop(inspect(config))
         found["warnings"] += [f"state: {warning}" for warning in found["state"]["warnings"]]
     if arguments.json:

@@ -21,8 +21,8 @@ from gateway.cli.serve import address, run_until_stopped
 from gateway.cli.token import mint
 from gateway.config import read
 from gateway.demo.fleet import FleetError, start_fleet
+from gateway.processes.serving import Serving
 from gateway.server import Addresses
-from gateway.serving import Serving
 from gateway.settings import Config
 
 USUAL_PORT, USUAL_ADMIN_PORT = 8080, 9464

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from gateway import assembly
 from gateway.app import Gateway
-from gateway.catalogue import BackendStatus
+from gateway.assembly import parts
+from gateway.catalogue.catalogue import BackendStatus
 from gateway.cli.output import count
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing
@@ -48,7 +48,7 @@ async def _look_at_state(config: Config) -> JsonObject:
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
-    async with assembly.redis(config.state, address) as redis:
+    async with parts.redis(config.state, address) as redis:
         found = await look_at(redis)
     return {
         "kept_in": repr(address),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gateway.logs import printable
+from gateway.logs.output import printable
 from gateway.model import Json
 
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3  # exit codes of every command

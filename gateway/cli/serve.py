@@ -11,15 +11,16 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gateway import __version__, logs
+from gateway import __version__
 from gateway.cli import configuration
 from gateway.cli.command import Command
 from gateway.cli.output import FAILED, OK, CommandError
-from gateway.reload import Reloader
+from gateway.logs import output
+from gateway.processes.reload import Reloader
+from gateway.processes.serving import Serving
+from gateway.processes.workers import Supervisor
 from gateway.server import Addresses, ListenError, ServerError, main_loop
-from gateway.serving import Serving
 from gateway.settings import Config
-from gateway.workers import Supervisor
 
 log = logging.getLogger("gateway.server")
 
@@ -83,7 +84,7 @@ async def _serve_alone(config: Config, reloader: Reloader) -> None:
 
 
 async def _supervise(config: Config, reloader: Reloader) -> None:
-    logs.configure(config.logging.level, config.logging.format)
+    output.configure(config.logging.level, config.logging.format)
     with Supervisor(config) as supervisor:
         async with _running(reloader.run(supervisor.apply, supervisor.count_reload)):
             await supervisor.run(_tell)

@@ -8,11 +8,11 @@ from typing import Any
 
 import jwt
 
+from gateway.auth.signatures import HS256
 from gateway.cli import configuration
 from gateway.cli.command import Command, seconds
 from gateway.cli.output import OK, USAGE, CommandError
 from gateway.settings import AuthSettings, JwtSettings
-from gateway.signatures import HS256
 
 DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, get_args
 
+from gateway.auth.signatures import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
 from gateway.settings.groups import ListOf, Section
 from gateway.settings.keys import key, settings
 from gateway.settings.kinds import Choice, Duration, Flag, Leaf, Schema, SecretText, Text, or_substituted
@@ -13,7 +14,6 @@ from gateway.settings.reading import Written
 from gateway.settings.secret import Secret
 from gateway.settings.substitution import UnfitError
 from gateway.settings.web import AuthorizationUrl, is_issuer_url
-from gateway.signatures import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
 SigningAlgorithm = Literal[

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform, overload
 
-from gateway import yamlnode
+from gateway.settings import yamlnode
 from gateway.settings.kinds import Kind
 from gateway.settings.reading import Reading
 from gateway.settings.substitution import Substitution

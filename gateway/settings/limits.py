@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from gateway import yamlnode
+from gateway.settings import yamlnode
 from gateway.settings.globs import overlap
 from gateway.settings.groups import ListOf
 from gateway.settings.keys import key as declared

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gateway import yamlnode
+from gateway.settings import yamlnode
 from gateway.settings.substitution import Substitution, UnfitError
-from gateway.yamlnode import Mark, Node
+from gateway.settings.yamlnode import Mark, Node
 
 MAX_PROBLEMS = 100  # a screenful or two; whoever has more has given us the wrong file
 SHOWN_KEY = 64  # characters; keys of ours are shorter

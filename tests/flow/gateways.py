@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from gateway.accesslog import AccessLog
 from gateway.app import Gateway
 from gateway.config import read
+from gateway.front.accesslog import AccessLog
 from tests.flow.caller import Answer, Caller
 
 PUBLIC_URL = "http://toolgate.test"

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.edge import MAX_CALLBACK_BYTES
+from gateway.front.edge import MAX_CALLBACK_BYTES
 from tests.flow.gateways import PUBLIC_URL, Running, config, running, until
 from tests.unit.backends.calling_back import OK, Toolset
 from tests.unit.transport.scripted import serving

@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 
 from gateway.config import read
-from gateway.facing import guarded
+from gateway.front.facing import guarded
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config

@@ -11,10 +11,10 @@ import subprocess
 import httpx
 import pytest
 
-from gateway.accesslog import AccessLog
 from gateway.app import Gateway
 from gateway.config import read
-from gateway.lines import Lines
+from gateway.front.accesslog import AccessLog
+from gateway.logs.lines import Lines
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import PUBLIC_URL, Running, config
 from tests.flow.toolserver import ToolServer

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gateway.accesslog import AccessLog
-from gateway.lines import Lines
+from gateway.front.accesslog import AccessLog
+from gateway.logs.lines import Lines
 from tests.flow.gateways import Running, running
 from tests.unit.metrics.scraping import Samples, samples_of
 

@@ -8,11 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.auth.compact import MalformedError, take_apart
-from gateway.callbacks import CallbackTokens
 from gateway.challenges import Challenges
-from gateway.kept import Note, kept_by, note_of, pack
+from gateway.kept.callbacks import CallbackTokens
+from gateway.kept.preference import MAX_WAIT_S, read_preference
+from gateway.kept.standing import Note, kept_by, note_of, pack
 from gateway.model import ToolResult
-from gateway.preference import MAX_WAIT_S, read_preference
 from gateway.state.port import CallState
 from gateway.state.records import Records
 from gateway.state.sealing import Digester, Sealer

@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.attempt import Asked
-from gateway.calls import Calls
-from gateway.kept import Kept
+from gateway.kept.attempt import Asked
+from gateway.kept.calls import Calls
+from gateway.kept.preference import NO_PREFERENCE, Preference
+from gateway.kept.standing import Kept
 from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
 from gateway.ports import Caller
-from gateway.preference import NO_PREFERENCE, Preference
 from gateway.state.memory import MemoryState
 from gateway.state.port import Begun, CallState, NewCall, Record, StateLimits, StateUnavailable
 from gateway.state.sealing import Digester

@@ -9,7 +9,7 @@ import jwt
 import pytest
 
 from gateway.auth import FixedKeys, Reason
-from gateway.signatures import UnfitKeyError
+from gateway.auth.signatures import UnfitKeyError
 from tests.unit.auth.keys import KINDS, issuer_with, jwk, private, public, public_pem
 from tests.unit.auth.making import CLAIMS, SECRET, authentication, bearer, handmade, issuer, refused, with_header
 

@@ -11,8 +11,8 @@ from typing import Any
 import jwt
 import pytest
 
+from gateway.assembly.authenticators import Issuers
 from gateway.auth import Authentication, NoAuthentication, Reason
-from gateway.authenticators import Issuers
 from gateway.config import read
 from gateway.errors import UndecidedError
 from gateway.ports import Caller

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway import assembly
+from gateway.assembly import parts
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import FixedTokens
 from gateway.errors import ErrorCode, GatewayError
@@ -225,8 +225,8 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
     """With the waits of a real gateway, whose polls are seconds apart."""
     crumbs.order("echo", "absent")
     settings = RcrtBackendSettings(protocol="rcrt", url=crumbs.url, owner_id=OWNER, agent_id=AGENT)
-    way_in = assembly.admission("crumbs", settings, ())
-    backend = assembly.backend("crumbs", settings, way_in, Kept(), lambda _: None, pending_s=0.2)
+    way_in = parts.admission("crumbs", settings, ())
+    backend = parts.backend("crumbs", settings, way_in, Kept(), lambda _: None, pending_s=0.2)
     assert isinstance(backend, RcrtBackend)
     try:
         await backend.dispatch(invocation("echo", new_id()), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway import assembly
+from gateway.assembly import parts
 from gateway.backends.server import Server
 from gateway.config import read
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
@@ -58,4 +58,4 @@ def test_a_tool_server_has_the_shortest_time_its_routes_give(protocol: str, rout
         f"backends: {{crm: {{protocol: {protocol}, url: '{URL}'}}, other: {{protocol: otc, url: '{URL}'}}}}\n"
         f"routes: [{{tools: '*', backend: crm, {route}}}, {{tools: 'A.*', backend: other, timeout: 1s}}]\n"
     )
-    assert assembly.patience_s("crm", config.backends["crm"], config.routes) == patience_s
+    assert parts.patience_s("crm", config.backends["crm"], config.routes) == patience_s

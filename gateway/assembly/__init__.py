@@ -1,0 +1,1 @@
+"""From a configuration to running parts, and what the next configuration replaces."""

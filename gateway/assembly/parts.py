@@ -1,0 +1,361 @@
+"""From settings to running parts: what each section of the configuration is made into."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import httpx
+from msgspec.structs import replace
+from redis.asyncio import Redis
+
+from gateway.admission import Admission, AdmissionLimits, BreakerRules
+from gateway.backends.callback import ACK_TIMEOUT_S, CallbackBackend
+from gateway.backends.credentials import Credentials, Fixed, Minted
+from gateway.backends.http import HttpBackend
+from gateway.backends.rcrt import RcrtBackend
+from gateway.backends.rcrt_client import FixedTokens, IssuedTokens, Tokens
+from gateway.backends.rcrt_timings import Timings
+from gateway.backends.server import Server
+from gateway.catalogue.catalogue import Source
+from gateway.dialects import recognise
+from gateway.model import JsonObject
+from gateway.ports import Backend, Outcomes, ServerDialect
+from gateway.ratelimit import Limits as RateLimits
+from gateway.ratelimit import MemoryBuckets, RedisBuckets, Rule
+from gateway.routing import OutputCheck, Route
+from gateway.settings import (
+    ApiKeyAuthSettings,
+    BackendSettings,
+    BearerAuthSettings,
+    CallbackBackendSettings,
+    Config,
+    HttpBackendSettings,
+    JwtAuthSettings,
+    RateLimitSettings,
+    RcrtBackendSettings,
+    RouteSettings,
+    StateSettings,
+    TlsSettings,
+)
+from gateway.state.address import Address
+from gateway.state.fallback import FallbackState, LocalState
+from gateway.state.known import Known
+from gateway.state.memory import MemoryState
+from gateway.state.port import State, StateLimits
+from gateway.state.redis import RedisState
+from gateway.state.sealing import Digester, Sealer
+from gateway.state.servers import Tls, connect
+from gateway.transport import HttpTransport, Limits, Origin, Pool
+
+SPARE_CONNECTIONS = 16  # beside calls: lists, challenges, notices, tokens, results that are looked for
+
+ASKS_IN: dict[str, ServerDialect] = {
+    "otc": recognise.OTC,
+    "oxp": recognise.OXP,
+}  # how a tool server of unknown dialect is asked for its tools
+
+
+def state(settings: StateSettings) -> State:
+    """Where calls are remembered: in Redis, or in this process."""
+    limits = StateLimits(
+        pending_ttl_s=settings.pending_ttl_s,
+        result_ttl_s=settings.result_ttl_s,
+        seen_ttl_s=settings.seen_ttl_s,
+        max_pending=settings.max_pending_per_caller,
+        max_records=settings.max_records_per_caller,
+        max_result_bytes=settings.max_result_bytes,
+        max_bytes=settings.max_bytes,
+    )
+    address = settings.address
+    if address is None:
+        return MemoryState(limits, time.monotonic)
+    sealer = Sealer([key.reveal() for key in settings.keys], "state")
+    if settings.on_failure == "refuse":
+        return RedisState(redis(settings, address), limits, sealer)
+    shared = RedisState(redis(settings, address), limits, sealer, on_restored=lambda: fallback.back())
+    fallback = _fallback(shared, limits)
+    return fallback
+
+
+def _fallback(shared: State, limits: StateLimits) -> FallbackState:
+    """Redis with this process's memory behind it, a quarter of which tells what Redis knows."""
+    met_bytes = limits.max_bytes // 4
+    local = LocalState(replace(limits, max_bytes=limits.max_bytes - met_bytes), time.monotonic, shared.replica)
+    remembered_s = limits.pending_ttl_s + limits.result_ttl_s + limits.seen_ttl_s
+    return FallbackState(shared, local, Known(remembered_s, met_bytes, time.monotonic))
+
+
+def redis(settings: StateSettings, address: Address) -> Redis:
+    """A client for the servers at an address."""
+    files = settings.tls or TlsSettings()
+    password = settings.sentinel_password
+    return connect(
+        address,
+        tls=Tls(ca=files.ca, cert=files.cert, key=files.key),
+        sentinel_password=None if password is None else password.reveal(),
+    )
+
+
+def state_details(state: State) -> JsonObject:
+    """Where new calls are remembered at the moment, for operators."""
+    if isinstance(state, MemoryState):
+        return {"kept_in": "memory", "up": True}
+    if isinstance(state, FallbackState):
+        kept_in = "redis" if state.is_up else "memory"
+        return {"kept_in": kept_in, "up": state.is_up, "unfinished_here": state.unfinished_here}
+    return {"kept_in": "redis", "up": state.is_up}
+
+
+def rate_limits(config: Config) -> RateLimits:
+    """How often callers may ask, counted where calls are remembered."""
+    rules = rate_limit_rules(config)
+    here = MemoryBuckets(time.monotonic_ns)
+    settings = config.state or StateSettings()
+    if settings.address is None:
+        return RateLimits(rules, here)
+    digester = Digester([key.reveal() for key in settings.keys], "rate limits")
+    local = here if settings.on_failure == "local" else None
+    return RateLimits(rules, here, RedisBuckets(redis(settings, settings.address), digester, local=local))
+
+
+def rate_limit_rules(config: Config) -> Sequence[Rule]:
+    return [_rule(entry) for entry in config.rate_limits]
+
+
+def _rule(entry: RateLimitSettings) -> Rule:
+    return Rule(
+        name=entry.name,
+        parts=entry.key,
+        count=entry.rate.count,
+        per_s=entry.rate.per_s,
+        burst=entry.at_once,
+        operations=frozenset(entry.operations),
+        tools=entry.tools,
+        backends=frozenset(entry.backends),
+    )
+
+
+def admission(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> Admission[Server]:
+    """The way into a backend, with connections to all replicas of its tool server."""
+    given_s = patience_s(name, settings, routes)
+    targets = [(url, Server(url, _pool(settings, url), given_s)) for url in settings.addresses]
+    limits = AdmissionLimits(
+        concurrency=settings.max_concurrency,
+        queue=settings.max_queue,
+        queue_timeout_s=settings.queue_timeout_s,
+        breaker=BreakerRules(failures=settings.breaker.failures, open_for_s=settings.breaker.open_for_s),
+    )
+    return Admission(name, targets, limits)
+
+
+def patience_s(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> float:
+    """The shortest time the configuration gives any exchange of a call to this backend."""
+    timeouts = [route.timeout_s or settings.timeout_s for route in routes if route.backend == name and not route.deny]
+    shortest_s = min(timeouts, default=settings.timeout_s)
+    match settings:
+        case CallbackBackendSettings():
+            return min(shortest_s, ACK_TIMEOUT_S)
+        case RcrtBackendSettings():
+            return min(shortest_s, Timings().create_s)
+    return shortest_s
+
+
+def backend(
+    name: str,
+    settings: BackendSettings,
+    admission: Admission[Server],
+    outcomes: Outcomes,
+    refresh: Callable[[str], None],
+    *,
+    pending_s: float,
+) -> Backend:
+    """The adapter to one tool server; `refresh` is called with its name when its tools have changed.
+
+    A call is waited for `pending_s` at the most.
+    """
+    match settings:
+        case HttpBackendSettings():
+            return _http_backend(name, settings, admission)
+        case CallbackBackendSettings():
+            return _callback_backend(name, settings, admission, outcomes, refresh)
+        case RcrtBackendSettings():
+            return _rcrt_backend(name, settings, admission, outcomes, refresh, pending_s)
+        case _:
+            raise TypeError(f"no adapter for {type(settings).__name__}")
+
+
+def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission[Server]) -> Backend:
+    dialect = None if settings.dialect == "auto" else recognise.SERVER_DIALECTS[settings.dialect]
+    return HttpBackend(
+        name,
+        admission,
+        dialect=dialect,
+        asks_in=dialect or ASKS_IN[settings.protocol],
+        credentials=_credentials(settings),
+        toolkit=settings.toolkit or name,
+        max_response_bytes=settings.max_response_bytes,
+    )
+
+
+def _callback_backend(
+    name: str,
+    settings: CallbackBackendSettings,
+    admission: Admission[Server],
+    outcomes: Outcomes,
+    refresh: Callable[[str], None],
+) -> Backend:
+    server = admission.replicas[0].target
+    pools = {Origin.parse(url): _pool(settings, url) for url in settings.allowed_origins} | {server.origin: server.pool}
+    return CallbackBackend(
+        name,
+        admission,
+        pools,
+        credentials=_credentials(settings),
+        outcomes=outcomes,
+        on_change=lambda: refresh(name),
+        max_response_bytes=settings.max_response_bytes,
+    )
+
+
+def _rcrt_backend(
+    name: str,
+    settings: RcrtBackendSettings,
+    admission: Admission[Server],
+    outcomes: Outcomes,
+    refresh: Callable[[str], None],
+    pending_s: float,
+) -> Backend:
+    pool = admission.replicas[0].target.pool
+    return RcrtBackend(
+        name,
+        admission,
+        httpx.AsyncClient(
+            transport=HttpTransport(pool.limits, ssl_context=_trust(settings, settings.addresses)), trust_env=False
+        ),
+        tokens=_rcrt_tokens(settings, pool),
+        outcomes=outcomes,
+        workspace=settings.workspace,
+        toolkit=settings.toolkit or name,
+        max_response_bytes=settings.max_response_bytes,
+        on_change=lambda: refresh(name),
+        wall_clock=time.time,
+        request_schema=settings.request_schema,
+        return_to_llm=settings.return_to_llm,
+        cleanup=settings.cleanup,
+        timings=Timings(watch_s=pending_s),
+    )
+
+
+def _rcrt_tokens(settings: RcrtBackendSettings, pool: Pool) -> Tokens:
+    if settings.auth is not None:
+        return FixedTokens(Fixed.bearer(settings.auth.bearer.reveal()).headers("anonymous"))
+    return IssuedTokens(
+        pool,
+        settings.url,
+        owner_id=settings.owner_id,
+        agent_id=settings.agent_id,
+        clock=time.monotonic,
+        wall_clock=time.time,
+    )
+
+
+def _pool(settings: BackendSettings, url: str) -> Pool:
+    """Connections to one server. It is the backend's admission that limits calls; this pool is there should it fail."""
+    origin = Origin.parse(url)
+    limits = Limits(
+        connections=settings.max_concurrency + SPARE_CONNECTIONS,
+        connect_timeout_s=settings.connect_timeout_s,
+    )
+    return Pool(origin, limits, _trust(settings, (url,)))
+
+
+def _trust(settings: BackendSettings, urls: Iterable[str]) -> ssl.SSLContext | None:
+    """Whose certificates count for a backend, and the one of ours; None where no URL begins with https."""
+    if not any(Origin.parse(url).is_tls for url in urls):
+        return None  # it reads hundreds of certificates
+    files = settings.tls or TlsSettings()
+    context = ssl.create_default_context(cafile=files.ca)  # with a `ca` it trusts nobody else
+    context.set_alpn_protocols(["http/1.1"])
+    if files.cert is not None:
+        context.load_cert_chain(files.cert, files.key)
+    return context
+
+
+def _credentials(settings: BackendSettings) -> Credentials:
+    match settings.auth:
+        case None:
+            return Fixed()
+        case BearerAuthSettings(bearer=token):
+            return Fixed.bearer(token.reveal())
+        case ApiKeyAuthSettings(api_key=key):
+            return Fixed.api_key(settings.protocol, key.reveal())
+        case JwtAuthSettings(jwt=token):
+            return Minted(
+                token.secret.reveal(),
+                issuer=token.issuer,
+                audience=token.audience,
+                subject=token.subject,
+                ttl_s=token.ttl_s,
+                clock=time.time,
+            )
+
+
+def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
+    """Those whose tool servers call back."""
+    return {name: backend for name, backend in backends.items() if isinstance(backend, CallbackBackend)}
+
+
+def is_waiting(backend: Backend) -> bool:
+    """Whether a backend looks for the outcomes of calls by itself."""
+    return isinstance(backend, RcrtBackend) and backend.waiting > 0
+
+
+def is_shared(state: State) -> bool:
+    """Whether others can see what is remembered."""
+    return not isinstance(state, MemoryState)
+
+
+def give_patience(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
+    """Tells backends that stay how long calls have by the routes there are now."""
+    for name, admission in admissions.items():
+        given_s = patience_s(name, config.backends[name], config.routes)
+        for replica in admission.replicas:
+            replica.target.patience_s = given_s
+
+
+def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]:
+    routes = [_route(entry, backends, config.backends[entry.backend]) for entry in config.routes]
+    return [
+        Source(
+            name=name,
+            backend=backends[name],
+            refresh_s=settings.discovery.refresh_s,
+            max_tools=settings.discovery.max_tools,
+            max_schema_bytes=settings.discovery.max_schema_bytes,
+            routes=routes,
+        )
+        for name, settings in config.backends.items()
+    ]
+
+
+def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: BackendSettings) -> Route:
+    return Route(
+        tools=entry.tools,
+        backend_name=entry.backend,
+        backend=backends[entry.backend],
+        deny=entry.deny,
+        timeout_s=entry.timeout_s or backend.timeout_s,
+        scopes=frozenset(entry.scopes),
+        secrets={key: secret.reveal() for key, secret in entry.secrets.items()},
+        context=frozenset(entry.context),
+        authorization_urls=entry.authorization_urls,
+        idempotent=entry.idempotent,
+        validate_output=OutputCheck(entry.validate_output),
+        forward_headers=tuple(name.encode("ascii") for name in backend.forward_headers),
+        cancel_on_timeout=entry.on_timeout == "cancel",
+        decode=entry.decode,
+        failure_patterns=entry.failure_patterns,
+        config_ids=frozenset(entry.config_ids),
+    )

@@ -1,0 +1,95 @@
+"""What one configuration makes, and the next one replaces as a whole; and what no other configuration can change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.admission import Admission
+from gateway.assembly.stamps import Stamps
+from gateway.backends.server import Server
+from gateway.catalogue.catalogue import Catalogue
+from gateway.pipeline import Pipeline
+from gateway.ports import Authenticator, Backend
+from gateway.ratelimit import Limits
+from gateway.settings import Config
+
+log = logging.getLogger("gateway.processes.reload")
+
+CLOSED_S = 30.0  # for backends that are given up before they were used
+
+
+class Front:
+    """The application that listeners know; what stands behind it can be replaced between two requests."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self.app(scope, receive, send)  # handed on, not awaited: that would cost every call a frame more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The parts of a gateway that follow the configuration, with those of the setup before it that still fit.
+
+    `stamps` are those of the files that the settings of each backend name. `public` answers everything, `rest` what is
+    neither calls nor lists.
+    """
+
+    config: Config
+    backends: Mapping[str, Backend]
+    admissions: Mapping[str, Admission[Server]]
+    stamps: Mapping[str, Stamps]
+    catalogue: Catalogue
+    authenticator: Authenticator
+    limits: Limits
+    pipeline: Pipeline
+    rest: ASGIApp
+    public: ASGIApp
+
+    async def start(self) -> None:
+        """Begins to ask issuers for their keys and backends for their tools; returns at once."""
+        await self.authenticator.start()
+        await self.catalogue.start()
+
+    async def follow(self, before: Setup) -> None:
+        """Starts with what the setup before knows of tools; returns once new backends had their chance to be asked."""
+        await self.catalogue.adopt(before.catalogue)
+        await self.start()
+        await self.catalogue.wait_ready()
+
+    def not_in(self, other: Setup) -> dict[str, Backend]:
+        """The backends that the other setup does not have."""
+        return {name: backend for name, backend in self.backends.items() if other.backends.get(name) is not backend}
+
+    async def discard(self, before: Setup) -> None:
+        """Closes what was made for this setup and not for the one before, which stays in use."""
+        await self.catalogue.aclose()
+        closing = [asyncio.ensure_future(backend.aclose()) for backend in self.not_in(before).values()]
+        if closing:
+            await asyncio.wait(closing, timeout=CLOSED_S)
+
+
+def unchanged(config: Config, running: Config) -> Config:
+    """The configuration with everything as it runs that takes effect only at a start; warns of what differs."""
+    server, now = config.server, running.server
+    changed = [f"server.{name}" for name in ("host", "port", "workers") if getattr(server, name) != getattr(now, name)]
+    changed += [
+        f"server.admin.{each.name}"
+        for each in fields(server.admin)
+        if getattr(server.admin, each.name) != getattr(now.admin, each.name)
+    ]
+    if (server.tls is None) != (now.tls is None):
+        changed.append("server.tls")
+        server = replace(server, tls=now.tls)
+    if config.state != running.state:
+        changed.append("state")
+    if changed:
+        log.warning("a change takes effect only at the next start", extra={"keys": changed})
+    server = replace(server, host=now.host, port=now.port, workers=now.workers, admin=now.admin)
+    return replace(config, server=server, state=running.state)

@@ -1,0 +1,177 @@
+"""The public ASGI application: heads and bodies in, replies out.
+
+Calls and lists are answered by a dictionary look-up in front of Starlette, which serves everything else: its request
+and response objects cost 20 us, a third of a whole call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.dialects import recognise
+from gateway.errors import ErrorCode, GatewayError
+from gateway.front.observer import LEFT, Observer
+from gateway.request import Request, head_of, refuse_repeats
+from gateway.tracing import identify
+from gateway.wire import KEEP, Head, Headers, WireReply
+
+MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
+OPERATIONS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
+STRICT = frozenset({401, 403, 413, 415, 429})
+
+CALLBACKS = "/callbacks/"
+MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
+LIST = "/tools"
+NOT_TAKEN = b'{"message":"This callback is not taken."}'
+JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+
+ReadBody = Callable[[], Awaitable[bytes]]
+Answer = Callable[[Request, ReadBody], Awaitable[WireReply]]
+Callback = Callable[[Request, str, str | None, ReadBody], Awaitable[int]]
+
+
+class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
+    """The caller closed the connection before the body was whole."""
+
+
+class Edge:
+    """Routes a request to `call`, `list`, `callback` or the application for everything else.
+
+    `ip_of` tells the caller's address, `observer` hears of every answer, `fresh` is chance for ids. `strict` turns
+    401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
+    """
+
+    def __init__(
+        self,
+        *,
+        call: Answer,
+        list_: Answer,
+        callback: Callback,
+        rest: ASGIApp,
+        ip_of: Callable[[Scope], str],
+        observer: Observer,
+        fresh: Callable[[], bytes],
+        max_body_bytes: int,
+        strict: bool,
+    ) -> None:
+        self._callback = callback
+        self._ip_of = ip_of
+        self._observer = observer
+        self._fresh = fresh
+        self._rest = rest
+        self._strict = strict
+        answers = {
+            "/tools": (list_, MAX_GET_BODY),
+            "/tools/call": (call, max_body_bytes),
+            "/call": (call, max_body_bytes),
+        }
+        self._routes = {
+            (f"/{prefix}{path}" if prefix else path): (prefix, path, *answers[path])
+            for path in OPERATIONS
+            for prefix in (None, *recognise.DIALECTS)
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
+        if route is None:
+            if scope["type"] == "http" and scope["path"].startswith(CALLBACKS) and scope["method"] == "POST":
+                return await self._receive(scope, receive, send)
+            return await self._rest(scope, receive, send)
+        started = perf_counter()
+        prefix, path, answer, max_bytes = route
+        headers = dict(scope["headers"])
+        head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
+        keep = scope["extensions"].get(KEEP) if "extensions" in scope else None
+        request = Request(head, self._ip_of(scope), keep, identify(headers, self._fresh))
+        status, size = LEFT, 0
+        try:
+            try:
+                _check_head(head, scope, max_bytes)
+                reply = await answer(request, lambda: _read_body(receive, max_bytes))
+            except GatewayError as error:
+                request.refused = error
+                reply = recognise.refusal(error, head)
+            status, size = self._status(reply), len(reply.body)
+            await _send(reply, status, (request.trace.sent[0], *request.counted), send)
+        except CallerLeft:
+            pass
+        finally:  # whoever leaves in the middle is noted, too
+            took_s = perf_counter() - started
+            if path == LIST:
+                self._observer.answered(request, "list", path, status, took_s, request.bytes_in, size)
+            else:
+                self._observer.called(request, status, took_s, request.bytes_in, size)
+
+    async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A callback is answered with its status alone (RAP, Transport: the body is ignored)."""
+        started, head = perf_counter(), head_of(scope)
+        request = Request(head, self._ip_of(scope), trace=identify(head.headers, self._fresh))
+        media = head.headers.get(b"content-type")
+        token = scope["path"].removeprefix(CALLBACKS)
+        status, body = LEFT, b""
+        try:
+            status = await self._callback(
+                request,
+                token,
+                None if media is None else media.decode("latin-1"),
+                lambda: _read_body(receive, MAX_CALLBACK_BYTES),
+            )
+            body = b"{}" if status == 200 else NOT_TAKEN
+        except GatewayError:
+            status, body = 413, NOT_TAKEN
+        except CallerLeft:
+            pass
+        finally:
+            self._observer.called_back(request, status, perf_counter() - started, len(body))
+        if status != LEFT:
+            await _send(WireReply(status=status, headers=JSON, body=body), status, (request.trace.sent[0],), send)
+
+    def _status(self, reply: WireReply) -> int:
+        return 400 if self._strict and reply.status in STRICT else reply.status
+
+
+async def _send(reply: WireReply, status: int, more: Headers, send: Send) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
+    headers = (*reply.headers, *more) if status == 304 else (*reply.headers, *more, length)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
+    """Raises METHOD_NOT_ALLOWED, INVALID_REQUEST for a repeated header, PAYLOAD_TOO_LARGE for an announced size."""
+    methods = OPERATIONS[head.path]
+    if head.method not in methods:
+        allow = ((b"allow", ", ".join(methods).encode()),)
+        raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
+    refuse_repeats(head, scope)
+    announced = head.headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced[:20]) > max_bytes:
+        raise _too_large(max_bytes)
+
+
+async def _read_body(receive: Receive, max_bytes: int) -> bytes:
+    """The whole body. Raises PAYLOAD_TOO_LARGE as soon as it is, CallerLeft when it never gets whole."""
+    message: Message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        if len(body) > max_bytes:
+            raise _too_large(max_bytes)
+        return body
+    parts, size = [], 0
+    while True:
+        if message["type"] == "http.disconnect":
+            raise CallerLeft
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+        message = await receive()
+
+
+def _too_large(max_bytes: int) -> GatewayError:
+    return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, f"The body must not be larger than {max_bytes} bytes.")

@@ -1,0 +1,55 @@
+"""What stands between callers and the application, as configured: certificates, hosts, origins, proxies.
+
+What is not configured is not there, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Scope
+
+from gateway.front.clientip import ClientIps, peer
+from gateway.front.cors import Cors
+from gateway.front.hosts import AllowedHosts
+from gateway.server import ServingContext, TlsFiles
+from gateway.settings import Config, ServerSettings
+from gateway.settings.server import EVERYWHERE
+
+
+def ip_of(server: ServerSettings) -> Callable[[Scope], str]:
+    """How the caller's address is found."""
+    return ClientIps(server.trusted_proxies) if server.trusted_proxies else peer
+
+
+def guarded(app: ASGIApp, config: Config) -> ASGIApp:
+    """The application behind whatever looks at requests first."""
+    server, cors = config.server, config.server.cors
+    if cors is not None:
+        forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
+        app = Cors(app, origins=cors.origins, headers=forwarded, credentials=cors.credentials, max_age_s=cors.max_age_s)
+    return AllowedHosts(app, _hosts(server)) if server.allowed_hosts else app
+
+
+def _hosts(server: ServerSettings) -> set[str]:
+    """The hosts of the configuration; the links we hand out must lead to us, so theirs are among them."""
+    handed_out = [url for url in (server.public_url, server.callback_url) if url is not None]
+    hosts = {*server.allowed_hosts, *(urlsplit(url).hostname or "" for url in handed_out)}
+    if server.public_url is None and server.host not in EVERYWHERE:
+        hosts.add(server.host)
+    return hosts
+
+
+def tls_files(server: ServerSettings) -> TlsFiles | None:
+    """The files of https; None serves plain http."""
+    tls = server.tls
+    if tls is None:
+        return None
+    return TlsFiles(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, requires_client=tls.require_client_cert)
+
+
+def serving_context(server: ServerSettings) -> ServingContext | None:
+    """What the listener presents. Raises ServerError when the files cannot be used."""
+    files = tls_files(server)
+    return None if files is None else ServingContext(files, server.max_connections)

@@ -1,0 +1,78 @@
+"""What is counted and written down of a request once it is answered: everything at once, in one call."""
+
+from __future__ import annotations
+
+from gateway.errors import GatewayError, UnauthenticatedError
+from gateway.front.accesslog import AccessLog
+from gateway.metrics import Metrics
+from gateway.ratelimit import RateLimited
+from gateway.request import Request
+
+LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
+
+
+class Observer:
+    """Notes requests and whatever else is worth counting. Nothing here waits, raises or looks at a body."""
+
+    def __init__(self, metrics: Metrics, access: AccessLog) -> None:
+        self.metrics = metrics
+        self._count = metrics.request
+        self._count_call = metrics.tool_call
+        self._write = access.write
+
+    def called(self, request: Request, status: int, duration_s: float, bytes_in: int, bytes_out: int) -> None:
+        """A call is answered, or its caller has left."""
+        reason = "" if request.refused is None else self._refused(request.refused)
+        spoken, tool, tool_s = request.dialect, request.tool, request.tool_s
+        dialect = request.head.prefix if spoken is None else spoken.name
+        self._count(dialect, "call", status, duration_s, tool_s)
+        if tool is None:
+            self._write(
+                request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
+                dialect, request.principal, "", "", "", request.outcome, 0.0, reason,
+            )  # fmt: skip
+            return
+        target = tool.target
+        self._count_call(target.backend, target.tool, request.outcome, tool_s)
+        self._write(
+            request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
+            dialect, request.principal, target.tool, target.version, target.backend, request.outcome, tool_s, reason,
+        )  # fmt: skip
+
+    def answered(
+        self,
+        request: Request,
+        operation: str,
+        route: str,
+        status: int,
+        duration_s: float,
+        bytes_in: int,
+        bytes_out: int,
+    ) -> None:
+        """Any other request is answered: a list, a poll, a callback. `route` is a template, never a path."""
+        reason = "" if request.refused is None else self._refused(request.refused)
+        dialect = request.head.prefix if request.dialect is None else request.dialect.name
+        self._count(dialect, operation, status, duration_s)
+        self._write(
+            request.trace.request_id, operation, route, status, duration_s, bytes_in, bytes_out,
+            dialect, request.principal, "", "", request.backend, "ok" if status < 400 else "refused", 0.0, reason,
+        )  # fmt: skip
+
+    def called_back(self, request: Request, status: int, duration_s: float, bytes_out: int) -> None:
+        """A tool server's callback is answered."""
+        self.metrics.callback(request.backend or None, status)
+        self.answered(request, "callback", "/callbacks/{token}", status, duration_s, request.bytes_in, bytes_out)
+
+    def _refused(self, error: GatewayError) -> str:
+        """Counts what is counted by its reason, and says that; empty for all else."""
+        if isinstance(error, UnauthenticatedError):
+            self.metrics.auth_failure(error.reason)
+            return error.reason
+        if isinstance(error, RateLimited):
+            self.metrics.rate_limited(error.rule)
+            return error.rule
+        return ""
+
+    def probed(self, operation: str, status: int, duration_s: float) -> None:
+        """A request that programs repeat all day, such as for health: counted, not written down."""
+        self._count(None, operation, status, duration_s)

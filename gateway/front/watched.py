@@ -1,0 +1,78 @@
+"""What is noted of requests outside the route of a call, which notes its own: they go through Starlette."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.dialects import recognise
+from gateway.front.observer import LEFT, Observer
+from gateway.request import Request, head_of
+from gateway.tracing import Chance, identify
+
+REQUEST = "toolgate.request"  # where in the scope the request is
+PROBES = {"health": "health", "openapi.json": "openapi", "metrics": "metrics"}
+OTHER = "other"
+
+
+class Watched:
+    """Names, counts and writes down each request to an application. `ip_of` tells the caller's address."""
+
+    def __init__(self, app: ASGIApp, observer: Observer, chance: Chance, ip_of: Callable[[Scope], str]) -> None:
+        self._app = app
+        self._observer = observer
+        self._chance = chance
+        self._ip_of = ip_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        started, head = time.perf_counter(), head_of(scope)
+        trace = identify(head.headers, self._chance)
+        request = scope[REQUEST] = Request(head, self._ip_of(scope), trace=trace)
+        status, size = LEFT, 0
+
+        async def watch(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), trace.sent[0]]}
+            else:
+                size += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            return await self._app(scope, receive, watch)
+        finally:
+            self._note(request, status, time.perf_counter() - started, size)
+
+    def _note(self, request: Request, status: int, duration_s: float, size: int) -> None:
+        operation, route = route_of(request.head.method, request.head.path)
+        if route is None:
+            self._observer.probed(operation, status, duration_s)
+        else:
+            self._observer.answered(request, operation, route, status, duration_s, 0, size)
+
+
+def request_of(scope: Mapping[str, Any]) -> Request:
+    """The request that is being watched."""
+    request = scope[REQUEST]
+    assert isinstance(request, Request)
+    return request
+
+
+def route_of(method: str, path: str) -> tuple[str, str | None]:
+    """The operation, and the template of the path where it is worth a line in the log."""
+    first, _, rest = path.removeprefix("/").partition("/")
+    if first in recognise.DIALECTS:
+        first = rest.partition("/")[0]
+    match first:
+        case "calls":
+            return "cancel" if method == "DELETE" else "poll", "/calls/{call_id}"
+        case "challenges":
+            return "challenge", "/challenges/{token}"
+        case _:
+            return PROBES.get(first, OTHER), None

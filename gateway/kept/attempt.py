@@ -1,0 +1,72 @@
+"""One caller's wish for a kept call, and its run in this process, which outlives the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.errors import GatewayError
+from gateway.kept.preference import Preference
+from gateway.model import Invocation, ToolCall, ToolResult
+from gateway.ports import Caller
+from gateway.routing import PublishedTool
+
+SLACK_S = 5.0  # beyond a timeout, for what ends a call then to have ended it
+
+Ending = ToolResult | GatewayError | None  # None: its record tells, now or later
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """Who asks for what and how. `invocation` lacks nothing but its call id; `keep` is that of `Request`."""
+
+    call: ToolCall
+    tool: PublishedTool
+    caller: Caller
+    invocation: Invocation
+    preference: Preference
+    dialect: str
+    spelling: str
+    keep: Callable[[], asyncio.Task[Any]] | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether the caller waits for as long as the tool may take."""
+        preferred = self.preference.wait_s
+        return not self.preference.respond_async if preferred is None else preferred >= self.invocation.timeout_s
+
+    @property
+    def patience_s(self) -> float:
+        """How long the caller is kept waiting at most."""
+        if not self.stays:
+            return self.preference.wait_s or 0.0
+        ends_in_time = not self.tool.backend.asynchronous or self.tool.route.cancel_on_timeout
+        return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
+
+
+class Attempt(Struct, eq=False):
+    """A call that runs here, in a `task` that outlives its caller."""
+
+    task: asyncio.Task[Any] | None = None
+    ending: Ending = None
+    _stopped: bool = False
+
+    async def wait(self, timeout_s: float | None) -> Ending:
+        """Waits for the end, None if that does not come in time. A caller who leaves meanwhile hurts nothing."""
+        assert self.task is not None  # started by whoever waits
+        await asyncio.wait([self.task], timeout=timeout_s)
+        return self.ending
+
+    def stop(self, ending: Ending) -> None:
+        """Ends it in the middle: the connection to the tool server is closed."""
+        self.ending, self._stopped = ending, True
+        if self.task is not None:
+            self.task.cancel()
+
+    def was_stopped(self) -> bool:
+        """Whether a cancellation is ours, in which case whoever it would end as well goes on."""
+        if self._stopped and self.task is not None:
+            self.task.uncancel()
+        return self._stopped

@@ -1,0 +1,64 @@
+"""What arrived while the state was away: held in memory, bounded, and done as soon as it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from gateway.state.port import StateUnavailable
+
+log = logging.getLogger("gateway.kept.backlog")
+
+MAX_BYTES = 64 * 1024 * 1024  # some hundred large results, or a hundred thousand small ones
+MAX_COUNT = 100_000  # a piece of work weighs about a kilobyte besides what it remembers
+LOOK_S = 0.2  # between two looks whether the state is back
+
+Work = Callable[[], Awaitable[object]]
+
+
+class Backlog:
+    """Work to be done in order once `is_up` says so. Work that raises StateUnavailable is tried again."""
+
+    def __init__(self, is_up: Callable[[], bool], *, max_bytes: int = MAX_BYTES, max_count: int = MAX_COUNT) -> None:
+        self._is_up = is_up
+        self._max_bytes = max_bytes
+        self._max_count = max_count
+        self._held: deque[tuple[int, Work]] = deque()
+        self._bytes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def hold(self, size_bytes: int, work: Work) -> bool:
+        """Keeps work that remembers `size_bytes`; False when there is no room for it."""
+        if self._bytes + size_bytes > self._max_bytes or len(self._held) >= self._max_count:
+            return False
+        self._held.append((size_bytes, work))
+        self._bytes += size_bytes
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._do())
+        return True
+
+    async def _do(self) -> None:
+        while self._held:
+            while not self._is_up():  # noqa: ASYNC110 - what it asks is told by another process
+                await asyncio.sleep(LOOK_S)
+            size_bytes, work = self._held[0]  # held until it is done: so much is still to be lost
+            try:
+                await work()
+            except StateUnavailable:
+                await asyncio.sleep(LOOK_S)  # gone again, perhaps before `is_up` has noticed
+                continue
+            except Exception:  # one piece of work must not cost the others
+                log.exception("work that was held while the state was away failed")
+            self._held.popleft()
+            self._bytes -= size_bytes
+
+    async def aclose(self) -> None:
+        """Drops what is still held, and says how much."""
+        if self._task is not None and not self._task.done():
+            log.warning("results held for the state are lost", extra={"count": len(self._held)})
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task

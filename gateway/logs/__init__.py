@@ -1,0 +1,1 @@
+"""Log lines, and the one thread that writes them."""

@@ -1,0 +1,163 @@
+"""Log lines for operators: one JSON object each, or text for a terminal, all written by the one thread of `lines`.
+
+A record is a constant message plus `extra` fields. Secrets, arguments, values and the paths of challenges are never
+among them.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from gateway import jsontext
+from gateway.logs.lines import Lines
+from gateway.model import Json, JsonObject
+
+MAX_DEPTH = 4  # of an extra; ours are scalars and flat lists, whatever goes deeper is somebody else's
+MAX_ITEMS = 100  # of one collection in an extra
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+def configure(level: str, form: str) -> Lines | None:
+    """Sends everything from `level` up to standard error; `form` is `json` or `text`.
+
+    Returns what other lines of the same stream go through: None if they are not wanted, being INFO, or if standard
+    error is no file. What is queued is written when the process ends, or when this is called again.
+    """
+    formatter = JsonLines() if form == "json" else TextLines()
+    fd = _descriptor()
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    lines = None
+    if fd is not None:
+        lines = Lines(fd, lambda count: _encoded(formatter, _dropped(count)))
+        handler = LineHandler(lines)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # It logs the URL of every request at INFO, and the paths of challenges are credentials.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    return lines if logging.getLogger("gateway").isEnabledFor(logging.INFO) else None
+
+
+class LineHandler(logging.Handler):
+    """Puts each record in line; `logging` closes it when the interpreter ends, and with it what it writes through."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.put(_encoded(self.formatter or TextLines(), record))
+        except (TypeError, ValueError):  # arguments that do not fit the message
+            self.handleError(record)
+
+    def close(self) -> None:
+        self._lines.close()
+        super().close()
+
+
+def _encoded(formatter: logging.Formatter, record: logging.LogRecord) -> bytes:
+    return formatter.format(record).encode(errors="backslashreplace") + b"\n"
+
+
+def _dropped(count: int) -> logging.LogRecord:
+    message = "log lines were dropped, because nobody took them fast enough"
+    record = logging.LogRecord("gateway.logs.output", logging.WARNING, __file__, 0, message, (), None)
+    record.count = count
+    return record
+
+
+def _descriptor() -> int | None:
+    """Of standard error; None where something else has taken its place, as in tests."""
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def stamp(seconds: float) -> str:
+    """A moment as lines in JSON have it."""
+    return _stamp(int(seconds * 1000))
+
+
+@lru_cache(maxsize=8)  # lines come in order, and when time matters many in the same millisecond
+def _stamp(milliseconds: int) -> str:
+    second = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    return f"{second:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+
+
+def clock(seconds: float) -> str:
+    """A moment as people read it."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+class JsonLines(logging.Formatter):
+    """`{"time", "level", "logger", "message", ...extras, "exception"?}`; time is RFC 3339 in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: JsonObject = {
+            "time": stamp(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        line |= {key: value for key, value in _extras(record).items() if key not in line}
+        return jsontext.encode(_plain(line)).decode()
+
+
+class TextLines(logging.Formatter):
+    """`12:00:00 WARNING message (key=value, ...)`, the exception on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extras = ", ".join(f"{key}={printable(_text(value))}" for key, value in _extras(record).items())
+        text = f"{clock(record.created)} {record.levelname:<7} {printable(record.getMessage())}"
+        text += f" ({extras})" if extras else ""
+        if not record.exc_info:
+            return text
+        return "\n".join([text, *map(printable, self.formatException(record.exc_info).splitlines())])
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could move a cursor, forge a line or fail to be encoded."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def _extras(record: logging.LogRecord) -> JsonObject:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+def _plain(value: object, depth: int = MAX_DEPTH) -> Json:
+    """The value as JSON has it: whatever is not JSON becomes text."""
+    match value:
+        case None | bool():
+            return value
+        case int() if value.bit_length() <= 64:  # of larger ones most readers of logs make something else
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping() if depth:
+            items = list(value.items())[:MAX_ITEMS]
+            return {_text(key): _plain(item, depth - 1) for key, item in items}
+        case list() | tuple() | set() | frozenset() if depth:
+            return [_plain(item, depth - 1) for item in list(value)[:MAX_ITEMS]]
+        case _:
+            return _text(value)
+
+
+def _text(value: object) -> str:
+    """A text that UTF-8 can hold; a line must come out whatever it is about."""
+    try:
+        text = value.decode(errors="replace") if isinstance(value, bytes | bytearray) else str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+    return text.encode(errors="backslashreplace").decode()

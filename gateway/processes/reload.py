@@ -1,0 +1,101 @@
+"""Reads the configuration again: when it is asked to, or when one of its files has changed.
+
+A configuration that cannot be used changes nothing but the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn
+
+from gateway import config
+from gateway.assembly.stamps import Stamps, named_files, stamps
+from gateway.errors import ConfigError
+from gateway.settings import Config
+from gateway.settings.substitution import EXPRESSION
+
+log = logging.getLogger("gateway.processes.reload")
+
+LOOK_S = 1.0  # between two looks at the files; a handful of system calls each
+
+
+class Reloader:
+    """Takes note of the files when it is made, which is best done before they are first read."""
+
+    def __init__(self, path: Path, *, look_s: float = LOOK_S) -> None:
+        self._path = path
+        self._look_s = look_s
+        self._config: Config | None = None
+        self._seen = self._look()
+        self._asked = asyncio.Event()
+
+    def uses(self, used: Config) -> None:
+        """This is the configuration that was read from the file."""
+        self._config = used
+        self._seen = {path: self._seen.get(path, stamp) for path, stamp in self._look().items()}
+
+    def ask(self) -> None:
+        """Has the file read soon."""
+        self._asked.set()
+
+    async def run(self, apply: Callable[[Config], Awaitable[None]], count: Callable[[str], None]) -> NoReturn:
+        """Reads it whenever that is due, for ever. `apply` puts it to use; `count` hears `ok` or `failed`."""
+        while True:
+            await self._due()
+            count("ok" if await self._reload(apply) else "failed")
+
+    async def _due(self) -> None:
+        last = self._seen
+        while not await self._is_asked():
+            now = await asyncio.to_thread(self._look)
+            # Alike twice in a row, so that nobody is in the middle of writing or swapping them.
+            if now != self._seen and now == last:
+                return
+            last = now
+
+    async def _is_asked(self) -> bool:
+        """Waits to be asked; false when it is time to look at the files."""
+        watch = self._config is not None and self._config.reload.watch
+        try:
+            async with asyncio.timeout(self._look_s if watch else None):
+                await self._asked.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _reload(self, apply: Callable[[Config], Awaitable[None]]) -> bool:
+        self._asked.clear()
+        # Before they are read: what changes while they are is seen at the next look.
+        self._seen = await asyncio.to_thread(self._look)
+        try:
+            read = await asyncio.to_thread(config.load, self._path)
+            await apply(read)
+        except ConfigError as exc:
+            for problem in exc.problems:
+                log.warning("the configuration has a problem", extra={"problem": problem})
+            log.warning("the configuration is not used; the last good one is", extra={"file": str(self._path)})
+        except Exception:  # whatever a new configuration breaks, the old one goes on
+            log.exception("the configuration could not be put to use; the last good one is")
+        else:
+            self.uses(read)
+            log.info("the configuration was read again", extra={"file": str(self._path)})
+            return True
+        return False
+
+    def _look(self) -> Stamps:
+        """The stamps of the file and of all that it names."""
+        return stamps(dict.fromkeys((str(self._path), *self._named(), *named_files(self._config))))
+
+    def _named(self) -> list[str]:
+        """The files of `${file:...}`, whether or not the rest of the text is of any use."""
+        try:
+            with self._path.open("rb") as file:
+                text = file.read(config.MAX_BYTES).decode(errors="replace")
+        except OSError:
+            return []
+        return [
+            str(self._path.parent / match["name"]) for match in EXPRESSION.finditer(text) if match["source"] == "file"
+        ]

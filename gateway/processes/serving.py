@@ -1,0 +1,82 @@
+"""A gateway behind its public listener, and how both go on by another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gateway.app import Gateway
+from gateway.front import facing
+from gateway.front.accesslog import AccessLog
+from gateway.logs import output
+from gateway.metrics import Store
+from gateway.server import Addresses, Listener, ServerOptions, ServingContext, run
+from gateway.settings import Config
+
+
+def server_options(config: Config) -> ServerOptions:
+    """What the server is told. Raises ServerError when certificates cannot be used."""
+    server = config.server
+    return ServerOptions(
+        host=server.host,
+        port=server.port,
+        admin_host=server.admin.host,
+        admin_port=server.admin.port,
+        max_head_bytes=server.max_head_bytes,
+        max_connections=server.max_connections,
+        head_timeout_s=server.head_timeout_s,
+        body_timeout_s=server.body_timeout_s,
+        idle_timeout_s=server.idle_timeout_s,
+        shutdown_grace_s=server.shutdown_grace_s,
+        tls=facing.serving_context(server),
+    )
+
+
+class Serving:
+    """What serves callers in one process. `store` is where they are counted, None: in this process alone."""
+
+    def __init__(self, config: Config, *, store: Store | None = None) -> None:
+        lines = output.configure(config.logging.level, config.logging.format)
+        self._access = AccessLog(lines, config.logging.format)
+        self.gateway = Gateway(config, access=self._access, store=store)
+        self.options = server_options(config)
+        self._listener: Listener | None = None
+
+    def takes(self, listener: Listener) -> None:
+        """This is the listener; its requests are those of the gateway."""
+        self._listener = listener
+        self.gateway.requests = listener.tasks
+
+    async def run(self, on_ready: Callable[[Addresses], None]) -> None:
+        """Listens for callers and operators until a signal ends it. Raises ServerError."""
+
+        def listening(addresses: Addresses) -> None:
+            self.gateway.listens_on(*addresses.public)
+            on_ready(addresses)
+
+        gateway = self.gateway
+        await run(
+            gateway.public,
+            gateway.admin,
+            self.options,
+            on_ready=listening,
+            on_drain=gateway.drain,
+            on_listener=self.takes,
+        )
+
+    async def apply(self, config: Config) -> None:
+        """Goes on by another configuration. Whatever it raises, nothing has changed then."""
+        if self.options.tls is not None:
+            facing.serving_context(config.server)  # of files that cannot be used nothing else may follow
+        logging = self.gateway.config.logging
+        await self.gateway.apply(config)
+        now = self.gateway.config
+        tls, files = self.options.tls, facing.tls_files(now.server)
+        if isinstance(tls, ServingContext) and files is not None:
+            tls.renew(files, now.server.max_connections)
+        # The context stays, for the listening sockets hold it.
+        self.options = replace(server_options(replace(now, server=replace(now.server, tls=None))), tls=tls)
+        if self._listener is not None:
+            self._listener.change(self.options)
+        if now.logging != logging:
+            self._access.write_to(output.configure(now.logging.level, now.logging.format), now.logging.format)

@@ -1,0 +1,152 @@
+"""One of several processes that serve callers: `python -m gateway.processes.worker`, started by `workers`, nobody else.
+
+It is given sockets that are bound already, a directory to count in, and one end of a conversation: what to go by comes
+in, how it stands goes out. When the other end closes, there is nobody left to serve for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import copyreg
+import json
+import logging
+import pickle
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from gateway.metrics import SharedStore
+from gateway.processes.serving import Serving
+from gateway.server import Listener, Stop, closing_all, listen, main_loop, serve
+from gateway.settings import Config
+
+log = logging.getLogger("gateway.processes.workers")
+
+REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be
+LENGTH_BYTES = 4
+MAX_REPORT_BYTES = 16 * 1024 * 1024  # one line about hundreds of backends
+
+
+def packed(config: Config) -> bytes:
+    """A configuration as it travels to a worker: what was read once is the same for all of them."""
+    buffer = BytesIO()
+    pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    # Beside what pickle has learned already, such as regular expressions.
+    pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: lambda it: (_read_only, (dict(it),))}
+    pickler.dump(config)
+    data = buffer.getvalue()
+    return len(data).to_bytes(LENGTH_BYTES, "big") + data
+
+
+def _read_only(items: dict[str, Any]) -> MappingProxyType[str, Any]:
+    return MappingProxyType(items)
+
+
+async def receive(reader: asyncio.StreamReader) -> Config:
+    """The next configuration. Raises IncompleteReadError when none will come."""
+    length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+    config = pickle.loads(await reader.readexactly(length))  # noqa: S301 - from the process that started this one
+    assert isinstance(config, Config)
+    return config
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Serves until it is told to stop."""
+    parser = argparse.ArgumentParser(prog="gateway.processes.worker")
+    parser.add_argument("--control", type=int, required=True)
+    parser.add_argument("--listen", type=int, action="append", required=True)
+    parser.add_argument("--metrics", type=Path, required=True)
+    given = parser.parse_args(words)
+    for number in (signal.SIGHUP, signal.SIGINT):  # whoever started it passes on what it shall know
+        signal.signal(number, signal.SIG_IGN)
+    main_loop(_work(given.control, given.listen, given.metrics))
+    return 0
+
+
+async def _work(control: int, sockets: Sequence[int], metrics: Path) -> None:
+    stop = Stop()
+    with stop.on_signals():
+        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=control), limit=MAX_REPORT_BYTES)
+        with suppress(asyncio.IncompleteReadError):
+            worker = Worker(await receive(reader), SharedStore(metrics), writer)
+            await worker.run(reader, [socket.socket(fileno=number) for number in sockets], stop)
+            if worker.is_orphaned:
+                shutil.rmtree(metrics, ignore_errors=True)  # whose it was cannot
+
+
+class Worker:
+    """Serves by the configuration it was given last, and says so."""
+
+    def __init__(self, config: Config, store: SharedStore, writer: asyncio.StreamWriter) -> None:
+        self._serving = Serving(config, store=store)
+        self._writer = writer
+        self.is_orphaned = False
+
+    async def run(self, reader: asyncio.StreamReader, sockets: Sequence[socket.socket], stop: Stop) -> None:
+        """Accepts callers once it can serve them: there are others that can already, or the kernel lets them wait."""
+        gateway = self._serving.gateway
+        listener = Listener(gateway.public, self._serving.options, self._serving.options.max_connections)
+        self._serving.takes(listener)
+        tasks = [asyncio.create_task(self._hear(reader, stop)), asyncio.create_task(self._report())]
+        try:
+            gateway.listens_on(*sockets[0].getsockname()[:2])
+            await gateway.start()
+            ready = asyncio.create_task(gateway.catalogue.wait_ready())
+            asked = asyncio.create_task(stop.asked.wait())
+            await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            asked.cancel()
+            servers = await listen(listener, sockets)
+            with closing_all(servers):
+                self._tell()
+                self._say(kind="ready")
+                await serve(listener, servers, stop, gateway.drain)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await gateway.aclose()
+
+    async def _hear(self, reader: asyncio.StreamReader, stop: Stop) -> None:
+        """Goes by every configuration that comes; stops when the other end is gone."""
+        try:
+            while True:
+                config = await receive(reader)
+                try:
+                    await self._serving.apply(config)
+                except Exception:  # whatever a new configuration breaks, the old one goes on
+                    log.exception("a worker could not put the configuration to use")
+                    self._say(kind="applied", ok=False)
+                else:
+                    self._say(kind="applied", ok=True)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.is_orphaned = True  # it would have sent a signal first
+            stop.ask()
+
+    async def _report(self) -> None:
+        while True:
+            self._tell()
+            await asyncio.sleep(REPORT_S)
+
+    def _tell(self) -> None:
+        """Has everybody see how this worker stands now."""
+        gateway = self._serving.gateway
+        gateway.metrics.publish()
+        if self._writer.transport.get_write_buffer_size() < MAX_REPORT_BYTES:  # else nobody reads it
+            self._say(kind="report", details=gateway.details())
+
+    def _say(self, **message: Any) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""Several processes that serve callers, and the one that looks after them: it starts them, replaces those that die,
+hands them the configuration, serves operators for all of them, and stops them.
+
+Each worker has a public socket of its own, bound here to the same address (SO_REUSEPORT): the kernel deals connections
+out by a hash, so that each gets its share of those that stay open (202 and 198 of 400), whereas at one socket that all
+wait at, whoever wakes up first takes what is there (4, 23 and 40 of 100 were left to the other). This process keeps the
+sockets open: callers of a worker that died wait in its queue for the next one and are not turned away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gateway import __version__
+from gateway.assembly.measuring import known
+from gateway.assembly.setup import unchanged
+from gateway.front.surface import admin_app
+from gateway.logs import output
+from gateway.metrics import Metrics, Scraper, SharedStore, read_shared
+from gateway.model import JsonObject
+from gateway.processes.place import Place
+from gateway.processes.serving import server_options
+from gateway.server import (
+    Addresses,
+    ListenError,
+    ServerError,
+    ServerOptions,
+    Stop,
+    admin_listener,
+    cannot_listen,
+    report_capacity,
+)
+from gateway.settings import Config, Secret, StateSettings
+
+log = logging.getLogger("gateway.processes.workers")
+
+APPLY_S = 60.0  # for a worker to put a configuration to use; new backends are given 10 s to answer
+END_S = 20.0  # beyond shutdown_grace, for connections, notices and the state to be closed
+FORCED_S = 10.0  # for the same when it is to end at once
+
+
+class Supervisor:
+    """Runs the workers of a configuration. Files that they share are there for as long as the block it is used in."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config = _with_keys(config)
+        self._directory = Path(tempfile.mkdtemp(prefix="toolgate-"))  # for nobody but us: mode 0700
+        self._stop = Stop()
+        self._places = [Place(number, self._directory, self._stop) for number in range(config.server.workers)]
+        store = SharedStore(self._directory)
+        self._metrics = Metrics(store, known(config), max_tools=0, gauges=lambda: ())
+        self.reloads = {"ok": 0, "failed": 0}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    async def run(self, on_ready: Callable[[Addresses], None]) -> None:
+        """Serves until SIGTERM or SIGINT, then has every worker drain; a second signal ends that at once.
+
+        `on_ready` is called when all workers accept callers. Raises ServerError.
+        """
+        options = server_options(self._config)
+        sockets = bind(options.host, options.port, len(self._places))
+        scraper = Scraper(lambda: None, lambda: read_shared(self._directory))
+        try:
+            async with admin_listener(admin_app(self, scraper.text), options, self._stop) as admin:
+                with self._stop.on_signals():
+                    report_capacity(options.max_connections)
+                    await self._serve(sockets, options, lambda: on_ready(Addresses(_address(sockets), admin)))
+        finally:
+            _close(sockets)
+
+    async def _serve(
+        self, sockets: Sequence[Sequence[socket.socket]], options: ServerOptions, on_ready: Callable[[], None]
+    ) -> None:
+        keeping = [
+            asyncio.create_task(place.keep(own, lambda: self._config))
+            for place, own in zip(self._places, sockets, strict=True)
+        ]
+        try:
+            await self._until_ready(keeping)
+            if not self._stop.asked.is_set():
+                on_ready()
+            stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stop.asked.wait())
+            await asyncio.wait([stopping, *keeping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            _raise_what_failed(keeping)
+            log.info("draining", extra={"workers": len(self._places)})
+        finally:
+            _close(sockets)  # a worker's own goes when the worker lets go of it; nobody else is to be let in
+            await self._end(keeping, options.shutdown_grace_s)
+
+    async def _until_ready(self, keeping: Sequence[asyncio.Task[None]]) -> None:
+        """Returns when all workers accept callers, or are to stop. Raises ServerError when one does not even start."""
+        events = [self._stop.asked, *(place.failed for place in self._places)]
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in events]
+        ready = asyncio.gather(*(place.ready.wait() for place in self._places))
+        try:
+            await asyncio.wait([ready, *ends, *keeping], return_when=asyncio.FIRST_COMPLETED)
+            _raise_what_failed(keeping)
+            if not ready.done() and any(place.failed.is_set() for place in self._places):
+                raise ServerError("A worker could not start.")
+        finally:
+            for wait in (ready, *ends):
+                wait.cancel()
+
+    async def _end(self, keeping: Sequence[asyncio.Task[None]], grace_s: float) -> None:
+        """Has all workers stop, and waits for them: politely, then with a second signal, at last with force."""
+        self._stop.asked.set()
+        for place in self._places:
+            place.terminate()
+        forced: asyncio.Future[Any] = asyncio.ensure_future(self._stop.forced.wait())
+        ended: asyncio.Future[Any] = asyncio.gather(*keeping, return_exceptions=True)
+        await asyncio.wait([ended, forced], timeout=grace_s + END_S, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        if not ended.done():
+            for place in self._places:
+                place.terminate()
+            await asyncio.wait([ended], timeout=FORCED_S)
+        for place in self._places:
+            place.kill()
+        await ended
+
+    async def apply(self, config: Config) -> None:
+        """Hands all workers another configuration. Raises ServerError if one could not put it to use."""
+        config = unchanged(replace(config, state=self._with_our_keys(config)), self._config)
+        asked = [place.apply(config) for place in self._places if place.ready.is_set()]
+        applied = await asyncio.wait_for(asyncio.gather(*asked), APPLY_S)
+        if not all(applied):
+            raise ServerError("A worker could not put the configuration to use.")
+        if config.logging != self._config.logging:
+            output.configure(config.logging.level, config.logging.format)
+        self._config = config
+        self._metrics.know(known(config), max_tools=0)
+
+    def _with_our_keys(self, config: Config) -> StateSettings | None:
+        """The state of a configuration that leaves it to us to make a key."""
+        now = self._config.state
+        if config.state is None or config.state.keys or now is None:
+            return config.state
+        return replace(config.state, keys=now.keys)
+
+    def count_reload(self, outcome: str) -> None:
+        """Counts a configuration that was read again: `ok` or `failed`."""
+        self.reloads[outcome] += 1
+        self._metrics.reload(outcome)
+
+    @property
+    def status(self) -> str:
+        if self._stop.asked.is_set():
+            return "draining"
+        return "ok" if any(place.status == "ok" for place in self._places) else "starting"
+
+    def details(self) -> JsonObject:
+        """The detailed health of every worker, a second old at the most."""
+        return {
+            "status": self.status,
+            "version": __version__,
+            "reloads": dict(self.reloads),
+            "workers": [place.details() for place in self._places],
+        }
+
+
+def _raise_what_failed(keeping: Sequence[asyncio.Task[None]]) -> None:
+    """Raises why a worker's place is not kept any more, such as that no process can be started."""
+    for task in keeping:
+        if task.done():
+            task.result()
+
+
+def _with_keys(config: Config) -> Config:
+    """With a key that all workers share, where one process alone would make one for itself."""
+    if config.state is None or config.state.keys:
+        return config
+    return replace(config, state=replace(config.state, keys=(Secret(secrets.token_urlsafe(32)),)))
+
+
+def bind(host: str, port: int, count: int) -> list[list[socket.socket]]:
+    """So many times the sockets of an address, one for each address of the host. Raises ServerError."""
+    if not 0 <= port <= 65535:
+        raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
+    opened: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        places = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+        for family, address in places if port else ():
+            # Another gateway of ours on that port would let us share it, and take part of our callers.
+            _bound(family, address, shared=False).close()
+        groups = []
+        for _ in range(count):
+            group = []
+            for family, address in places:
+                sock = _bound(family, (address[0], port, *address[2:]), shared=True)
+                opened.append(sock)
+                group.append(sock)
+                port = sock.getsockname()[1]  # of 0 the first one makes a number, which all others take
+            groups.append(group)
+    except OSError as exc:
+        _close([opened])
+        raise cannot_listen(host, port, exc) from exc
+    return groups
+
+
+def _bound(family: int, address: tuple[object, ...], *, shared: bool) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _close(sockets: Sequence[Sequence[socket.socket]]) -> None:
+    for group in sockets:
+        for sock in group:
+            sock.close()
+
+
+def _address(sockets: Sequence[Sequence[socket.socket]]) -> tuple[str, int]:
+    host, port = sockets[0][0].getsockname()[:2]
+    return host, port

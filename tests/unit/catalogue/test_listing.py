@@ -1,0 +1,190 @@
+"""The catalogue as bytes: validators, encodings, and what the answer depends on (RFC 9110, 8.8.3, 12.5 and 13.1)."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+
+import pytest
+
+from gateway import jsontext
+from gateway.catalogue.listing import MAX_LISTS, MIN_GZIP_BYTES, Listing
+from gateway.dialects import recognise
+from gateway.dialects.otc import Otc
+from gateway.model import ToolDefinition
+from gateway.ports import ANONYMOUS, Caller
+from gateway.routing import Router
+from gateway.wire import Head, WireReply
+from tests.unit.published import published
+
+LONG = Router([published(f"Geo.Find{number}@1.0.0", description="Finds places. " * 5) for number in range(20)])
+SHORT = Router([published()])
+
+pytestmark = pytest.mark.anyio
+
+
+def head(accept: str | None = None, if_none_match: str | None = None, prefix: str | None = None) -> Head:
+    fields = {b"accept-encoding": accept, b"if-none-match": if_none_match}
+    headers = {name: value.encode() for name, value in fields.items() if value is not None}
+    return Head(method="GET", path="/tools", headers=headers, prefix=prefix)
+
+
+async def asked(router: Router, asking: Head, listing: Listing | None = None) -> WireReply:
+    return await (listing or Listing()).answer(router, ANONYMOUS, recognise.OTC, "otc://1.0", asking)
+
+
+def etag(reply: WireReply) -> str:
+    return (reply.header(b"etag") or b"").decode()
+
+
+async def test_a_list_holds_every_tool_in_the_callers_dialect_and_spelling() -> None:
+    reply = await asked(LONG, head())
+    document = jsontext.decode(reply.body)
+    assert (reply.status, reply.header(b"content-type")) == (200, b"application/json")
+    assert document["$schema"] == "otc://1.0"
+    assert len(document["tools"]) == 20
+
+
+async def test_an_empty_catalogue_is_an_empty_list() -> None:
+    assert jsontext.decode((await asked(Router(), head())).body)["tools"] == []
+
+
+ENCODINGS = [
+    (None, False),
+    ("", False),
+    ("gzip", True),
+    ("GZip", True),
+    ("br, gzip", True),
+    ("gzip;q=1.0", True),
+    ("gzip; q=0.001", True),
+    ("gzip;Q=0.5", True),
+    ("gzip;q=0", False),
+    ("gzip; q=0.000", False),
+    ("*", True),
+    ("*;q=0", False),
+    ("identity", False),
+    ("identity;q=0.5, gzip;q=1", True),
+    ("*;q=0, gzip", True),  # the one that is named counts, wherever it stands
+    ("*, gzip;q=0", False),
+    ("gzip;q=0, *", False),
+    ("xgzip", False),
+    ("gzipped", False),
+    (",;,=", False),
+]
+
+
+@pytest.mark.parametrize(("accepted", "zipped"), ENCODINGS)
+async def test_gzip_is_sent_to_who_accepts_it(accepted: str | None, zipped: bool) -> None:
+    reply = await asked(LONG, head(accepted))
+    plain = await asked(LONG, head())
+    assert reply.header(b"content-encoding") == (b"gzip" if zipped else None)
+    assert (gzip.decompress(reply.body) if zipped else reply.body) == plain.body
+
+
+async def test_a_short_list_is_not_worth_zipping() -> None:
+    reply = await asked(SHORT, head("gzip"))
+    assert len(reply.body) < MIN_GZIP_BYTES
+    assert reply.header(b"content-encoding") is None
+
+
+async def test_each_encoding_has_its_own_strong_validator() -> None:
+    plain, zipped = await asked(LONG, head()), await asked(LONG, head("gzip"))
+    assert etag(plain).startswith('"')
+    assert etag(zipped) == etag(plain)[:-1] + '-gzip"'
+
+
+async def test_the_same_catalogue_has_the_same_validator_in_every_replica() -> None:
+    assert etag(await asked(LONG, head())) == etag(await asked(Router(LONG.tools), head()))
+    assert etag(await asked(LONG, head())) != etag(await asked(SHORT, head()))
+
+
+MATCHING = ["{}", "W/{}", '"other", {}', "*", '{},"other"', ' "x" ,  W/{}']
+OTHERS = ["", '"other"', '""', "W/", '"*x"', ","]
+
+
+@pytest.mark.parametrize("form", MATCHING)
+@pytest.mark.parametrize("accept", [None, "gzip"])
+async def test_a_caller_that_has_the_list_is_told_so(form: str, accept: str | None) -> None:
+    first = await asked(LONG, head(accept))
+    again = await asked(LONG, head(accept, form.format(etag(first))))
+    assert (again.status, again.body) == (304, b"")
+    for name in (b"etag", b"vary", b"cache-control"):
+        assert again.header(name) == first.header(name)
+    assert again.header(b"content-type") is None
+
+
+async def test_either_encoding_is_the_same_list() -> None:
+    zipped = await asked(LONG, head("gzip"))
+    assert (await asked(LONG, head(None, etag(zipped)))).status == 304
+
+
+@pytest.mark.parametrize("candidate", OTHERS)
+async def test_a_caller_that_has_another_list_gets_this_one(candidate: str) -> None:
+    assert (await asked(LONG, head(None, candidate))).status == 200
+
+
+async def test_what_the_answer_depends_on_is_said() -> None:
+    bare, prefixed = await asked(SHORT, head()), await asked(SHORT, head(prefix="otc"))
+    credentials = b"Authorization, OXP-API-Key, OTC-API-Key, "
+    assert bare.header(b"vary") == credentials + b"Accept-Encoding, OXP-Version, User-Agent"
+    assert prefixed.header(b"vary") == credentials + b"Accept-Encoding, OXP-Version"
+    assert bare.header(b"cache-control") == b"private, no-cache"
+
+
+async def test_the_dialects_headers_are_on_every_answer() -> None:
+    listing = Listing()
+    first = await listing.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head())
+    again = await listing.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head(None, etag(first)))
+    assert (first.status, again.status) == (200, 304)
+    assert first.header(b"oxp-version") == again.header(b"oxp-version") == b"1.0.0"
+
+
+async def test_callers_see_what_their_scopes_allow_and_nothing_of_each_others_lists() -> None:
+    router = Router([published(), published("Mail.Send@1.0.0", scopes=frozenset({"mail"}))])
+    listing = Listing()
+    seen = []
+    for scopes in ((), ("mail",), (), ("other",)):
+        caller = Caller(principal="p", scopes=frozenset(scopes))
+        reply = await listing.answer(router, caller, recognise.OTC, "otc://1.0", head())
+        seen.append([tool["id"] for tool in jsontext.decode(reply.body)["tools"]])
+    assert seen == [["Geo.Find@1.0.0"], ["Geo.Find@1.0.0", "Mail.Send@1.0.0"], *[["Geo.Find@1.0.0"]] * 2]
+
+
+async def test_a_new_catalogue_is_listed_at_once() -> None:
+    listing = Listing()
+    before = await asked(SHORT, head(), listing)
+    after = await asked(LONG, head(None, etag(before)), listing)
+    assert (after.status, len(jsontext.decode(after.body)["tools"])) == (200, 20)
+
+
+class Counting(Otc):
+    """OTC, counting what it encodes."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.definitions = self.lists = 0
+
+    def encode_definition(self, tool: ToolDefinition) -> bytes:
+        self.definitions += 1
+        return super().encode_definition(tool)
+
+    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
+        self.lists += 1
+        return super().encode_list(tools, spelling)
+
+
+async def test_a_tool_is_encoded_once_and_a_list_joined_once() -> None:
+    router, listing, dialect = Router([published(), published("Geo.Lose@1.0.0")]), Listing(), Counting()
+    for spelling in ("a", "b", "a", "b"):
+        await listing.answer(router, ANONYMOUS, dialect, spelling, head())
+    assert (dialect.definitions, dialect.lists) == (2, 2)
+
+
+async def test_only_so_many_lists_are_kept() -> None:
+    listing, dialect = Listing(), Counting()
+    for spelling in ("first", *map(str, range(MAX_LISTS - 1)), "first", "one more", "first"):
+        await listing.answer(SHORT, ANONYMOUS, dialect, spelling, head())
+    assert dialect.lists == MAX_LISTS + 1  # used again in between, the first was never dropped
+    await listing.answer(SHORT, ANONYMOUS, dialect, "0", head())
+    assert dialect.lists == MAX_LISTS + 2

@@ -1,0 +1,120 @@
+"""The description of the public surface: valid OpenAPI 3.1, and true to what the specifications show."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from gateway.front.openapi import document
+from tests.oracle import Operation
+from tests.oracle.test_oracle import GOOD
+
+DOCUMENT: dict[str, Any] = json.loads(document("1.2.3", "https://tools.example.com"))
+PREFIXES = ("rfc", "otc", "oxp", "oxp-env", "lc")
+PATH_OF: dict[str, tuple[str, str]] = {"call": ("tools/call", "post"), "list": ("tools", "get")}
+
+
+def operations() -> list[dict[str, Any]]:
+    return [operation for path in DOCUMENT["paths"].values() for operation in path.values()]
+
+
+def described(path: str, method: str, status: int) -> dict[str, Any]:
+    """The schema of one answer, as a document of its own beside the components it refers to."""
+    response = DOCUMENT["paths"][path][method]["responses"][str(status)]
+    if "$ref" in response:
+        response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    schema: dict[str, Any] = response["content"]["application/json"]["schema"]
+    return schema | {"components": DOCUMENT["components"]}
+
+
+def test_it_is_valid_openapi_3_1() -> None:
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+
+
+def test_it_names_the_gateway_and_where_it_is() -> None:
+    assert DOCUMENT["info"]["version"] == "1.2.3"
+    assert DOCUMENT["servers"] == [{"url": "https://tools.example.com"}]
+    assert "servers" not in json.loads(document("1.2.3", None))
+
+
+def test_every_dialect_has_its_prefix() -> None:
+    bare = {"/health", "/tools", "/tools/call", "/call"}
+    prefixed = {f"/{prefix}{path}" for prefix in PREFIXES for path in bare}
+    assert DOCUMENT["paths"].keys() == bare | prefixed | {"/calls/{call_id}", "/challenges/{token}", "/openapi.json"}
+
+
+def test_operations_have_ids_of_their_own() -> None:
+    ids = [operation["operationId"] for operation in operations()]
+    assert len(ids) == len(set(ids))
+
+
+def test_whatever_concerns_a_caller_asks_for_a_credential() -> None:
+    for operation in operations():
+        assert ("401" in operation["responses"]) == ("security" not in operation)
+
+
+def test_no_call_is_ever_answered_5xx() -> None:
+    calls = [operation for operation in operations() if "requestBody" in operation]
+    assert len(calls) == 2 + 2 * len(PREFIXES)
+    assert not [status for call in calls for status in call["responses"] if status.startswith("5")]
+
+
+def test_every_component_is_used() -> None:
+    text = json.dumps(DOCUMENT)
+    for kind, named in DOCUMENT["components"].items():
+        if kind != "securitySchemes":
+            assert not [name for name in named if f'"#/components/{kind}/{name}"' not in text]
+
+
+SHOWN = [case for case in GOOD if case[0] in PREFIXES and case[1] in PATH_OF]
+
+
+@pytest.mark.parametrize(("dialect", "operation", "status", "answered"), SHOWN)
+def test_what_the_specifications_show_is_described(
+    dialect: str, operation: Operation, status: int, answered: Any
+) -> None:
+    path, method = PATH_OF[operation]
+    for place in (f"/{dialect}/{path}", f"/{path}"):
+        jsonschema_rs.Draft202012Validator(described(place, method, status), validate_formats=True).validate(answered)
+
+
+def test_one_dialect_does_not_pass_for_another() -> None:
+    flat = jsonschema_rs.Draft202012Validator(described("/oxp/tools/call", "post", 200))
+    enveloped = jsonschema_rs.Draft202012Validator(described("/otc/tools/call", "post", 200))
+    result = {"call_id": "k", "success": True, "value": 1}
+    assert flat.is_valid(result)
+    assert not enveloped.is_valid(result)
+    assert enveloped.is_valid({"$schema": "otc://1.0", "result": result})
+    assert not flat.is_valid({"$schema": "otc://1.0", "result": result})
+    assert not flat.is_valid(result | {"error": {"message": "no"}})
+
+
+def requested(path: str) -> jsonschema_rs.Draft202012Validator:
+    body = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    return jsonschema_rs.Draft202012Validator(body | {"components": DOCUMENT["components"]})
+
+
+FLAT_CALL: dict[str, Any] = {"tool_id": "Mail.Search@2", "input": {"q": "x"}, "context": {"user_id": "u"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "fits"),
+    [
+        ("/tools/call", FLAT_CALL, True),
+        ("/tools/call", {"request": FLAT_CALL}, True),
+        ("/call", {"$schema": "otc://1.0", "request": FLAT_CALL}, True),
+        ("/tools/call", {"input": {}}, False),
+        ("/tools/call", {"tool_id": "A.B", "input": []}, False),
+        ("/otc/tools/call", FLAT_CALL, False),
+        ("/otc/tools/call", {"request": FLAT_CALL | {"inputs": {}}}, False),
+        ("/rfc/call", {"request": {"tool_id": "A.B@latest", "inputs": {}}}, True),
+        ("/oxp/tools/call", {"request": FLAT_CALL}, False),
+        ("/lc/tools/call", {"request": FLAT_CALL | {"user_id": "u"}}, True),
+    ],
+)
+def test_calls_are_described_as_each_dialect_sends_them(path: str, body: Any, fits: bool) -> None:
+    assert requested(path).is_valid(body) is fits
