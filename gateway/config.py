@@ -1,6 +1,7 @@
 """A configuration file -> one frozen `Config`, or every problem in it at once.
 
-`python -m gateway.config` prints the JSON Schema of the file, which editors use and `config/` keeps a copy of.
+`python -m gateway.config` prints the JSON Schema of the file, which editors use and `config/` keeps a copy of; with
+`--markdown` the reference for people, of which `docs/` keeps a copy.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.errors import ConfigError
-from gateway.settings import Config, yamlnode
+from gateway.settings import Config, reference, yamlnode
 from gateway.settings.groups import Section
 from gateway.settings.reading import Reading, RefusedError, TooManyProblemsError
 from gateway.settings.substitution import Substitution
@@ -84,5 +85,10 @@ def schema_text() -> str:
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
+def reference_text() -> str:
+    """The reference of all keys as it lies in `docs/`."""
+    return reference.markdown(Config)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(schema_text())
+    sys.stdout.write(reference_text() if "--markdown" in sys.argv[1:] else schema_text())

@@ -42,6 +42,8 @@ class SharedSecret(SecretText):
 class PublicKeyText(Leaf[str]):
     """A public key in PEM form; empty where it is missing and that is allowed."""
 
+    noun = "public key in PEM"
+
     def parse(self, written: Written) -> str:
         try:
             read_pem(written.text)
@@ -59,6 +61,7 @@ class PublicKeyText(Leaf[str]):
 class KeyHash(Leaf[bytes]):
     """The SHA-256 digest of an API key, as `toolgate hash-key` prints it."""
 
+    noun = "`sha256:` and 64 hexadecimal digits"
     PATTERN = "sha256:[0-9a-f]{64}"
 
     def parse(self, written: Written) -> bytes:

@@ -30,9 +30,13 @@ SIZE_BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 class Kind(ABC, Generic[T_co]):
-    """What a key accepts. `unit` is what a field's name has more than its key: `head_timeout_s`, `head_timeout`."""
+    """What a key accepts. `unit` is what a field's name has more than its key: `head_timeout_s`, `head_timeout`.
+
+    `noun` is what the reference calls the values, where the kind itself does not say it.
+    """
 
     unit: str = ""
+    noun: str = ""
 
     @abstractmethod
     def read(self, cursor: Cursor) -> T_co:
@@ -209,6 +213,8 @@ class Size(Leaf[int]):
 class Regex(Leaf[re.Pattern[str]]):
     """A regular expression in Python's syntax."""
 
+    noun = "regular expression"
+
     def parse(self, written: Written) -> re.Pattern[str]:
         try:
             return re.compile(written.text)
@@ -247,13 +253,14 @@ class Reference(Text):
     def __init__(self, section: str, noun: str) -> None:
         super().__init__()
         self.section = section
-        self.noun = noun
+        self.named = noun
+        self.noun = f"name of a {noun} of this file"
 
     def read(self, cursor: Cursor) -> str:
         name = super().read(cursor)
         known = cursor.reading.names(self.section)
         if name not in known and not cursor.scalar().missing:
-            raise cursor.refuse(f"names no {self.noun} of this file{suggestion(name, known)}")
+            raise cursor.refuse(f"names no {self.named} of this file{suggestion(name, known)}")
         return name
 
 

@@ -45,6 +45,7 @@ class Rate:
 class RateKind(Leaf[Rate]):
     """A rate such as `50/s`."""
 
+    noun = "rate, such as `50/s`"
     PATTERN = r"[0-9]{1,12}/(s|m|h|d)"
 
     def parse(self, written: Written) -> Rate:
@@ -65,6 +66,8 @@ class RateKind(Leaf[Rate]):
 
 class LimitKey(Leaf[tuple[LimitPart, ...]]):
     """What is counted apart: one part, or several joined by `+` in any order."""
+
+    noun = "`caller`, `ip`, `tool` or `route`, or several joined by `+`"
 
     def parse(self, written: Written) -> tuple[LimitPart, ...]:
         words = [word.strip() for word in written.text.split("+")]

@@ -157,6 +157,6 @@ class ErrorSettings:
 
     strict: bool = key(
         Flag(),
-        "Whether 401, 403, 413, 415 and 429 of calls and lists become the 400 that the call-tool pages ask for.",
+        "Whether 401, 403, 413, 415 and 429 of calls, kept calls and lists become the 400 the call-tool pages ask for.",
         default=False,
     )

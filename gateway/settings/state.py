@@ -27,6 +27,8 @@ EXAMPLES = (
 class RedisUrl(SecretText):
     """Where Redis is; a secret, because it may hold a password."""
 
+    noun = "Redis URL, a secret"
+
     def parse(self, written: Written) -> Secret:
         secret = super().parse(written)
         try:

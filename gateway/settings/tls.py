@@ -17,6 +17,8 @@ class FilePath(Text):
     It may be absent wherever variables may.
     """
 
+    noun = "path of a file"
+
     def read(self, cursor: Cursor) -> str:
         name = super().read(cursor)
         substitution = cursor.reading.substitution

@@ -91,6 +91,7 @@ class PageOrigin(Text):
 class Network(Leaf[ipaddress.IPv4Network | ipaddress.IPv6Network]):
     """The addresses that begin with the same bits, or one address."""
 
+    noun = "network such as 10.0.0.0/8, or an address"
     must = "must be a network such as 10.0.0.0/8 or an address"
 
     def parse(self, written: Written) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

@@ -225,6 +225,15 @@ def test_alerts_and_dashboard_are_installed_as_they_are() -> None:
     assert not {"ServiceMonitor", "PrometheusRule"} & {one_["kind"] for one_ in render(values("minimal"))}
 
 
+def test_alerts_lead_to_the_runbooks_wherever_they_are_published() -> None:
+    base = "https://wiki.example.com/toolgate/runbooks"
+    manifests = render(values("production", {"prometheusRule": {"runbookBase": base}}))
+    rules = [rule for group in one(manifests, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    assert rules
+    for rule in rules:
+        assert rule["annotations"]["runbook_url"] == f"{base}#{rule['alert'].lower()}"
+
+
 def test_the_version_is_that_of_the_gateway() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
     assert charts.container(render(values("minimal")))["image"] == f"toolgate:{__version__}"

@@ -39,7 +39,8 @@ def test_every_alert_has_a_case_a_severity_and_words() -> None:
     for rule in promql.alerts():
         assert rule["alert"] in cases
         assert rule["labels"]["severity"] in {"critical", "warning"}
-        assert rule["annotations"].keys() == {"summary", "description"}
+        assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+        assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{rule['alert'].lower()}"
 
 
 def _family(metric: str) -> str:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,27 +15,13 @@ from gateway.cli.examples import introduction
 from gateway.dialects.fields import status_of
 from gateway.dialects.recognise import DIALECTS
 from gateway.errors import ErrorCode
-from tests.live.cli.terminal import DEADLINE_S, ROOT, entered, environment, eventually, healthy, running, tool_server
+from tests.live.cli.terminal import ROOT, entered, tool_server
+from tests.live.docs.terminal import ANY_PORT, USUAL, Terminal, assert_made
+from tests.unit.docs.markdown import blocks, commands
 
 README = (ROOT / "README.md").read_text("utf-8")
-MAKE_RUNS = {"demo": "toolgate demo", "test": "-m pytest", "check": "mypy", "bench": "-m tests.bench"}
-TOOLGATE = f'toolgate() {{ {shlex.quote(sys.executable)} -W error -m gateway "$@"; }}; '
-ANY_PORT = "\nserver: {port: 0, admin: {port: 0}}\n"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-
-def commands() -> list[tuple[str, list[str]]]:
-    """Each command of the console blocks, and the output shown below it."""
-    found: list[tuple[str, list[str]]] = []
-    for line in "".join(blocks("console")).splitlines():
-        if line.startswith("$ "):
-            found.append((line[2:], []))
-        else:
-            found[-1][1].append(line)
-    return found
+CONFIGURATIONS = [block.text for block in blocks(README, "yaml")]
+COMMANDS = [command for block in blocks(README, "console") for command in commands(block.text)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +29,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory with the shipped configurations, on free ports and in front of a tool server that is there."""
     folder = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "config", folder / "config")
-    (folder / "gateway.yaml").write_text(blocks("yaml")[0])
+    (folder / "gateway.yaml").write_text(CONFIGURATIONS[0])
     minimal = folder / "config/minimal.yaml"
     with tool_server() as url:
         minimal.write_text(minimal.read_text().replace("http://127.0.0.1:9101", url) + ANY_PORT)
@@ -54,56 +37,23 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_every_configuration_loads() -> None:
-    assert blocks("yaml")
-    for text in blocks("yaml"):
+    assert CONFIGURATIONS
+    for text in CONFIGURATIONS:
         config.read(text, env={"JWT_SECRET": "x" * 32})
 
 
 def test_every_command_runs(workplace: Path) -> None:
     """In the order of the README, because one of them serves those that follow."""
-    env = {"JWT_SECRET": "x" * 32}
-    outputs: dict[str, str] = {}
+    printed: dict[str, str] = {}
     with ExitStack() as stack:
-        for line, _ in commands():
-            words = shlex.split(line, comments=True)
-            if words[0] == "make":
-                assert_made(words[1])
-            elif words[1] == "serve":
-                words[:1] = [sys.executable, "-m", "gateway"]
-                command = stack.enter_context(running(words, env, workplace))
-                (address,) = re.findall(r'"public":"([^"]+)"', command.wait_for('"message":"listening"'))
-                env["TOOLGATE_URL"] = f"http://{address}"
-                eventually(lambda: healthy(env["TOOLGATE_URL"]), line)
-                stack.callback(command.ended)
-                stack.callback(command.process.terminate)
-            else:
-                outputs[words[1]] = run(line, env, workplace)
-    assert outputs["call"] == "42\n"
-    assert outputs["token"].count(".") == 2
-
-
-def run(line: str, env: dict[str, str], cwd: Path) -> str:
-    """What a line prints in a POSIX shell."""
-    done = subprocess.run(
-        ["sh", "-c", TOOLGATE + line],
-        env=environment(**env),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{line}\n{done.stderr}"
-    return done.stdout
-
-
-def assert_made(target: str) -> None:
-    """Whether the Makefile has a target that does what the README says; it is not run."""
-    dry = subprocess.run(
-        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    assert dry.returncode == 0, dry.stderr
-    assert MAKE_RUNS[target] in dry.stdout
+        terminal = Terminal(workplace, {"JWT_SECRET": "x" * 32}, {}, stack)
+        for command in COMMANDS:
+            word = command.line.split()[1]
+            printed[word] = terminal.enter(command)
+            if word == "serve":
+                terminal.env["TOOLGATE_URL"] = f"http://127.0.0.1:{terminal.ports[USUAL]}"
+    assert printed["call"] == "42\n"
+    assert printed["token"].count(".") == 2
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"`make (\w+)`", README))))
@@ -112,7 +62,7 @@ def test_every_make_target_in_the_text_exists(target: str) -> None:
 
 
 def test_the_output_shown_for_the_demonstration_is_its_own() -> None:
-    shown = next(output for line, output in commands() if line == "make demo")
+    shown = next(command.shown for command in COMMANDS if command.line == "make demo")
     urls = ("http://127.0.0.1:8080", "http://127.0.0.1:9464")
     printed = introduction(*urls, token="t", user="u", command="toolgate").splitlines()
     for line in shown:

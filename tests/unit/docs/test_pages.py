@@ -1,0 +1,141 @@
+"""The handbook holds together: its links lead somewhere, its configurations load, nothing in it stands unchecked."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from gateway import config
+from gateway.settings import Config
+from gateway.settings.keys import keys_of
+from gateway.settings.reference import anchor
+from tests.unit.docs.markdown import DOCS, PAGES, ROOT, blocks, commands, headings, links, prose
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+# What a fence may say, and thereby who looks at the block: tests here, in tests/live/docs and in tests/deploy.
+FENCES = {
+    ("console", ""),
+    ("console", "cluster"),
+    ("promql", ""),
+    ("yaml", ""),
+    ("yaml", "values"),
+}
+FOR_A_CLUSTER = {  # the only commands that nothing runs
+    "docker build -t toolgate .",
+    "helm install toolgate helm/toolgate --namespace tools --values production-values.yaml",
+    "kubectl --namespace tools rollout status deployment/toolgate",
+    "kubectl --namespace tools port-forward deployment/toolgate 9464:9464",
+    """kubectl --namespace tools logs deployment/toolgate --since 15m | grep -E '"level":"(warning|error)"'""",
+}
+WRONG = "wrong.yaml"  # shown for what is said of it
+
+
+def text_of(page: Path) -> str:
+    return page.read_text("utf-8")
+
+
+def anchors(page: Path) -> list[str]:
+    return [anchor(heading) for heading in headings(text_of(page))]
+
+
+@each_page
+def test_every_block_is_of_a_kind_that_some_test_looks_at(page: Path) -> None:
+    for block in blocks(text_of(page)):
+        is_file = block.language == "yaml" and block.mark.endswith(".yaml")
+        assert is_file or (block.language, block.mark) in FENCES, f"line {block.line}"
+    assert text_of(page).count("```") == 2 * len(blocks(text_of(page)))
+
+
+def test_only_commands_for_a_cluster_are_not_run() -> None:
+    found = [
+        command.line
+        for page in PAGES
+        for block in blocks(text_of(page), "console", "cluster")
+        for command in commands(block.text)
+    ]
+    assert set(found) == FOR_A_CLUSTER
+
+
+@each_page
+def test_every_configuration_loads(page: Path) -> None:
+    for block in blocks(text_of(page), "yaml"):
+        if block.mark not in ("values", WRONG):
+            config.read(block.text, source=f"{page.name}, line {block.line}", allow_missing_env=True, env={})
+
+
+def test_every_file_of_values_is_one_that_the_chart_takes() -> None:
+    schema = json.loads((ROOT / "helm/toolgate/values.schema.json").read_text())
+    del schema["required"]  # what is shown are parts
+    found = [block.text for page in PAGES for block in blocks(text_of(page), "yaml", "values")]
+    assert found
+    for text in found:
+        jsonschema_rs.validator_for(schema).validate(yaml.safe_load(text))
+
+
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert links(text_of(page)) or page.name == "performance.md"
+    for link in links(text_of(page)):
+        assert "://" not in link, "addresses of others change; name them in words"
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not fragment or fragment in anchors(target), link
+
+
+@each_page
+def test_every_heading_has_an_address_of_its_own(page: Path) -> None:
+    found = anchors(page)
+    assert len(found) == len(set(found))
+
+
+def test_the_index_leads_to_every_page() -> None:
+    assert {link for link in links(text_of(DOCS / "README.md")) if "/" not in link} == {
+        page.name for page in PAGES if page.name != "README.md"
+    }
+
+
+@each_page
+def test_every_file_and_folder_that_is_named_exists(page: Path) -> None:
+    """Besides placeholders, of which the only one is the `x` of a new dialect."""
+    named = re.findall(r"`((?:gateway|tests|config|helm|docs)/[\w./-]*)`", prose(text_of(page)))
+    for name in named:
+        assert (ROOT / name).exists() or name == "tests/wire/x/", name
+
+
+def test_every_class_and_constant_that_is_named_exists() -> None:
+    """What is written in backticks as Python writes it, and begins with a capital."""
+    named = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+|[A-Z]+(?:_[A-Z]+)+)(?:\.\w+)?`")
+    names = {name for page in PAGES for name in named.findall(prose(text_of(page)))}
+    code = {word for path in (ROOT / "gateway").rglob("*.py") for word in re.findall(r"\w+", path.read_text("utf-8"))}
+    assert "ErrorCode" in names
+    assert names <= code
+
+
+@each_page
+def test_every_key_that_is_named_with_its_section_exists(page: Path) -> None:
+    sections = {key.name: type_of(key.name) for key in keys_of(Config).values()}
+    for section, name in re.findall(r"`(\w+)\.(\w+)(?:: \w+)?`", prose(text_of(page))):
+        if section in sections:
+            assert name in sections[section], f"{section}.{name}"
+
+
+def type_of(section: str) -> set[str]:
+    """The keys below a section, as the schema has them."""
+    schema = config.json_schema()
+    found = json.dumps(schema["$defs"]["Config"]["properties"][section])
+    names = re.findall(r'"#/\$defs/(\w+)"', found)
+    return {key for name in names for key in schema["$defs"][name]["properties"]}
+
+
+def test_the_sections_that_names_are_looked_up_in_have_keys() -> None:
+    assert {field.name for field in fields(Config)} == {key.name for key in keys_of(Config).values()}
+    assert "callback_url" in type_of("server")
+    assert "on_failure" in type_of("state")

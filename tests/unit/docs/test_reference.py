@@ -1,0 +1,75 @@
+"""The reference of the configuration is the one the code declares, and says something of every key."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gateway.config import json_schema, reference_text
+from gateway.settings import reference
+from gateway.settings.keys import key, settings
+from gateway.settings.kinds import Kind, Leaf, Schema
+from gateway.settings.reading import Written
+from tests.unit.docs.markdown import DOCS, rows
+
+PAGE = DOCS / "configuration.md"
+
+
+def test_the_page_is_the_one_the_code_declares() -> None:
+    ours = "make it anew: python -m gateway.config --markdown > docs/configuration.md"
+    assert PAGE.read_text("utf-8") == reference_text(), ours
+
+
+def test_every_key_of_every_section_has_a_row() -> None:
+    text = reference_text()
+    for section in json_schema()["$defs"].values():
+        for name in section["properties"]:
+            assert f"| `{name}` | " in text
+
+
+def test_a_section_lists_its_keys_in_order_with_type_default_and_meaning() -> None:
+    table = rows(reference_text(), "`server.admin`")
+    host, port = table
+    assert host == [
+        "`host`",
+        "a host name or an IP address, without brackets and port",
+        "`127.0.0.1`",
+        "The address to listen on.",
+    ]
+    assert port[:3] == ["`port`", "whole number from 0 to 65535", "`9464`"]
+
+
+def test_every_section_that_a_table_leads_to_is_there() -> None:
+    text = reference_text()
+    there = {reference.anchor(heading) for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= there
+
+
+def test_a_protocol_lists_only_what_it_has_besides_the_common_keys() -> None:
+    names = [row[0] for row in rows(reference_text(), "`backends.<name>` with `protocol: callback`")]
+    assert names == ["`protocol`", "`auth`", "`url`", "`allowed_origins`"]
+
+
+class Nameless(Leaf[str]):
+    """A kind that does not say what its values are called."""
+
+    def parse(self, written: Written) -> str:
+        return written.text
+
+    def stand_in(self, raw: str) -> str:
+        return raw
+
+    def schema(self, defs: dict[str, Schema]) -> Schema:
+        return {"type": "string"}
+
+
+def test_a_kind_without_a_name_for_its_values_is_noticed() -> None:
+    kind: Kind[str] = Nameless()
+
+    @settings
+    class File:
+        odd: str = key(kind, "What nobody can name.")
+
+    with pytest.raises(TypeError, match="Nameless"):
+        reference.markdown(File)

@@ -1,0 +1,103 @@
+"""The tables of the handbook say what the code does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from gateway.auth.refusals import Reason
+from gateway.dialects.fields import status_of
+from gateway.dialects.recognise import DIALECTS
+from gateway.errors import ErrorCode, GatewayError
+from gateway.front.accesslog import AccessLine
+from gateway.front.edge import STRICT
+from gateway.jsontext import decode
+from gateway.metrics.families import FAMILIES
+from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
+from gateway.model import Json, ToolFailure, ToolResult
+from tests.unit.docs.markdown import DOCS, ROOT, blocks, headings, rows
+
+ERRORS = (DOCS / "errors.md").read_text("utf-8")
+OPERATING = (DOCS / "operating.md").read_text("utf-8")
+RUNBOOKS = (DOCS / "runbooks.md").read_text("utf-8")
+ALERTS = yaml.safe_load((ROOT / "helm/toolgate/rules/alerts.yaml").read_text("utf-8"))
+NAMES = [rule["alert"] for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_error_code_is_listed_with_its_status() -> None:
+    told = {words(row[0])[0]: (int(row[1]), int(row[2])) for row in rows(ERRORS, "Refusals")}
+    codes = {str(code): status_of(code) for code in ErrorCode}
+    assert told == {code: (status, 400 if status in STRICT else status) for code, status in codes.items()}
+
+
+@pytest.mark.parametrize("row", rows(ERRORS, "The same refusal in every dialect"), ids=lambda row: words(row[0])[0])
+def test_bodies_have_the_members_that_are_listed(row: list[str]) -> None:
+    dialect = DIALECTS[words(row[0])[0]]
+    refusal = dialect.encode_error(GatewayError(ErrorCode.INTERNAL, "why"), dialect.canonical)
+    failure = dialect.encode_result(ToolResult(failure=ToolFailure(message="why")), "id", dialect.canonical)
+    assert words(row[1]) == members(decode(refusal.body))
+    body = decode(failure.body)
+    for name in words(row[2]):
+        found: Json = body
+        for part in name.split("."):
+            assert part in found
+            found = found[part]
+    assert {name.split(".")[0] for name in words(row[2])} == set(members(body))
+
+
+def members(body: Json) -> list[str]:
+    assert isinstance(body, dict)
+    return list(body)
+
+
+def test_every_dialect_has_a_row_wherever_dialects_are_listed() -> None:
+    assert [words(row[0])[0] for row in rows(ERRORS, "The same refusal in every dialect")] == list(DIALECTS)
+    page = (DOCS / "dialects.md").read_text("utf-8")
+    assert [words(row[0])[0] for row in rows(page, "Dialects")] == [f"/{name}" for name in DIALECTS]
+
+
+def test_every_outcome_of_a_call_is_listed() -> None:
+    assert {words(row[0])[0] for row in rows(ERRORS, "Failures")} == set(OUTCOMES) - {"other"}
+
+
+def test_every_reason_for_a_refused_credential_is_listed() -> None:
+    assert [words(row[0])[0] for row in rows(ERRORS, "Why a credential was refused")] == list(Reason)
+
+
+def test_every_metric_is_listed_with_its_labels() -> None:
+    told = {words(row[0])[0]: tuple(words(row[1])) for row in rows(OPERATING, "Metrics")}
+    assert told == {name: family.labels for name, family in FAMILIES.items()}
+
+
+def test_every_outcome_of_a_callback_is_listed() -> None:
+    row = next(row for row in rows(OPERATING, "Metrics") if words(row[0]) == ["toolgate_callbacks_total"])
+    assert set(words(row[2])) == set(CALLBACK_OUTCOMES.values())
+
+
+def test_every_field_of_a_line_in_the_log_is_listed() -> None:
+    told = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
+    line = AccessLine(
+        0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why"
+    )  # fmt: skip
+    assert {*told, "level", "logger", "message"} == decode(bytes(line)).keys()
+
+
+def test_every_alert_has_a_runbook_under_its_name_and_leads_to_it() -> None:
+    assert headings(RUNBOOKS)[1:] == NAMES
+    for group in ALERTS["groups"]:
+        for rule in group["rules"]:
+            assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{rule['alert'].lower()}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_runbook_says_what_it_means_how_to_look_and_what_to_do(name: str) -> None:
+    section = RUNBOOKS.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    for part in ("**Meaning.** ", "**Look.** ", "**Do.** "):
+        assert section.count(f"\n{part}") == 1
+    assert blocks(section, "promql")
