@@ -2,8 +2,10 @@
 FROM python:3.11-slim-bookworm AS build
 
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY gateway gateway
+# The versions that were tested; as a variable, because what builds the wheel is held to them too.
+ENV PIP_CONSTRAINT=/src/constraints.txt
 # pip stays behind: only what it installs goes into the image.
 RUN python -m venv /pip \
  && python -m venv --without-pip /opt/toolgate \
@@ -14,6 +16,7 @@ FROM python:3.11-slim-bookworm
 
 LABEL org.opencontainers.image.title="Toolgate" \
       org.opencontainers.image.description="A multi-protocol gateway for AI tools" \
+      org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="MIT"
 
 COPY --from=build /opt/toolgate /opt/toolgate

@@ -5,21 +5,24 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 INTEROP := .venvs
 DEPLOY := $(INTEROP)/deploy
-INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp universal-tool-client universal-tool-server)
+INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp schemathesis universal-tool-client universal-tool-server)
+PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
+PINNED := $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: help demo test test-deploy check bench lint interop clean
+.PHONY: help demo test test-soak test-deploy check bench bench-quick bench-peers lint interop constraints clean
 
 help:
 	@echo "make demo   run the demonstration fleet behind Toolgate and print curl lines"
-	@echo "make test   lint, type-check and run every test"
+	@echo "make test   lint, type-check and run the tests"
+	@echo "make test-soak  the tests that make test repeats in small: thousands of callers, more faults under load"
 	@echo "make test-deploy  build and run the image, render the chart, try alerts, dashboard and compose file"
-	@echo "make bench  measure the cost of a call"
+	@echo "make bench  measure the cost of a call; bench-quick to try it, bench-peers beside Envoy and FastMCP"
 	@echo "make check  lint and type-check only"
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(PIP_QUIET) --editable '.[dev]'
+	$(BIN)/python -m pip install $(PINNED) --editable '.[dev]'
 	@touch $@
 
 demo: $(STAMP)
@@ -28,7 +31,11 @@ demo: $(STAMP)
 # Much of the time is spent waiting, or in processes that start: two workers fill the waits, and what is compiled is
 # kept even where the environment says otherwise.
 test: check $(INTEROP_STAMPS)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m "not soak"
+
+# One after the other: most of them take all processors.
+test-soak: $(STAMP)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
 
 check: $(STAMP)
 	$(BIN)/ruff format --check --quiet .
@@ -38,23 +45,45 @@ check: $(STAMP)
 
 # Apart from the others because what it needs is large, and not all of it to be had by pip: what is skipped says why.
 test-deploy: $(DEPLOY)/.installed
-	$(DEPLOY)/bin/python -m pytest tests/deploy -rs
+	$(DEPLOY)/bin/python -m pytest tests/deploy -rs --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-$(DEPLOY)/.installed: pyproject.toml tests/deploy/requirements.txt
+$(DEPLOY)/.installed: pyproject.toml constraints.txt tests/deploy/requirements.txt
 	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' --requirement tests/deploy/requirements.txt
+	$(@D)/bin/python -m pip install $(PINNED) --editable '.[dev]' --requirement tests/deploy/requirements.txt
 	@touch $@
 
+# Twelve minutes on a machine that does nothing else. BENCH holds further words, such as --only echo,toolgate.
 bench: $(STAMP)
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(BENCH)
+
+bench-quick: $(STAMP)
+	$(BIN)/python -m tests.bench --quick $(BENCH)
+
+# Other gateways side by side with ours, in one run; nginx and Envoy where they can be had.
+bench-peers: $(STAMP) $(PEER_STAMPS)
+	$(BIN)/python -m tests.bench --only echo,nginx,reference,envoy,envoy-bridge,fastmcp $(BENCH)
 
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
 interop: $(INTEROP_STAMPS)
 
-$(INTEROP)/%/.installed: tests/interop/requirements/%.txt
+$(INTEROP)/%/.installed: tests/interop/requirements/%.txt constraints.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
+	@touch $@
+
+$(INTEROP)/%/.installed: tests/bench/requirements/%.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install $(PIP_QUIET) --requirement $<
 	@touch $@
+
+# The newest versions that fit each other, of all that any environment needs; hatchling builds the distributions, and
+# before Python 3.11.3 (Debian 12 has 3.11.2) redis asks for async-timeout.
+constraints:
+	$(PYTHON) -m venv --clear $(INTEROP)/constraints
+	$(INTEROP)/constraints/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' hatchling async-timeout \
+		$(addprefix --requirement ,tests/deploy/requirements.txt $(wildcard tests/interop/requirements/*.txt))
+	(head -n 1 constraints.txt; $(INTEROP)/constraints/bin/python -m pip freeze --exclude-editable) > $@.new
+	mv $@.new constraints.txt
 
 clean:
 	rm -rf $(VENV) $(INTEROP) dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

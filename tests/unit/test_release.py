@@ -1,0 +1,52 @@
+"""A release has one version and one list of what it was tested with, wherever these are written."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.utils import canonicalize_name
+
+from gateway import __version__
+from tests.interop.programs import interpreter
+from tests.pins import CONSTRAINTS, ROOT, differing, installed_for, pins, required, requirements
+
+OTHERS = sorted(file.stem for file in (ROOT / "tests/interop/requirements").glob("*.txt"))
+NOT_PINNED = {"pip", "setuptools"}  # they come with Python
+
+
+def test_the_version_is_that_of_the_newest_entry_of_the_changelog() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == __version__
+
+
+def test_the_version_is_that_of_the_image_and_of_the_one_that_the_chart_installs() -> None:
+    (label,) = re.findall(r'image\.version="([^"]+)"', (ROOT / "Dockerfile").read_text("utf-8"))
+    chart = yaml.safe_load((ROOT / "helm/toolgate/Chart.yaml").read_text("utf-8"))
+    example = yaml.safe_load((ROOT / "helm/toolgate/ci/production-values.yaml").read_text("utf-8"))
+    assert (label, chart["appVersion"], example["image"]["tag"]) == (__version__,) * 3
+
+
+def test_constraints_are_exact_versions_and_nothing_else() -> None:
+    lines = requirements(CONSTRAINTS)
+    assert len(pins()) == len(lines)
+    for line in lines:
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+", line), line
+
+
+def test_these_tests_run_on_the_constrained_versions() -> None:
+    assert differing(installed_for(required("dev"))) == {}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_programs_of_others_run_on_the_constrained_versions(name: str) -> None:
+    library = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    folder = Path(interpreter(name)).parents[1] / library
+    found: dict[str, str] = {canonicalize_name(one.name): one.version for one in distributions(path=[str(folder)])}
+    assert canonicalize_name(name) in found
+    assert differing({key: version for key, version in found.items() if key not in NOT_PINNED}) == {}
