@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+from math import inf
 from typing import Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -41,7 +42,7 @@ class _UnaskedError(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """A socket, its parser, and the exchange that is under way, if any.
+    """A socket, its parser, and the exchange that is under way, if any, with the loop's time at which it has to end.
 
     `fresh` until the first exchange is over. `idle_since` is the loop's time and belongs to the pool.
     """
@@ -49,6 +50,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_barren",
         "_can_write",
+        "_deadline",
         "_ended",
         "_exchange",
         "_head_bytes",
@@ -73,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._poll = select.poll()
         self._exchange: Exchange | None = None
+        self._deadline = inf
         self._can_write: asyncio.Future[None] | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._status = 0
@@ -95,13 +98,16 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self._poll.poll(0)
 
-    def start(self, exchange: Exchange, data: bytes) -> None:
+    def start(self, exchange: Exchange, data: bytes, deadline: float = inf) -> None:
         """Writes a request, or its first part, in one piece. From here on it counts as sent."""
+        transport = self._transport
         assert self._exchange is None  # or the replies of two requests would mix
+        assert transport is not None  # the pool hands out connections that have been made
         self._exchange = exchange
+        self._deadline = deadline
         self._head_done = self._ended = False
         self._barren = 0
-        self._open_transport.write(data)
+        transport.write(data)
 
     async def write_more(self, exchange: Exchange, data: bytes) -> None:
         """Writes another part of the request once there is room; does nothing when the exchange is over."""
@@ -126,10 +132,19 @@ class Connection(asyncio.Protocol):
             self._exchange = None
             self.drop()
 
-    def expire(self, exchange: Exchange) -> None:
+    def expire(self, now: float) -> float:
+        """Ends an exchange whose time is up. Returns when the one under way has to end, infinity if none has to."""
+        if self._exchange is None:
+            return inf
+        if now < self._deadline:
+            return self._deadline
+        self._fail(_late())
+        return inf
+
+    def give_up(self, exchange: Exchange) -> None:
         """Ends that exchange, if it is still under way, because its time is up."""
         if self._exchange is exchange:
-            self._fail(TransportError(Kind.TIMEOUT, "The server did not answer in time.", sent=True))
+            self._fail(_late())
 
     def close(self, error: TransportError) -> None:
         """Drops the connection; an exchange under way ends with `error`."""
@@ -194,8 +209,9 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Also called for trailers, when `on_head` has taken its copy; nobody here has a use for those."""
         name = name.lower()
-        if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            # We asked for no other coding, and llhttp would take all until the end of the connection for the body.
+        # We asked for no other coding, and llhttp would take all until the end of the connection for the body. It does
+        # so with a tab behind the word, too, which RFC 9110 (5.5) allows: that is refused rather than misread.
+        if name == b"transfer-encoding" and (value.rstrip(b" ").lower() != b"chunked" or self._has(name)):
             raise TransportError(Kind.PROTOCOL, "The reply has a transfer coding that was not asked for.", sent=True)
         self._headers.append((name, value.rstrip(b" \t")))
 
@@ -226,7 +242,9 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._head_done and not self._ended:
             self._ended = True
-            self._keep = self._parser.should_keep_alive()
+            # uvicorn closes a connection whose application raised without having said so, right behind the 500: the
+            # next request would be written before that is seen, and lost.
+            self._keep = self._parser.should_keep_alive() and self._status != 500
 
     # How an exchange ends.
 
@@ -235,7 +253,9 @@ class Connection(asyncio.Protocol):
         if exchange is None:
             return
         # A reply that overtook its own request (413, say) leaves a connection with the rest of it.
-        unwritten = exchange.sending or self._open_transport.get_write_buffer_size()
+        transport = self._transport
+        assert transport is not None  # it was written to
+        unwritten = exchange.sending or transport.get_write_buffer_size()
         exchange.on_end()
         self.fresh = False
         if self._keep and not unwritten:
@@ -259,6 +279,10 @@ class Connection(asyncio.Protocol):
             error = TransportError(Kind.PROTOCOL, f"The reply is not HTTP/1.1: {exc}.", sent=True)
         self._fail(error)
 
+    def _has(self, name: bytes) -> bool:
+        """Whether a header has come before; two that say `chunked` mean a body that is chunked twice."""
+        return any(key == name for key, _ in self._headers)
+
     def _measured_head(self) -> int:
         return sum(len(name) + len(value) + 4 for name, value in self._headers)
 
@@ -269,3 +293,7 @@ class Connection(asyncio.Protocol):
     def _open_transport(self) -> asyncio.Transport:
         assert self._transport is not None  # the pool hands out connections that have been made
         return self._transport
+
+
+def _late() -> TransportError:
+    return TransportError(Kind.TIMEOUT, "The server did not answer in time.", sent=True)

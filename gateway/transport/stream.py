@@ -38,7 +38,7 @@ class Stream:
             async with asyncio.timeout(timeout_s):
                 await self._connection.write_more(self, data)
         except TimeoutError:
-            self._connection.expire(self)
+            self._connection.give_up(self)
         if self._error is not None:
             raise self._error
 
@@ -71,7 +71,7 @@ class Stream:
             async with asyncio.timeout(timeout_s):
                 await self._news
         except TimeoutError:
-            self._connection.expire(self)
+            self._connection.give_up(self)
 
     # Called by the connection.
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.transport import Kind, Origin, Pool
 from gateway.transport.dial import Address, Dialler, close_loser, first_connected, interleave
-from tests.unit.transport.scripted import call, echo_target, failure, serving
+from tests.unit.transport.scripted import DEADLINE_S, call, echo_target, failure, serving
 from tests.unit.transport.test_pool import unanswering
 
 FOUR, SIX = socket.AF_INET, socket.AF_INET6
@@ -34,9 +34,9 @@ async def test_addresses_that_refuse_are_passed_over_at_once() -> None:
         async with serving(echo_target) as server:
             good: Address = (FOUR, ("127.0.0.1", server.origin.port))
             started = time.monotonic()
-            with await first_connected([refusing(stack), refusing(stack), good]) as sock:
+            with await first_connected([*(refusing(stack) for _ in range(8)), good]) as sock:
                 assert sock.getpeername()[1] == server.origin.port
-            assert time.monotonic() - started < 0.2
+            assert time.monotonic() - started < 1.0  # half of what eight would cost that do not answer
 
 
 @pytest.mark.anyio
@@ -47,7 +47,7 @@ async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second() -> 
             started = time.monotonic()
             with await first_connected([(FOUR, ("127.0.0.1", port)), good]) as sock:
                 assert sock.getpeername()[1] == server.origin.port
-            assert 0.2 < time.monotonic() - started < 1.0
+            assert 0.2 < time.monotonic() - started < DEADLINE_S
 
 
 @pytest.mark.anyio

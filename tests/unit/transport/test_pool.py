@@ -164,7 +164,7 @@ async def test_a_timeout_while_waiting_for_the_reply_says_sent_and_costs_the_con
         started = time.monotonic()
         error = await failure(call(pool, timeout_s=0.05))
         assert (error.kind, error.sent) == (Kind.TIMEOUT, True)
-        assert 0.04 < time.monotonic() - started < 1.0
+        assert 0.04 < time.monotonic() - started < DEADLINE_S
         assert pool.stats.live == 0
 
 
@@ -205,11 +205,11 @@ async def test_the_time_spent_in_the_queue_counts() -> None:
     async with serving(listening) as server, pooled(server, Limits(connections=1)) as pool:
         connection = await pool.acquire(DEADLINE_S)
         started = time.monotonic()
-        calling = asyncio.ensure_future(failure(call(pool, timeout_s=0.4)))
-        asyncio.get_running_loop().call_later(0.3, pool.release, connection)
+        calling = asyncio.ensure_future(failure(call(pool, timeout_s=1.0)))
+        asyncio.get_running_loop().call_later(0.8, pool.release, connection)
         error = await calling
         assert (error.kind, error.sent) == (Kind.TIMEOUT, True)
-        assert 0.35 < time.monotonic() - started < 0.6  # and not 0.3 + 0.4
+        assert 0.9 < time.monotonic() - started < 1.6  # and not 0.8 + 1.0
 
 
 @pytest.mark.anyio

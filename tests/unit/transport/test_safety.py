@@ -82,7 +82,7 @@ async def test_thousands_of_random_cancellations_lose_no_slot_and_mix_no_replies
             if fate < 0.15:
                 return  # with and without a warning
 
-    async with serving(script) as server, pooled(server, Limits(connections=20)) as pool:
+    async with serving(script) as server, pooled(server, Limits(connections=20, connect_timeout_s=60.0)) as pool:
         storm = Storm(pool, 20)
         while storm.cancelled < CANCELLATIONS:
             await storm.round()
