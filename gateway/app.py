@@ -71,6 +71,7 @@ class Gateway:
             Digester(keys, "calls"),
             backends=self.backends,
             callback_url=lambda key: self._called_back_at + CALLBACKS + tokens.mint(key),
+            alone=not parts.is_shared(self.state),
         )
         self.callbacks = Callbacks(
             self.state, tokens, backends=self._receivers, published=lambda tool: self.catalogue.router.published(tool)
@@ -132,7 +133,7 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=facing.guarded(self._edge(config, pipeline, rest), config),
+            public=facing.guarded(self._edge(config, pipeline, rest), config, self.observer, self._chance),
         )
 
     def _rest(self, config: Config) -> ASGIApp:
@@ -145,6 +146,7 @@ class Gateway:
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
+            strict=config.errors.strict,
         )
 
     def _edge(self, config: Config, pipeline: Pipeline, rest: ASGIApp) -> Edge:
@@ -249,7 +251,7 @@ class Gateway:
         return "ok" if self.catalogue.ready else "starting"
 
     def details(self) -> JsonObject:
-        """The detailed health: where calls are remembered, each backend with its tools, its age and what is wrong."""
+        """The detailed health: where calls are remembered, issuers and backends with their ages and what is wrong."""
         backends = {
             name: {"dialect": backend.dialect}
             | self.catalogue.status(name).as_json()
@@ -261,12 +263,13 @@ class Gateway:
             "version": __version__,
             "reloads": dict(self.reloads),
             "state": parts.state_details(self.state),
+            "issuers": {name: issuer.as_json() for name, issuer in self._issuers.status().items()},
             "backends": backends,
         }
 
     def _readings(self) -> Iterable[Reading]:
         setup = self._setup
-        return readings(setup.backends, setup.admissions, setup.catalogue, self.state)
+        return readings(setup.backends, setup.admissions, setup.catalogue, self.state, self._issuers.status())
 
     def _refresh(self, backend: str) -> None:
         """A tool server said that its tools have changed."""
@@ -299,7 +302,7 @@ class Gateway:
 
 def _is_same_rest(before: Config, now: Config) -> bool:
     """Whether everything but calls and lists is answered alike."""
-    ours = [(it.server.openapi, it.server.public_url, it.metrics.token) for it in (before, now)]
+    ours = [(it.server.openapi, it.server.public_url, it.metrics.token, it.errors.strict) for it in (before, now)]
     return ours[0] == ours[1]
 
 

@@ -18,13 +18,13 @@ from gateway.catalogue.listing import Listing
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.kept.attempt import Asked
-from gateway.kept.preference import Preference, read_preference
+from gateway.kept.preference import NO_PREFERENCE, Preference, read_preference
 from gateway.kept.standing import BROKEN, Kept
 from gateway.model import CallContext, Invocation, ToolCall
 from gateway.ports import Authenticator, Caller, Limiter, Operation
 from gateway.reading import check_media, forwarded, read_object, read_optional
 from gateway.request import Request
-from gateway.requirements import check_requirements, granted
+from gateway.requirements import fitting
 from gateway.routing import PublishedTool, Router
 from gateway.telling import CALL_ID, Telling, checked, outcome_of, outcome_of_refusal, refusal, with_headers
 from gateway.wire import WireReply
@@ -98,10 +98,13 @@ class Pipeline:
             if caller.user_id is not None:
                 call = _for_user(call, caller.user_id)
             invocation = self._admit(tool, call, caller, request)
-            preference = read_preference(request.head.headers.get(b"prefer"))
+            prefer = request.head.headers.get(b"prefer")
+            preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
             if call.call_id is None and not tool.backend.asynchronous and not preference.respond_async:
                 return await self._answer(tool, invocation, preference, request)
-            return await self._keep(call, caller, invocation, preference, request)
+            kept = self._keep(call, caller, invocation, preference, request)
+            del body, call, invocation  # a call may wait for minutes, and thousands at a time
+            return await kept
         except Exception as exc:
             return refusal(exc, request)
 
@@ -186,26 +189,25 @@ class Pipeline:
 
     def _admit(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """Every check that needs no tool server."""
-        context = call.context
         wrong = tool.schema.errors(call.arguments)
         if wrong:
             raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
-        check_requirements(tool, context)
+        context = fitting(tool, call.context)
         route = tool.route
         return Invocation(
-            call_id=self._new_call_id(),
+            call_id=self._new_call_id() if call.call_id is None else "",  # who keeps the call names it
             tool=tool.definition,
             arguments=call.arguments,
             timeout_s=route.timeout_s,
-            context=granted(tool, context),
+            context=context,
             trace_id=call.trace_id,
             principal=caller.principal,
             headers=(*forwarded(request.head, route.forward_headers), *request.trace.sent)
             if route.forward_headers
             else request.trace.sent,
             idempotent=route.idempotent,
-            group=self._calls.group_of(caller.principal, context.group) if tool.backend.asynchronous else "",
-            ancestors=self._ancestors(context, caller) if context.ancestors else (),
+            group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.asynchronous else "",
+            ancestors=self._ancestors(call.context, caller) if call.context.ancestors else (),
         )
 
     def _ancestors(self, context: CallContext, caller: Caller) -> tuple[str, ...]:
@@ -264,14 +266,19 @@ class Pipeline:
             keep=request.keep,
         )
         request.outcome = "unknown"  # to whoever leaves now
-        asked_at = monotonic()
+        request.joined = True
+        asked_at, timeout_s, running = monotonic(), invocation.timeout_s, self._calls.run(asked)
+        del call, invocation, asked  # as above
         try:
-            kept = await self._calls.run(asked)
+            kept = await running
         finally:
             request.tool_s = monotonic() - asked_at  # with what it takes to remember it
+        request.joined = kept.joined
         accepted = preference.respond_async and kept.standing is None
         reply = self._telling.kept(kept, request, accepted=accepted)
-        applied = preference.applied(accepted=accepted, at_most_s=invocation.timeout_s)
+        if preference is NO_PREFERENCE:
+            return reply
+        applied = preference.applied(accepted=accepted, at_most_s=timeout_s)
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
 
 

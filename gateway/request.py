@@ -32,7 +32,8 @@ class Request:
     `ip` is the caller's address. `spelling` is the version of `dialect` as the caller wrote it. `counted` are the
     headers that tell how the caller's limits stand. `outcome` is one of `ok`, `tool_error`, `invalid`, `refused`,
     `timeout`, `unknown`; `tool_s` are the seconds spent waiting for a tool server. `keep`, where the server offers it,
-    lets whoever answers go on if the caller leaves, and returns the task that does. `trace` is its name on its way,
+    lets whoever answers go on if the caller leaves, and returns the task that does. `joined`: the call was another's
+    already, or was over, so that nothing was run for this one. `trace` is its name on its way,
     `refused` why it was refused, `backend` whom a callback is from, `bytes_in` the size of its body.
     """
 
@@ -43,6 +44,7 @@ class Request:
         "dialect",
         "head",
         "ip",
+        "joined",
         "keep",
         "outcome",
         "principal",
@@ -70,6 +72,7 @@ class Request:
         self.counted: Headers = ()
         self.outcome = "refused"
         self.tool_s = 0.0
+        self.joined = False
         self.trace = trace
         self.refused: GatewayError | None = None
         self.backend = ""

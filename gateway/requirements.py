@@ -11,6 +11,14 @@ from gateway.model import CallContext, JsonObject
 from gateway.routing import PublishedTool
 
 
+def fitting(tool: PublishedTool, context: CallContext) -> CallContext:
+    """What of a caller's context the tool is given. Raises MISSING_REQUIREMENTS when that is not enough."""
+    if not (tool.asks or context.tokens or context.secrets):
+        return context
+    check_requirements(tool, context)
+    return granted(tool, context)
+
+
 def check_requirements(tool: PublishedTool, context: CallContext) -> None:
     """Raises MISSING_REQUIREMENTS that lists everything at once.
 

@@ -76,7 +76,7 @@ class PublishedTool:
     `definition` is what is listed: without the secrets that the route supplies. `requires` is what the tool server
     asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
     for them after the operator came to trust it. `encoded` holds the listed form by dialect; dialects fill it.
-    `id` is that of the definition, `backend` runs it.
+    `id` is that of the definition, `backend` runs it, `asks` tells whether it requires anything at all.
     """
 
     definition: ToolDefinition
@@ -86,6 +86,7 @@ class PublishedTool:
     withheld: frozenset[str] = frozenset()
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
     id: str = field(init=False)
+    asks: bool = field(init=False)
     backend: Backend = field(init=False, repr=False)
     target: Target = field(init=False, repr=False)
     _output: OutputSchema | SchemaError | None = field(default=None, init=False, repr=False)
@@ -93,6 +94,7 @@ class PublishedTool:
     def __post_init__(self) -> None:
         definition, backend = self.definition, self.route.backend_name
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls
+        self.asks = self.requires != Requirements()
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
     @classmethod

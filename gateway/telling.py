@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.kept.standing import PREFIX, Consent, Kept, still_running
@@ -57,8 +55,9 @@ class Telling:
                 tool = request.tool
                 if tool is None or tool.id != kept.note.tool:  # the version that ran counts
                     tool = self._published(kept.note.tool)
-                result = result if tool is None else checked(result, tool)
-                request.outcome = outcome_of(result)
+                if tool is not None and tool.route.validate_output is not UNCHECKED:
+                    result = checked(result, tool)
+                request.outcome = "ok" if result.failure is None else result.failure.outcome
                 reply = dialect.encode_result(result, kept.note.call_id, spelling)
             case None:
                 request.outcome = "timeout"
@@ -69,12 +68,12 @@ class Telling:
             case error:
                 request.outcome = outcome_of_refusal(error)
                 reply = self.run_refusal(error, kept.backend, dialect, spelling)
-        if accepted and reply.status == 200:
-            reply = replace(reply, status=202)
-        named = (CALL_ID, kept.id.encode())
-        if not kept.remembered:
-            return with_headers(reply, named)
-        return with_headers(reply, named, (LOCATION, self._location(kept.id).encode()))
+        headers = (*reply.headers, (CALL_ID, kept.id.encode()))
+        if kept.remembered:
+            headers = (*headers, (LOCATION, self._location(kept.id).encode()))
+        return WireReply(
+            status=202 if accepted and reply.status == 200 else reply.status, headers=headers, body=reply.body
+        )
 
     def run_refusal(self, error: GatewayError, backend: str, dialect: Dialect, spelling: str) -> WireReply:
         """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""

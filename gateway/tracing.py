@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from gateway.wire import Headers
 
@@ -31,7 +32,7 @@ _tracestate = re.compile(rb"[\x20-\x7e\t]{1,%d}" % MAX_TRACESTATE).fullmatch
 NO_TRACE, NO_SPAN = b"0" * 32, b"0" * 16
 
 
-class Trace(NamedTuple):
+class Trace(Struct, frozen=True):
     """`sent` are the headers for a tool server; the first of them, `X-Request-ID`, is for the answer, too."""
 
     request_id: bytes

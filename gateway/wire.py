@@ -12,6 +12,11 @@ Headers = tuple[tuple[bytes, bytes], ...]
 # An extension of ASGI: a function that has the application run to its end even if its caller leaves, which would
 # otherwise cancel it, and returns the task it runs in.
 KEEP = "toolgate.keep"
+# Another: a function of status, headers and body that answers at once, without messages; false if it cannot now. Who
+# puts itself between an application and what that sends has to take it away.
+ANSWER = "toolgate.answer"
+# What the server has answered with in the application's place, once it has: the status.
+ANSWERED = "toolgate.answered"
 
 
 class Head(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import httpx
@@ -11,6 +12,7 @@ from gateway.auth import (
     Authentication,
     FixedKeys,
     IssuerClient,
+    IssuerStatus,
     JwtIssuer,
     Keys,
     NoAuthentication,
@@ -21,6 +23,7 @@ from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
 from gateway.transport import HttpTransport, Limits
 
+LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
 ISSUER_LIMITS = Limits(connections=2)  # towards one origin; there is one fetch at a time
 
 
@@ -38,6 +41,11 @@ class Issuers:
         self._keys |= {entry: _keys(entry) for entry in entries if entry not in self._keys}
         keys = (ApiKey(id=key.id, digest=key.hash, scopes=frozenset(key.scopes)) for key in auth.api_keys or ())
         return Authentication([_issuer(entry, self._keys[entry]) for entry in entries], keys, clock=time.time)
+
+    def status(self) -> dict[str, IssuerStatus]:
+        """How those stand that publish their keys, by name."""
+        published = [(entry.issuer, keys) for entry, keys in self._keys.items() if isinstance(keys, RemoteKeys)]
+        return {LOGIN.sub("//", str(name)): keys.status for name, keys in published}
 
     async def keep(self, auth: AuthSettings | None) -> None:
         """Stops fetching the keys of all issuers but those of these settings."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway import __version__
 from gateway.admission import Admission
+from gateway.auth import IssuerStatus
 from gateway.auth.refusals import Reason
 from gateway.backends.rcrt import RcrtBackend
 from gateway.catalogue.catalogue import Catalogue
@@ -31,11 +32,19 @@ def known(config: Config) -> Known:
 
 
 def readings(
-    backends: Mapping[str, Backend], admissions: Mapping[str, Admission[Any]], catalogue: Catalogue, state: State
+    backends: Mapping[str, Backend],
+    admissions: Mapping[str, Admission[Any]],
+    catalogue: Catalogue,
+    state: State,
+    issuers: Mapping[str, IssuerStatus],
 ) -> Iterator[Reading]:
     """Everything, in the event loop: some microseconds for each backend and for each hundred pending calls."""
     yield Reading(families.BUILD, (__version__,), 1.0)
     yield Reading(families.STATE_UP, (), float(state.is_up))
+    for name, issuer in issuers.items():
+        yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
+        if issuer.age_s is not None:
+            yield Reading(families.ISSUER_AGE, (name,), issuer.age_s)
     pending = state.pending()
     for name, backend in backends.items():
         status = catalogue.status(name)

@@ -325,8 +325,14 @@ def give_patience(admissions: Mapping[str, Admission[Server]], config: Config) -
             replica.target.patience_s = given_s
 
 
+def routes(config: Config, backends: Mapping[str, Backend]) -> Sequence[Route]:
+    """All routes in their order."""
+    return [_route(entry, backends, config.backends[entry.backend]) for entry in config.routes]
+
+
 def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]:
-    routes = [_route(entry, backends, config.backends[entry.backend]) for entry in config.routes]
+    """Who is asked for tools, and what becomes of those."""
+    ordered = routes(config, backends)
     return [
         Source(
             name=name,
@@ -334,7 +340,7 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             refresh_s=settings.discovery.refresh_s,
             max_tools=settings.discovery.max_tools,
             max_schema_bytes=settings.discovery.max_schema_bytes,
-            routes=routes,
+            routes=ordered,
         )
         for name, settings in config.backends.items()
     ]

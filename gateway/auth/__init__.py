@@ -6,7 +6,7 @@ from gateway.auth.authentication import CACHE_ENTRIES, ApiKey, Authentication, N
 from gateway.auth.fetching import IssuerClient
 from gateway.auth.issuers import FixedKeys, JwtIssuer, Keys
 from gateway.auth.refusals import Reason
-from gateway.auth.remote import RemoteKeys
+from gateway.auth.remote import IssuerStatus, RemoteKeys
 
 __all__ = [
     "CACHE_ENTRIES",
@@ -14,6 +14,7 @@ __all__ = [
     "Authentication",
     "FixedKeys",
     "IssuerClient",
+    "IssuerStatus",
     "JwtIssuer",
     "Keys",
     "NoAuthentication",

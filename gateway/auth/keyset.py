@@ -53,6 +53,10 @@ class KeySet:
     def is_empty(self) -> bool:
         return not self._all
 
+    def __len__(self) -> int:
+        """How many pairs of a key and an algorithm there are."""
+        return sum(map(len, self._all.values()))
+
 
 def _is_for_verifying(jwk: Mapping[str, Any]) -> bool:
     """RFC 7517, sections 4.2 and 4.3: both members are optional, but what they say holds."""

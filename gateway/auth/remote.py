@@ -12,14 +12,33 @@ import random
 import time
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from gateway.auth.fetching import IssuerClient, UnavailableError
 from gateway.auth.keyset import KeySet, KeySetError
 from gateway.auth.signatures import Verifier
-from gateway.model import Json
+from gateway.model import Json, JsonObject
 
 log = logging.getLogger("gateway.auth")
 
 FETCH_S = 5.0  # for all of a fetch; calls may wait for it, and most callers' patience is longer
+
+
+class IssuerStatus(Struct, frozen=True, kw_only=True):
+    """How an issuer stands. `up`: the last fetch succeeded; `age_s`: of the keys in use; `keys`: how many fit.
+
+    `last_error` is of a few words, never of the issuer's own.
+    """
+
+    up: bool
+    age_s: float | None
+    keys: int
+    last_error: str | None
+
+    def as_json(self) -> JsonObject:
+        """For the detailed health."""
+        age_s = None if self.age_s is None else round(self.age_s, 1)
+        return {"up": self.up, "age_s": age_s, "keys": self.keys, "last_error": self.last_error}
 
 
 class RemoteKeys:
@@ -52,7 +71,9 @@ class RemoteKeys:
         self._document: Json = None
         self._keys = KeySet()
         self._asked_at = float("-inf")
+        self._fetched_at: float | None = None
         self._is_failing = True
+        self._last_error: str | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
@@ -68,6 +89,13 @@ class RemoteKeys:
     def may_change(self) -> bool:
         """Whether a fetch is under way, or another one due for a key that is missing."""
         return self._fetching is not None or self._clock() >= self._asked_at + self._cooldown_s
+
+    @property
+    def status(self) -> IssuerStatus:
+        """How the issuer stands."""
+        age_s = None if self._fetched_at is None else self._clock() - self._fetched_at
+        up = age_s is not None and not self._is_failing
+        return IssuerStatus(up=up, age_s=age_s, keys=len(self._keys), last_error=self._last_error)
 
     async def refresh(self) -> None:
         """Waits for the fetch under way, or starts one if it is due."""
@@ -106,10 +134,12 @@ class RemoteKeys:
         try:
             async with asyncio.timeout(self._fetch_s):
                 self._take(await self._document_now())
-            self._is_failing = False
+            self._fetched_at = self._clock()
+            self._is_failing, self._last_error = False, None
         except (UnavailableError, KeySetError, TimeoutError) as exc:
             self._is_failing = True
             reason = str(exc) or f"no answer in {self._fetch_s:g} s"
+            self._last_error = reason.partition(":")[0]  # the kind; behind it may be what somebody else wrote
             log.warning("the keys of an issuer could not be fetched", extra={"issuer": self._name, "reason": reason})
         finally:
             self._fetching = None

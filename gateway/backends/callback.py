@@ -6,19 +6,17 @@ arrive at any replica. URLs that a tool server names are posted to only at origi
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import assert_never
-from urllib.parse import urlsplit
 
-from gateway import jsontext
 from gateway.admission import UNAVAILABLE, Admission, unavailable
+from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.credentials import Credentials
-from gateway.backends.http import LIST_TIMEOUT_S, MAX_LIST_BYTES, USER_AGENT
+from gateway.backends.http import USER_AGENT
 from gateway.backends.server import Server
 from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback, callback_toolset, replies
@@ -75,28 +73,11 @@ class CallbackBackend:
 
     async def list_tools(self) -> Listing:
         """Asks for the toolset; of one that is not valid there are no tools. Raises BACKEND_UNAVAILABLE."""
-        request = callback_toolset.request_toolset()
-        headers = (USER_AGENT, *request.headers, *self._credentials.headers("anonymous"))
         try:
-            reply = await self._pool.request(
-                request.method,
-                self._target(request),
-                headers,
-                b"",
-                timeout_s=LIST_TIMEOUT_S,
-                max_body=MAX_LIST_BYTES,
-            )
-            if not 200 <= reply.status < 300:
-                raise unavailable(f"its answer has status {reply.status}")
-            document = await asyncio.to_thread(jsontext.decode, reply.body)  # may take seconds, and so may the next
-            toolset = await asyncio.to_thread(callback_toolset.decode_toolset, document)
-        except TransportError as exc:
-            raise unavailable(f"{exc.kind}: {exc}") from exc
-        except jsontext.JsonError as exc:
-            raise unavailable(str(exc)) from exc
+            toolset = await ask_for_toolset(self._server, self._credentials)
         except callback_toolset.ToolsetError as exc:
             return self._without_tools(str(exc))
-        endpoint = self._place(toolset.endpoint)
+        endpoint = place_of(toolset.endpoint, self._pools)
         if endpoint is None:
             return self._without_tools("its endpoint is not a URL at its own origin or one of allowed_origins")
         self._endpoint = endpoint
@@ -106,15 +87,6 @@ class CallbackBackend:
     def _without_tools(self, reason: str) -> Listing:
         self._endpoint = None
         return Listing(rejected=(Rejected(id=self.name, reason=reason),))
-
-    def _place(self, url: str) -> tuple[Pool, bytes] | None:
-        """Where a URL leads that the tool server has named; None where we do not go."""
-        try:
-            pool = self._pools[Origin.parse(url)]
-        except (ValueError, KeyError):
-            return None
-        parts = urlsplit(url)
-        return pool, ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode("ascii")
 
     def _target(self, request: WireRequest) -> bytes:
         return self._server.target(request.path)
@@ -280,7 +252,7 @@ class CallbackBackend:
 
     async def _choose(self, call_id: str, group: str, choice: callback.Choice) -> int:
         """Answers for a user who is not there: with the default, as if it was dismissed (User Choice, Dismissal)."""
-        place = self._place(choice.response_url)
+        place = place_of(choice.response_url, self._pools)
         if place is None:
             self._log_refusal("its response_url is at an origin that is not allowed")
             await self._end(call_id, group, NOT_OURS, cancels=True)

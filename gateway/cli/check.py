@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gateway.cli import configuration
 from gateway.cli.command import Command
-from gateway.cli.inspection import inspect, remarks_on
+from gateway.cli.inspection import inspect
+from gateway.cli.lint import warnings
 from gateway.cli.output import (
     FAILED,
     OK,
@@ -22,12 +24,12 @@ from gateway.cli.output import (
     table,
     terminal_width,
 )
+from gateway.cli.remarks import Remark, remarks_on
 from gateway.errors import ConfigError
 from gateway.logs import output
 from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
-from gateway.settings.server import EVERYWHERE
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,11 +49,12 @@ def _run(arguments: argparse.Namespace) -> int:
             return USAGE
         hint = [] if arguments.allow_missing_env else _hint(arguments.config)
         raise CommandError(USAGE, *exc.problems, *hint) from exc
-    found["warnings"] = list(_warnings(config))
+    found["warnings"] = list(warnings(config))
     if arguments.live:
         output.configure("error", "text")  # what warnings have to say is in the report
         found |= main_loop(inspect(config))
         found["warnings"] += [f"state: {warning}" for warning in found["state"]["warnings"]]
+        found["remarks"] = [{"kind": it.kind, "backend": it.backend, "text": it.text} for it in remarks_on(found)]
     if arguments.json:
         print_json(found)
     else:
@@ -78,40 +81,37 @@ def _hint(path: Path) -> list[str]:
     return ["Where these are absent on purpose: --allow-missing-env."]
 
 
-def _warnings(config: Config) -> Iterator[str]:
-    """What is allowed but rarely meant."""
-    server = config.server
-    if config.auth is None and server.host not in configuration.LOOPBACK:
-        yield f"auth: none lets everybody call who can reach {server.host}"
-    if server.public_url is None and server.host in EVERYWHERE:
-        yield f"server.public_url is not set, and {server.host} in the links of challenges leads nowhere"
-    if config.state is not None and config.state.url is not None and not config.state.keys:
-        yield "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted"
-    routed = {route.backend for route in config.routes if not route.deny}
-    for name in config.backends:
-        if name not in routed:
-            yield f"backends.{name}: no route publishes any of its tools"
-
-
 def _report(config: Config, found: JsonObject, *, live: bool) -> None:
     backends, routes = len(config.backends), len(config.routes)
     say(f"{found['file']}: good ({count(backends, 'backend')}, {count(routes, 'route')})")
     complain(*(f"warning: {warning}" for warning in found["warnings"]))
     if not live:
         return
+    remarks = list(remarks_on(found))
     state, width = found["state"], terminal_width()
-    if state["version"]:
-        say(f"state: {state['kept_in']} ({state['version']})")
-    rows = [
-        (name, backend["protocol"], backend["dialect"], "up" if backend["up"] else "DOWN", str(backend["tools"]))
-        for name, backend in found["backends"].items()
-    ]
-    say("", *table(("BACKEND", "PROTOCOL", "DIALECT", "STATE", "TOOLS"), rows))
+    say(f"state: {state['kept_in']}" + (f" ({state['version']})" if state["version"] else ""))
+    about = Counter(remark.backend for remark in remarks)
+    rows = [_row(name, backend, about[name]) for name, backend in found["backends"].items()]
+    if rows:
+        say("", *table(("BACKEND", "PROTOCOL", "DIALECT", "STATE", "TOOLS", "LATENCY", "PROBLEMS"), rows))
     tools = [
-        (tool["id"], tool["backend"], " ".join(tool["scopes"]) or "-", first_line(tool["description"]))
+        (tool["id"], tool["backend"], " ".join(tool["scopes"]) or "-", first_line(tool["description"]) or "-")
         for tool in found["tools"]
     ]
     if tools:
         say("", *table(("TOOL", "BACKEND", "SCOPES", "DESCRIPTION"), tools, width))
-    if remarks := list(remarks_on(found)):
-        say("", *remarks)
+    say("", *_problems(remarks))
+
+
+def _row(name: str, backend: JsonObject, problems: int) -> tuple[str, ...]:
+    """One backend's line."""
+    latency = "-" if backend["latency_ms"] is None else f"{backend['latency_ms']:.0f} ms"
+    state = "up" if backend["up"] else "DOWN"
+    return name, backend["protocol"], backend["dialect"], state, str(backend["tools"]), latency, str(problems or "-")
+
+
+def _problems(remarks: Sequence[Remark]) -> Iterator[str]:
+    """One line each, the gravest first."""
+    yield f"{count(len(remarks), 'problem')}:" if remarks else "no problems"
+    for remark in remarks:
+        yield f"  {remark.text}"

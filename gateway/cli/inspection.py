@@ -1,43 +1,56 @@
-"""What `toolgate check --live` finds out: Redis and every tool server asked, every tool accounted for."""
+"""What `toolgate check --live` finds out: Redis and every tool server asked, all tools and routes accounted for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from msgspec import Struct
 
 from gateway.app import Gateway
 from gateway.assembly import parts
 from gateway.catalogue.catalogue import BackendStatus
-from gateway.cli.output import count
 from gateway.errors import GatewayError
-from gateway.model import JsonObject, Listing
+from gateway.model import JsonObject, Listing, ToolDefinition
 from gateway.ports import Backend
-from gateway.routing import PublishedTool
+from gateway.routing import OutputCheck, PublishedTool, Route
+from gateway.schemas import OutputSchema, SchemaError
 from gateway.settings import Config
 from gateway.state.inspection import look_at
 
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
-LONG_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
-MAX_NAMED = 20  # tools without a route in one line
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """One backend asked for its tools: what it said, or why there is no list, and how long that took."""
+
+    listing: Listing | None
+    cause: str | None
+    took_s: float
 
 
 async def inspect(config: Config) -> JsonObject:
-    """Asks Redis and every backend; describes `state`, `backends` by name and the `tools` that would be published."""
+    """Asks Redis and every backend; describes `state`, `backends` by name, the `routes`, and the `tools` published."""
     gateway = Gateway(config)
     # The catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died.
     await gateway.catalogue.start()
     try:
         state, _ = await asyncio.gather(_look_at_state(config), gateway.catalogue.wait_ready())
-        looks = await asyncio.gather(*map(_look, gateway.backends.values()))
-        published = gateway.catalogue.router.tools
+        backends = gateway.backends
+        looks = dict(zip(backends, await asyncio.gather(*map(_look, backends.values())), strict=True))
+        routes = parts.routes(config, backends)
+        taken = _taken(routes, looks)
         return {
             "state": state,
             "backends": {
-                name: {"protocol": config.backends[name].protocol, "dialect": gateway.backends[name].dialect}
-                | _backend(gateway.catalogue.status(name), look, published)
-                for name, look in zip(gateway.backends, looks, strict=True)
+                name: {"protocol": config.backends[name].protocol, "dialect": backend.dialect}
+                | _backend(name, gateway.catalogue.status(name), looks[name], taken)
+                for name, backend in backends.items()
             },
-            "tools": [_tool(tool) for tool in published],
+            "routes": _routes(routes, looks, taken),
+            "tools": [_tool(tool) for tool in gateway.catalogue.router.tools],
         }
     finally:
         await gateway.aclose()
@@ -59,28 +72,67 @@ async def _look_at_state(config: Config) -> JsonObject:
     }
 
 
-async def _look(backend: Backend) -> Listing | str:
+async def _look(backend: Backend) -> Look:
     """Asks once more, because the catalogue keeps neither a cause nor what no route publishes."""
+    begun = monotonic()
+    listing, cause = None, None
     try:
         async with asyncio.timeout(SECOND_LOOK_S):
-            return await backend.list_tools()
+            listing = await backend.list_tools()
     except GatewayError as exc:
-        return exc.detail or exc.message
+        cause = exc.detail or exc.message
     except TimeoutError:
-        return f"no list of tools within {SECOND_LOOK_S:g} s"
+        cause = f"no list of tools within {SECOND_LOOK_S:g} s"
+    return Look(listing=listing, cause=cause, took_s=monotonic() - begun)
 
 
-def _backend(status: BackendStatus, look: Listing | str, published: Sequence[PublishedTool]) -> JsonObject:
-    cause = look if isinstance(look, str) else "it did not answer at first" if not status.up else None
-    known = {tool.definition.id for tool in published} | {one.id for one in status.rejected}
-    listed = () if isinstance(look, str) else look.tools
+Taken = Mapping[tuple[str, str], int]  # by backend and tool id: the number of the first route that speaks of it
+
+
+def _taken(routes: Sequence[Route], looks: Mapping[str, Look]) -> Taken:
+    taken = {}
+    for name, look in looks.items():
+        for tool in _listed(look):
+            number = next((n for n, route in enumerate(routes) if _speaks(route, name, tool)), None)
+            if number is not None:
+                taken[name, tool.id] = number
+    return taken
+
+
+def _speaks(route: Route, backend: str, tool: ToolDefinition) -> bool:
+    return route.backend_name == backend and route.matches(tool.tool, tool.version)
+
+
+def _listed(look: Look) -> Sequence[ToolDefinition]:
+    return () if look.listing is None else look.listing.tools
+
+
+def _backend(name: str, status: BackendStatus, look: Look, taken: Taken) -> JsonObject:
+    cause = look.cause or ("it did not answer at first" if not status.up else None)
     return {
-        "up": status.up and cause is None,
+        "up": cause is None,
         "cause": cause,
+        "latency_ms": None if look.listing is None else round(look.took_s * 1000, 1),
         "tools": status.tools,
         "rejected": [{"id": one.id, "reason": one.reason} for one in status.rejected],
-        "unrouted": sorted({tool.id for tool in listed} - known),
+        "unrouted": sorted({tool.id for tool in _listed(look) if (name, tool.id) not in taken}),
     }
+
+
+def _routes(routes: Sequence[Route], looks: Mapping[str, Look], taken: Taken) -> list[JsonObject]:
+    """Every route with the number of tools it takes; None while its backend cannot say."""
+    counts = Counter(taken.values())
+    return [
+        {
+            "number": number + 1,
+            "tools": route.tools,
+            "backend": route.backend_name,
+            "deny": route.deny,
+            "takes": None if (look := looks[route.backend_name]).listing is None else counts[number],
+            "fits": sum(_speaks(route, route.backend_name, tool) for tool in _listed(look)),
+        }
+        for number, route in enumerate(routes)
+    ]
 
 
 def _tool(tool: PublishedTool) -> JsonObject:
@@ -90,27 +142,17 @@ def _tool(tool: PublishedTool) -> JsonObject:
         "backend": tool.route.backend_name,
         "scopes": sorted(tool.route.scopes),
         "description": definition.description,
-        "remarks": list(_remarks(definition.description)),
+        "unchecked_output": _unchecked(tool),
     }
 
 
-def _remarks(description: str) -> Iterator[str]:
-    if not description.strip():
-        yield "has no description, so no model can know when to use it"
-    elif len(description) > LONG_DESCRIPTION:
-        yield f"has a description of more than {LONG_DESCRIPTION} characters, which many models do not get to see whole"
-
-
-def remarks_on(found: JsonObject) -> Iterator[str]:
-    """Everything worth a sentence in what `inspect` found, the gravest first."""
-    backends = found["backends"].items()
-    if not found["state"]["up"]:
-        yield f"state is down: {found['state']['cause']}"
-    yield from (f"{name} is down: {backend['cause']}" for name, backend in backends if not backend["up"])
-    for name, backend in backends:
-        yield from (f"{name}: {one['id']} is not published: {one['reason']}" for one in backend["rejected"])
-        if unrouted := backend["unrouted"]:
-            more = ", ..." if len(unrouted) > MAX_NAMED else ""
-            yield f"{name}: no route publishes {count(len(unrouted), 'tool')}: {', '.join(unrouted[:MAX_NAMED])}{more}"
-    for tool in found["tools"]:
-        yield from (f"{tool['id']} {remark}" for remark in tool["remarks"])
+def _unchecked(tool: PublishedTool) -> str | None:
+    """Why the values of a tool cannot be held against the schema it promises."""
+    promised = tool.definition.output_schema
+    if not promised or tool.route.validate_output is OutputCheck.OFF:
+        return None
+    try:
+        OutputSchema.compile(promised)
+    except SchemaError as exc:
+        return exc.reason
+    return None

@@ -38,7 +38,9 @@ def object_(value: Json, what: str) -> JsonObject:
 
 def enveloped(document: Json) -> JsonObject:
     """The `request` object of an enveloped call."""
-    return object_(object_(document, "The body").get("request"), "request")
+    if not isinstance(document, dict):
+        raise invalid("The body must be a JSON object.")
+    return object_(document.get("request"), "request")
 
 
 def _text(value: Json, what: str) -> str:
@@ -60,8 +62,9 @@ def _split_tool_id(wire_id: str) -> ToolRef | None:
 
 def tool_ref(wire_id: Json) -> ToolRef:
     """Splits `Toolkit.Tool[@x|@x.y.z]`; `@1` means exactly `1.0.0` (OTC and OXP 1.0, Tool Version Resolution)."""
-    text = _text(wire_id, "tool_id")
-    ref = _split_tool_id(text) if len(text) <= MAX_TOOL_ID else None
+    if not isinstance(wire_id, str):
+        raise invalid("tool_id must be a string.")
+    ref = _split_tool_id(wire_id) if len(wire_id) <= MAX_TOOL_ID else None
     if ref is None:
         raise invalid("The tool_id is not of the form Toolkit.Tool, Toolkit.Tool@x or Toolkit.Tool@x.y.z.")
     return ref

@@ -63,9 +63,10 @@ def _document(reply: Answer) -> JsonObject:
 
 def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
     result = document
-    for envelope in ("result", "response"):  # `response` is the RFC's own OpenAPI file
-        if isinstance(document.get(envelope), dict) and "success" not in document:
-            result = document[envelope]
+    if "success" not in document:
+        for envelope in ("result", "response"):  # `response` is the RFC's own OpenAPI file
+            if isinstance(document.get(envelope), dict):
+                result = document[envelope]
     success = result.get("success")
     if not isinstance(success, bool):
         raise BrokenReplyError("no boolean 'success'")
@@ -73,7 +74,7 @@ def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
     if call_id is not None and call_id != invocation.call_id:
         raise BrokenReplyError("it answers another call")
     body = result["output"] if isinstance(result.get("output"), dict) else result
-    duration_ms = _duration(result.get("duration"))
+    duration_ms = _duration(result["duration"]) if "duration" in result else None
     if success:
         return ToolResult(value=body.get("value"), duration_ms=duration_ms)
     error = body.get("error")

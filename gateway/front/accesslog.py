@@ -6,6 +6,7 @@ Never a path, which may be a credential, but the template of its route; never an
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -14,25 +15,26 @@ from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
 
 MAX_PRINCIPAL = 256  # characters; what an issuer calls somebody may be of any length
-HEAD = b'{"level":"info","logger":"gateway.access","message":"request",'
+ALIKE = 1024  # kinds of lines whose words are known; with principals of 8 KB each, which no issuer has, 8 MB
+HEAD, NAME = b'{"level":"info","logger":"gateway.access","message":"request","time":"', b'","request_id":"'
 _encode = msgspec.json.Encoder().encode
 _now = time.time
 
 
-class AccessLine(Struct, omit_defaults=True, gc=False):
-    """What is written of a request; it becomes JSON in the thread that writes it, where it costs no call any time.
+class AccessLine(Struct, gc=False):
+    """What is written of a request; it becomes JSON in the thread that writes it, where no call waits for that.
 
-    `time` is seconds since 1970 until then. Durations are seconds until then; `tool_ms` went by waiting for a tool
-    server. Sizes are bytes of bodies. `route` is the template of the path, `outcome` a word of `Request`, `reason` why
-    a caller was not known, or the limit that refused him.
+    `time` is seconds since 1970. `tool_s` went by waiting for a tool server. Sizes are bytes of bodies. `request_id`
+    needs no escapes (`tracing`). `route` is the template of the path, `outcome` a word of `Request`, `reason` why a
+    caller was not known, or the limit that refused him.
     """
 
-    time: float | str
-    request_id: str | bytes
+    time: float
+    request_id: bytes
     operation: str
     route: str
     status: int
-    duration_ms: float
+    duration_s: float
     bytes_in: int
     bytes_out: int
     dialect: str | None = None
@@ -41,41 +43,79 @@ class AccessLine(Struct, omit_defaults=True, gc=False):
     version: str = ""
     backend: str = ""
     outcome: str = ""
-    tool_ms: float | None = None
+    tool_s: float = 0.0
     reason: str = ""
 
     def __bytes__(self) -> bytes:
-        self.time = stamp(float(self.time))
-        self.tidy()
-        return HEAD + _encode(self)[1:] + b"\n"
+        words = _words(
+            self.operation, self.route, self.status, self.dialect, self.principal,
+            self.tool, self.version, self.backend, self.outcome, self.reason,
+        )  # fmt: skip
+        tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
+        figures = _encode(Figures(int(self.duration_s * 1e6) / 1e3, self.bytes_in, self.bytes_out, tool_ms))
+        return b"".join((HEAD, stamp(self.time), NAME, self.request_id, b'",', words, b",", figures[1:], b"\n"))
 
-    def tidy(self) -> None:
-        """Puts everything as it is to be written, except the time."""
-        if isinstance(self.request_id, bytes):
-            self.request_id = self.request_id.decode("ascii")
-        self.duration_ms = int(self.duration_ms * 1e6) / 1e3
-        self.tool_ms = int(self.tool_ms * 1e6) / 1e3 if self.tool_ms else None
-        if not self.principal.isascii() or len(self.principal) > MAX_PRINCIPAL:
-            self.principal = self.principal[:MAX_PRINCIPAL].encode(errors="backslashreplace").decode()
+
+class Figures(Struct, omit_defaults=True, gc=False):
+    """What no two lines have in common."""
+
+    duration_ms: float
+    bytes_in: int
+    bytes_out: int
+    tool_ms: float | None = None
+
+
+@lru_cache(maxsize=ALIKE)  # a line costs two thirds of what it does without: 2 % of a whole call
+def _words(
+    operation: str,
+    route: str,
+    status: int,
+    dialect: str | None,
+    principal: str,
+    tool: str,
+    version: str,
+    backend: str,
+    outcome: str,
+    reason: str,
+) -> bytes:
+    """The members that many lines share, without braces; those that have nothing to say are left out."""
+    members = {
+        "operation": operation,
+        "route": route,
+        "status": status,
+        "dialect": dialect,
+        "principal": _bounded(principal),
+        "tool": tool,
+        "version": version,
+        "backend": backend,
+        "outcome": outcome,
+        "reason": reason,
+    }
+    return _encode({name: value for name, value in members.items() if value not in ("", None)})[1:-1]
+
+
+def _bounded(principal: str) -> str:
+    if principal.isascii() and len(principal) <= MAX_PRINCIPAL:
+        return principal
+    return principal[:MAX_PRINCIPAL].encode(errors="backslashreplace").decode()
 
 
 class TextLine(AccessLine):
     """The same for people, with what they look for first."""
 
     def __bytes__(self) -> bytes:
-        self.tidy()
         told: dict[str, str | None] = {
             "tool": f"{self.tool}@{self.version}" if self.tool else "",
             "backend": self.backend,
             "outcome": self.outcome,
             "reason": self.reason,
             "dialect": self.dialect,
-            "principal": self.principal,
-            "request_id": str(self.request_id),
+            "principal": _bounded(self.principal),
+            "request_id": self.request_id.decode("ascii"),
         }
         extras = ", ".join(f"{key}={value}" for key, value in told.items() if value)
-        text = f"{self.route} {self.status} in {self.duration_ms:g} ms ({extras})"
-        return f"{clock(float(self.time))} INFO    {self.operation} {printable(text)}\n".encode()
+        text = f"{self.route} {self.status} in {int(self.duration_s * 1e6) / 1e3:g} ms ({extras})"
+        return f"{clock(self.time)} INFO    {self.operation} {printable(text)}\n".encode()
 
 
 class AccessLog:

@@ -9,6 +9,10 @@ from collections.abc import Collection, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.front.observer import NOWHERE, Observer
+from gateway.front.watched import route_of
+from gateway.wire import ANSWER
+
 ANY = "*"
 METHODS = b"GET, POST, DELETE"
 # What callers may send besides what browsers always let through (Accept, Accept-Language).
@@ -29,12 +33,21 @@ class Cors:
     """Answers preflight requests of listed origins, and shows answers to them. Others get what they got without it.
 
     `headers` are names callers may send besides the usual ones, `max_age_s` is how long a browser need not ask again.
+    `observer` hears of preflight requests; the others are noted behind this.
     """
 
     def __init__(
-        self, app: ASGIApp, *, origins: Collection[str], headers: Iterable[str], credentials: bool, max_age_s: float
+        self,
+        app: ASGIApp,
+        observer: Observer,
+        *,
+        origins: Collection[str],
+        headers: Iterable[str],
+        credentials: bool,
+        max_age_s: float,
     ) -> None:
         self._app = app
+        self._observer = observer
         self._origins = frozenset(origin.encode("ascii") for origin in origins)
         self._any = ANY in origins
         self._common: Fields = [(b"access-control-allow-credentials", b"true")] if credentials else []
@@ -57,6 +70,7 @@ class Cors:
                 "status": 204,
                 "headers": self._tell([], [*allowed, *self._preflight]),
             }
+            self._observer.turned_away(204, "", "preflight", route_of("OPTIONS", scope["path"])[1] or NOWHERE)
             await send(start)
             return await send({"type": "http.response.body", "body": b""})
 
@@ -66,6 +80,7 @@ class Cors:
                 message = {**message, "headers": self._tell(message.get("headers", ()), more)}
             await send(message)
 
+        scope.get("extensions", {}).pop(ANSWER, None)
         return await self._app(scope, receive, tell)
 
     def _allowed(self, origin: bytes | None) -> Fields:

@@ -6,17 +6,19 @@ and response objects cost 20 us, a third of a whole call.
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
-from gateway.front.observer import LEFT, Observer
+from gateway.front.observer import LEFT, Observer, told
 from gateway.request import Request, head_of, refuse_repeats
 from gateway.tracing import identify
-from gateway.wire import KEEP, Head, Headers, WireReply
+from gateway.wire import ANSWER, KEEP, Head, Headers, WireReply
 
 MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
 OPERATIONS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
@@ -84,20 +86,25 @@ class Edge:
         prefix, path, answer, max_bytes = route
         headers = dict(scope["headers"])
         head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
-        keep = scope["extensions"].get(KEEP) if "extensions" in scope else None
-        request = Request(head, self._ip_of(scope), keep, identify(headers, self._fresh))
+        offered = scope.get("extensions", {})
+        request = Request(head, self._ip_of(scope), offered.get(KEEP), identify(headers, self._fresh))
         status, size = LEFT, 0
         try:
             try:
                 _check_head(head, scope, max_bytes)
-                reply = await answer(request, lambda: _read_body(receive, max_bytes))
+                reply = await answer(request, partial(_read_body, receive, max_bytes))
             except GatewayError as error:
                 request.refused = error
                 reply = recognise.refusal(error, head)
-            status, size = self._status(reply), len(reply.body)
-            await _send(reply, status, (request.trace.sent[0], *request.counted), send)
-        except CallerLeft:
-            pass
+            status, size = self._status(reply) if self._strict else reply.status, len(reply.body)
+            more = (request.trace.sent[0], *request.counted)
+            answer_now = offered.get(ANSWER)
+            if answer_now is None or path == LIST or not answer_now(status, (*reply.headers, *more), reply.body):
+                await _send(reply, status, more, send)
+        except (CallerLeft, CancelledError) as left:
+            status = told(scope, status)
+            if isinstance(left, CancelledError):
+                raise
         finally:  # whoever leaves in the middle is noted, too
             took_s = perf_counter() - started
             if path == LIST:
@@ -117,7 +124,7 @@ class Edge:
                 request,
                 token,
                 None if media is None else media.decode("latin-1"),
-                lambda: _read_body(receive, MAX_CALLBACK_BYTES),
+                partial(_read_body, receive, MAX_CALLBACK_BYTES),
             )
             body = b"{}" if status == 200 else NOT_TAKEN
         except GatewayError:
@@ -125,12 +132,12 @@ class Edge:
         except CallerLeft:
             pass
         finally:
-            self._observer.called_back(request, status, perf_counter() - started, len(body))
+            self._observer.called_back(request, told(scope, status), perf_counter() - started, len(body))
         if status != LEFT:
             await _send(WireReply(status=status, headers=JSON, body=body), status, (request.trace.sent[0],), send)
 
     def _status(self, reply: WireReply) -> int:
-        return 400 if self._strict and reply.status in STRICT else reply.status
+        return 400 if reply.status in STRICT else reply.status
 
 
 async def _send(reply: WireReply, status: int, more: Headers, send: Send) -> None:
@@ -146,7 +153,8 @@ def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
     if head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
-    refuse_repeats(head, scope)
+    if len(head.headers) != len(scope["headers"]):
+        refuse_repeats(head, scope)
     announced = head.headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced[:20]) > max_bytes:
         raise _too_large(max_bytes)

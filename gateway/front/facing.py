@@ -13,9 +13,11 @@ from starlette.types import ASGIApp, Scope
 from gateway.front.clientip import ClientIps, peer
 from gateway.front.cors import Cors
 from gateway.front.hosts import AllowedHosts
+from gateway.front.observer import Observer
 from gateway.server import ServingContext, TlsFiles
 from gateway.settings import Config, ServerSettings
 from gateway.settings.server import EVERYWHERE
+from gateway.tracing import Chance
 
 
 def ip_of(server: ServerSettings) -> Callable[[Scope], str]:
@@ -23,13 +25,20 @@ def ip_of(server: ServerSettings) -> Callable[[Scope], str]:
     return ClientIps(server.trusted_proxies) if server.trusted_proxies else peer
 
 
-def guarded(app: ASGIApp, config: Config) -> ASGIApp:
-    """The application behind whatever looks at requests first."""
+def guarded(app: ASGIApp, config: Config, observer: Observer, chance: Chance) -> ASGIApp:
+    """The application behind whatever looks at requests first, and has `observer` know of those that it answers."""
     server, cors = config.server, config.server.cors
     if cors is not None:
         forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
-        app = Cors(app, origins=cors.origins, headers=forwarded, credentials=cors.credentials, max_age_s=cors.max_age_s)
-    return AllowedHosts(app, _hosts(server)) if server.allowed_hosts else app
+        app = Cors(
+            app,
+            observer,
+            origins=cors.origins,
+            headers=forwarded,
+            credentials=cors.credentials,
+            max_age_s=cors.max_age_s,
+        )
+    return AllowedHosts(app, _hosts(server), observer, chance) if server.allowed_hosts else app
 
 
 def _hosts(server: ServerSettings) -> set[str]:

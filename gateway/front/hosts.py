@@ -11,17 +11,26 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
+from gateway.front.observer import NOWHERE, Observer
+from gateway.front.watched import route_of
 from gateway.request import head_of
+from gateway.tracing import Chance, identify
 
 HEALTH = "/health"
 ABSENT = b""
+REFUSED = "The Host header does not name a host that is served here."
 
 
 class AllowedHosts:
-    """Passes on what is meant for one of `names`: a host, an address, or `*.` and what all of its hosts end in."""
+    """Passes on what is meant for one of `names`: a host, an address, or `*.` and what all of its hosts end in.
 
-    def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
+    `observer` hears of what is not.
+    """
+
+    def __init__(self, app: ASGIApp, names: Iterable[str], observer: Observer, chance: Chance) -> None:
         self._app = app
+        self._observer = observer
+        self._chance = chance
         written = [host_of(name) for name in names]
         self._exact = frozenset(name.encode("ascii") for name in written if not name.startswith("*."))
         self._endings = tuple(name[1:].encode("ascii") for name in written if name.startswith("*."))
@@ -31,9 +40,12 @@ class AllowedHosts:
             return await self._app(scope, receive, send)
         if scope["path"].endswith(HEALTH):
             return await self._app(scope, receive, send)
-        error = GatewayError(ErrorCode.INVALID_REQUEST, "The Host header does not name a host that is served here.")
-        reply = recognise.refusal(error, head_of(scope))
-        headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
+        head = head_of(scope)
+        trace = identify(head.headers, self._chance)
+        reply = recognise.refusal(GatewayError(ErrorCode.INVALID_REQUEST, REFUSED), head)
+        operation, route = route_of(head.method, head.path)
+        self._observer.turned_away(reply.status, REFUSED, operation, route or NOWHERE, head.prefix, trace.request_id)
+        headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body)), trace.sent[0]]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         return await send({"type": "http.response.body", "body": reply.body})
 

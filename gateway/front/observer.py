@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from starlette.types import Scope
+
 from gateway.errors import GatewayError, UnauthenticatedError
 from gateway.front.accesslog import AccessLog
 from gateway.metrics import Metrics
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
+from gateway.wire import ANSWERED
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
+OTHER = "other"  # the operation of what is none
+NOWHERE = "-"  # the route of what came to none
 
 
 class Observer:
@@ -33,7 +38,7 @@ class Observer:
             )  # fmt: skip
             return
         target = tool.target
-        self._count_call(target.backend, target.tool, request.outcome, tool_s)
+        self._count_call(target.backend, target.tool, request.outcome, 0.0 if request.joined else tool_s)
         self._write(
             request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
             dialect, request.principal, target.tool, target.version, target.backend, request.outcome, tool_s, reason,
@@ -73,6 +78,31 @@ class Observer:
             return error.rule
         return ""
 
+    def turned_away(
+        self,
+        status: int,
+        reason: str,
+        operation: str = OTHER,
+        route: str = NOWHERE,
+        dialect: str | None = None,
+        request_id: bytes = b"",
+    ) -> None:
+        """A request got no further than the listener, or what stands behind it. `reason` is one of a few sentences.
+
+        With status 0 there was none yet: who called did not get through the handshake of TLS.
+        """
+        self.metrics.turned_away(dialect, operation, status)
+        outcome = "ok" if 0 < status < 400 else "refused"
+        self._write(request_id, operation, route, status, 0.0, 0, 0, dialect, "", "", "", "", outcome, 0.0, reason)
+
     def probed(self, operation: str, status: int, duration_s: float) -> None:
         """A request that programs repeat all day, such as for health: counted, not written down."""
         self._count(None, operation, status, duration_s)
+
+
+def told(scope: Scope, status: int) -> int:
+    """What the caller was told: this, unless nothing was said and the server has answered in our place."""
+    if status != LEFT or "extensions" not in scope:
+        return status
+    answered: int = scope["extensions"].get(ANSWERED, status)
+    return answered

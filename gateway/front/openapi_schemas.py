@@ -29,6 +29,11 @@ def _array(schema: JsonObject) -> JsonObject:
     return {"type": "array", "items": schema}
 
 
+def _or_null(schema: JsonObject) -> JsonObject:
+    """What real callers send for want of anything else; it is taken for absent."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
 def _result(success: bool, outcome: JsonObject, *, around: JsonObject | None = None) -> JsonObject:
     """One way a call may end; `outcome` and what the form puts `around` it are always there."""
     members = (around or {}) | {"call_id": TEXT, "success": {"const": success}} | outcome
@@ -55,7 +60,7 @@ TOOL = {"id": schema_ref("ToolId"), "name": schema_ref("ToolName"), "description
 IDENTIFIED = _object({"id": TEXT}, "id")
 VALUE: JsonObject = {"value": {}}
 ERROR = {"error": schema_ref("ToolError")}
-CALL = {
+CALL: JsonObject = {
     "call_id": {"type": "string", "minLength": 1, "maxLength": 256},
     "trace_id": TEXT,
     "tool_id": {"type": "string", "maxLength": 256, "examples": ["Calculator.Add", "Calculator.Add@1.0.0"]},
@@ -80,7 +85,7 @@ SCHEMAS: JsonObject = {
         {
             "authorization": _array(_object({"id": TEXT, "token": TEXT}, "id", "token")),
             "secrets": _array(_object({"id": TEXT, "value": TEXT}, "id", "value")),
-            "user_id": TEXT,
+            "user_id": _or_null(TEXT),
         }
     ),
     "Call": _object(CALL, "tool_id", closed=True),
@@ -88,7 +93,15 @@ SCHEMAS: JsonObject = {
     "RfcCall": _object(
         VERSION | {"request": _object(CALL | {"inputs": ANY_OBJECT}, "tool_id", closed=True)}, "request"
     ),
-    "LcCall": _object(VERSION | {"request": _object(CALL, "tool_id")}, "request"),
+    "LcCall": _object(
+        VERSION
+        | {
+            "request": _object(
+                {name: it if name == "tool_id" else _or_null(it) for name, it in CALL.items()}, "tool_id"
+            )
+        },
+        "request",
+    ),
     "ToolError": _object(
         {
             "message": TEXT,

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from gateway.dialects import recognise, versions
 from gateway.errors import ErrorCode, GatewayError
+from gateway.front.edge import STRICT
 from gateway.front.watched import request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
@@ -53,10 +54,11 @@ def public_app(
     look: OneCall,
     cancel: OneCall,
     metrics: Route | None,
+    strict: bool,
 ) -> Starlette:
     """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
 
-    To be `Watched`. `metrics` is what `metrics_for` makes, if they are shown here.
+    To be `Watched`. `metrics` is what `metrics_for` makes, if they are shown here. `strict` as for `Edge`.
     """
 
     async def show_health(request: HttpRequest) -> Response:
@@ -74,7 +76,8 @@ def public_app(
         except GatewayError as error:
             return _response(recognise.refusal(error, asked.head))
         reply = await answer(asked, request.path_params["call_id"])
-        return _response(WireReply(status=reply.status, headers=(*reply.headers, *asked.counted), body=reply.body))
+        status = 400 if strict and reply.status in STRICT else reply.status
+        return _response(WireReply(status=status, headers=(*reply.headers, *asked.counted), body=reply.body))
 
     async def show_openapi(request: HttpRequest) -> Response:
         return Response(openapi_document, media_type="application/json")

@@ -9,13 +9,12 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.dialects import recognise
-from gateway.front.observer import LEFT, Observer
+from gateway.front.observer import LEFT, OTHER, Observer, told
 from gateway.request import Request, head_of
 from gateway.tracing import Chance, identify
 
 REQUEST = "toolgate.request"  # where in the scope the request is
 PROBES = {"health": "health", "openapi.json": "openapi", "metrics": "metrics"}
-OTHER = "other"
 
 
 class Watched:
@@ -47,7 +46,7 @@ class Watched:
         try:
             return await self._app(scope, receive, watch)
         finally:
-            self._note(request, status, time.perf_counter() - started, size)
+            self._note(request, told(scope, status), time.perf_counter() - started, size)
 
     def _note(self, request: Request, status: int, duration_s: float, size: int) -> None:
         operation, route = route_of(request.head.method, request.head.path)
@@ -68,8 +67,13 @@ def route_of(method: str, path: str) -> tuple[str, str | None]:
     """The operation, and the template of the path where it is worth a line in the log."""
     first, _, rest = path.removeprefix("/").partition("/")
     if first in recognise.DIALECTS:
-        first = rest.partition("/")[0]
+        first, _, rest = rest.partition("/")
     match first:
+        case "call" | "tools" if rest in ("", "call"):  # these get no further than to who watches over hosts
+            called = rest == "call" or first == "call"
+            return ("call" if called else "list"), f"/{first}/{rest}" if rest else f"/{first}"
+        case "callbacks":
+            return "callback", "/callbacks/{token}"
         case "calls":
             return "cancel" if method == "DELETE" else "poll", "/calls/{call_id}"
         case "challenges":

@@ -7,28 +7,24 @@ All others never come here. The states are those of `state.port`; tool servers k
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, cast
-
-from msgspec.structs import replace
 
 from gateway.errors import GatewayError
-from gateway.kept.attempt import Asked, Attempt, Ending
+from gateway.kept.attempt import Asked
 from gateway.kept.endings import Endings
 from gateway.kept.names import CallNames
 from gateway.kept.orphans import adopt_orphans
+from gateway.kept.running import Running
 from gateway.kept.standing import (
-    BROKEN,
     CANCELLED,
-    OUTLASTED,
+    GONE,
     PREFIX,
-    STOPPED,
-    Gone,
+    UNREMEMBERED,
     Kept,
     Note,
     Standing,
+    encode,
     kept_as,
     kept_by,
     note_of,
@@ -36,14 +32,12 @@ from gateway.kept.standing import (
     standing_of,
     unavailable,
 )
-from gateway.model import Invocation, JsonObject, ToolResult
-from gateway.ports import AsyncBackend, Backend, Caller
+from gateway.model import JsonObject, ToolResult
+from gateway.ports import Backend, Caller
 from gateway.state.port import (
-    ACCEPTED,
     DISPATCHING,
     DONE,
     REGISTERED,
-    CallState,
     Created,
     Exists,
     NewCall,
@@ -53,15 +47,11 @@ from gateway.state.port import (
 )
 from gateway.state.sealing import Digester
 
-log = logging.getLogger("gateway.kept.calls")
-
-FINISH_S = 5.0  # at the end, for calls whose callers have gone
-
 
 class Calls:
     """Runs kept calls, and is where asynchronous backends bring their outcomes (`ports.Outcomes`).
 
-    `callback_url` makes the address for the outcome of the call with a key.
+    `callback_url` makes the address for the outcome of the call with a key. `alone`: nobody else has this state.
     """
 
     def __init__(
@@ -71,35 +61,28 @@ class Calls:
         *,
         backends: Mapping[str, Backend],
         callback_url: Callable[[str], str],
+        alone: bool = False,
     ) -> None:
         self._state = state
-        self._names = CallNames(digester)
+        self._names = CallNames(digester, alone=alone)
         self._backends = backends
-        self._callback_url = callback_url
         self._endings = Endings(state)
-        self._running: dict[str, Attempt] = {}
-        self._background: set[asyncio.Task[None]] = set()
+        self._running = Running(state, self._endings, backends=backends, callback_url=callback_url)
         self.group_of = self._names.group
 
     async def start(self) -> None:
         """Begins to look after the calls of replicas that died."""
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
-        self._in_background(adopt_orphans(self._state, self._backends))
+        await self._running.start()
+        self._running.in_background(adopt_orphans(self._state, self._backends))
 
     def running(self) -> set[asyncio.Task[None]]:
         """The calls that run here apart from their callers."""
-        return {attempt.task for attempt in self._running.values() if attempt.task is not None}
+        return self._running.tasks()
 
     async def aclose(self) -> None:
         """Lets calls whose callers have gone finish, for a moment."""
-        running = [attempt.task for attempt in self._running.values() if attempt.task is not None]
-        if running:
-            await asyncio.wait(running, timeout=FINISH_S)
-        for attempt in list(self._running.values()):
-            attempt.stop(STOPPED)
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*running, *self._background, return_exceptions=True)
+        await self._running.aclose()
         await self._endings.aclose()
 
     # The caller's side.
@@ -116,10 +99,18 @@ class Calls:
             except StateUnavailable:
                 return kept_as(key, note, new.backend, unavailable())
             if isinstance(begun, Created):
-                record = begun.record
-                key = record.key
-                group = note.group if record.note == new.note else note_of(record).group  # that of a dead replica's
-                standing = await self._follow(key, record.state, group, asked, asked_at)
+                state, group, found = new.state, note.group, begun.found
+                if found is not None:  # as a dead replica left it
+                    key, state, group = found.key, found.state, note_of(found).group
+                standing = await self._running.follow(key, state, group, asked, asked_at)
+                if standing is None:  # a tool server has it
+                    left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
+                    del asked, new, begun, found  # thousands may wait here, for minutes, each with its input
+                    with suppress(StateUnavailable):  # then all that is known is that it runs
+                        standing = self._after(key, await self._state.wait(key, left_s))
+                    return kept_as(key, note, backend, UNREMEMBERED if standing is GONE else standing, joined=False)
+                if standing is GONE:  # cancelled, or taken for abandoned
+                    standing = None
             elif isinstance(begun, Exists):
                 record = begun.record
                 key, note = record.key, note_of(record) if record.note else note
@@ -128,8 +119,20 @@ class Calls:
                 standing = refusal_of(begun)
             if standing is None:
                 standing = await self._join(key, asked_at + asked.patience_s)
-            if not isinstance(standing, Gone):  # else whoever began it took that back: it may be begun again
-                return kept_as(key, note, new.backend, standing)
+            if standing is not GONE:  # else whoever began it took that back: it may be begun again
+                return kept_as(key, note, new.backend, standing, joined=not isinstance(begun, Created))
+
+    async def _join(self, key: str, deadline: float) -> Standing | GatewayError:
+        """Waits for a call that somebody runs."""
+        try:
+            return self._after(key, await self._state.wait(key, self._running.until(deadline)))
+        except StateUnavailable:
+            return None
+
+    def _after(self, key: str, record: Record | None) -> Standing | GatewayError:
+        """How a call stands that somebody has waited for; of one that was forgotten it may still be known."""
+        standing = standing_of(record)
+        return self._endings.parting(key) or standing if standing is GONE else standing
 
     async def look(self, call_id: str, caller: Caller) -> Kept | None:
         """How a call of this caller's stands; None if there is none of that id. Raises BACKEND_UNAVAILABLE."""
@@ -149,7 +152,7 @@ class Calls:
             if record is None:
                 return None
             if not record.state.is_over and await self._endings.settle(record.key, CANCELLED):
-                await self._give_up(record.key, record.backend, note_of(record).group, CANCELLED)
+                await self._running.give_up(record.key, record.backend, note_of(record).group, CANCELLED)
             return await self._told(await self._state.get(record.key) or record)
         except StateUnavailable as exc:
             raise unavailable() from exc
@@ -170,7 +173,7 @@ class Calls:
             return "pending"
         if isinstance(standing, ToolResult):
             return "completed" if standing.failure is None else "failed"
-        return "failed" if isinstance(standing, Gone) else "pending"
+        return "failed" if standing is GONE else "pending"
 
     # The backends' side (`ports.Outcomes`).
 
@@ -198,13 +201,14 @@ class Calls:
             call_id=call_id,
             tool=asked.tool.id,
             group=asked.invocation.group,
+            user="" if asked.caller.user_id is None else self._names.users(principal, asked.caller.user_id)[0],
         )
         new = NewCall(
             key=key,
             fingerprint=fingerprint,
             principal=owner,
             backend=backend.name,
-            note=note.packed(),
+            note=encode(note),
             question=question,
             idempotent=asked.invocation.idempotent,
             state=REGISTERED if backend.asynchronous else DISPATCHING,
@@ -213,7 +217,10 @@ class Calls:
         return new, note
 
     async def _owned(self, call_id: str, caller: Caller) -> Record | None:
-        """The record of a call by our id, or by the caller's own if that call named no user but the credential's."""
+        """The record of a call by our id, or by the caller's own if that call named no user but the credential's.
+
+        Where credentials name users, nobody sees the call of another user of the same principal.
+        """
         if not (call_id.isascii() and call_id.isprintable()):
             return None
         keys = self._names.keys_of_id(caller.principal, call_id, caller.user_id)
@@ -225,114 +232,12 @@ class Calls:
                 record = await self._state.get(key)
             except ValueError:  # not even shaped like a key
                 continue
-            if record is not None and record.note and record.principal in owners:
+            if record is not None and record.note and record.principal in owners and self._is_for(record, caller):
                 return record
         return None
 
-    # Running it.
-
-    def _follow(
-        self, key: str, state: CallState, group: str, asked: Asked, asked_at: float
-    ) -> Coroutine[Any, Any, Ending]:
-        """Begins to run a call; what is returned waits for its end, as long as its caller does."""
-        attempt = self._running[key] = Attempt()
-        work = self._attempt(attempt, key, state, group, asked, asked_at)
-        if asked.tool.backend.asynchronous or not asked.stays:
-            attempt.task = self._loop.create_task(work)
-            return attempt.wait(self._until(asked_at + asked.patience_s))
-        if asked.keep is None:
-            attempt.task = self._loop.create_task(work)
-            return attempt.wait(None)
-        attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
-        return work
-
-    async def _join(self, key: str, deadline: float) -> Standing | GatewayError:
-        """Waits for a call that somebody runs."""
-        try:
-            standing = standing_of(await self._state.wait(key, self._until(deadline)))
-        except StateUnavailable:
-            return None
-        return self._endings.parting(key) or standing if isinstance(standing, Gone) else standing
-
-    async def _attempt(
-        self, attempt: Attempt, key: str, state: CallState, group: str, asked: Asked, asked_at: float
-    ) -> Ending:
-        """Runs a call that its caller may leave; nothing of what it brings is lost."""
-        tool = asked.tool
-        backend, route = tool.backend, tool.route
-        ending: Ending = BROKEN
-        try:
-            invocation = replace(asked.invocation, call_id=PREFIX + key, group=group, config_ids=route.config_ids)
-            ending = await self._run(key, state, invocation, backend)
-            if isinstance(ending, GatewayError):
-                await self._endings.refuse(key, ending, keyed=asked.call.call_id is not None)
-            elif ending is not None and not await self._endings.settle(key, ending):
-                ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
-        except StateUnavailable:  # a call whose result is at hand does not fail for it
-            log.warning("the state is away while a call runs")
-        except asyncio.CancelledError:
-            if not attempt.was_stopped():
-                raise
-            ending = attempt.ending
-        finally:
-            if self._running.get(key) is attempt:
-                del self._running[key]
-                attempt.ending = ending
-        if ending is None and backend.asynchronous and route.cancel_on_timeout:
-            self._in_background(self._cancel_at(asked_at + asked.invocation.timeout_s, key, backend.name, group))
-        return attempt.ending
-
-    async def _run(self, key: str, state: CallState, invocation: Invocation, backend: Backend) -> Ending:
-        """Asks the tool server; None if the record tells how it ended, now or later."""
-        try:
-            if backend.asynchronous or state is not DISPATCHING:
-                return await self._dispatch(key, invocation, backend)
-            return await backend.call(invocation)
-        except GatewayError as refusal:
-            return refusal
-        except Exception:
-            log.exception("a call failed inside the gateway after it may have reached a tool server")
-            return BROKEN
-
-    async def _dispatch(self, key: str, invocation: Invocation, backend: Backend) -> ToolResult | None:
-        """Asks the tool server; None if the outcome comes later. Raises GatewayError: the tool did not run."""
-        try:
-            if not await self._state.advance(key, (REGISTERED,), DISPATCHING):
-                return None  # cancelled, or taken for abandoned
-        except StateUnavailable as exc:
-            raise unavailable() from exc
-        if not backend.asynchronous:
-            return await backend.call(invocation)
-        result = await cast(AsyncBackend, backend).dispatch(invocation, self._callback_url(key))
-        if result is None:
-            with suppress(StateUnavailable):  # it completes the record only
-                await self._state.advance(key, (DISPATCHING,), ACCEPTED)
-        return result
-
-    # Ending it from outside.
-
-    async def _cancel_at(self, when: float, key: str, backend: str, group: str) -> None:
-        """Cancels a call that outlasts its timeout; one that waits for its user does not."""
-        try:
-            record = await self._state.wait(key, self._until(when))
-            if record is not None and record.state <= ACCEPTED and await self._endings.settle(key, OUTLASTED):
-                await self._give_up(key, backend, group, OUTLASTED)
-        except StateUnavailable:
-            log.warning("a call that took too long could not be cancelled", extra={"backend": backend})
-
-    async def _give_up(self, key: str, backend: str, group: str, ending: ToolResult) -> None:
-        """Has nobody wait for a call any more, neither here nor, if it can be told, at the tool server."""
-        attempt = self._running.pop(key, None)
-        if attempt is not None:
-            attempt.stop(ending)
-        adapter = self._backends.get(backend)
-        if adapter is not None and adapter.asynchronous:
-            await cast(AsyncBackend, adapter).cancel(PREFIX + key, group)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-
-    def _until(self, deadline: float) -> float:
-        return max(0.0, deadline - self._loop.time())
+    def _is_for(self, record: Record, caller: Caller) -> bool:
+        """Whether a call of the caller's principal is for the user that the caller's credential names, if any."""
+        if caller.user_id is None:
+            return True
+        return note_of(record).user in self._names.users(caller.principal, caller.user_id)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gateway.errors import GatewayError
 from gateway.kept.backlog import Backlog
-from gateway.kept.standing import PREFIX, TOO_LARGE, UNTOLD, note_of, pack, result_of, standing_of
+from gateway.kept.standing import PREFIX, TOO_LARGE, UNTOLD, encode, note_of, pack, result_of, standing_of
 from gateway.model import JsonObject, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
@@ -30,7 +30,7 @@ class Endings:
         """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
         try:
             if result.failure is None:  # what nearly all calls come to
-                return await self._state.settle(key, pack(result))
+                return await self._state.settle(key, encode((result.value, None, result.duration_ms)))  # as `pack` does
             return await self._settle(key, result)
         except OutcomeTooLarge:
             return await self.settle(key, TOO_LARGE)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 
 import msgspec
 
-from gateway.model import ONCE, ToolCall
+from gateway.model import ONCE, CallContext, ToolCall
 from gateway.state.sealing import Digester
 
 MAX_PRINCIPALS = 4096  # remembered with their digests, some 500 bytes each
@@ -34,16 +34,19 @@ class CallNames:
     """Makes them. Where a tuple is returned, its first name is under the current key, the others under older ones.
 
     What every kept call needs is digested with BLAKE2b in its keyed mode (RFC 7693): a sixth of the cost of an HMAC,
-    and a tenth where the key has been digested once and for all.
+    and a tenth where the key has been digested once and for all. `alone`: no other process ever sees a fingerprint;
+    then it is Python's own hash of the content, which is keyed as well (SipHash), with a key of this process.
     """
 
-    def __init__(self, digester: Digester) -> None:
+    def __init__(self, digester: Digester, *, alone: bool = False) -> None:
         self._digester = digester
+        self._alone = alone
         calls, contents = _begun(digester.digests("call"), KEY_BYTES), _begun(digester.digests("content"), PRINT_BYTES)
         self._call, self._content = calls[0], contents[0]
         self._older = list(zip(calls[1:], contents[1:], strict=True))
         self._question = _begun(digester.digests("question"), PRINT_BYTES)[0]
         self._known = lru_cache(maxsize=MAX_PRINCIPALS)(self._principal)
+        self._users = lru_cache(maxsize=MAX_PRINCIPALS)(partial(digester.digests, "user"))
 
     def _principal(self, principal: str) -> tuple[tuple[str, ...], bytes]:
         """On whose quota a principal's calls are, and how their names begin, before they are digested."""
@@ -57,16 +60,21 @@ class CallNames:
     def keyed(self, principal: str, call: ToolCall) -> Names:
         """The names of a call that has an id of the caller's. Its content is the tool as requested, and the input."""
         owners, name = self._known(principal)
-        name += _encode((call.call_id, *_user(call)))
-        ref = call.ref
+        context, ref = call.context, call.ref
+        nobody = context.user_id is None and not context.tokens
+        name += _encode((call.call_id, *NOBODY) if nobody else (call.call_id, *_user(context)))
         content = _encode((ref.tool, ref.version, call.arguments))
+        key = self._call.copy()
+        key.update(name)
+        if self._alone:  # nothing is older than the process
+            return owners[0], key.hexdigest(), f"{hash(content):x}", ()
         older = [(_digest(one, name), _digest(other, content)) for one, other in self._older] if self._older else ()
-        return owners[0], _digest(self._call, name), _digest(self._content, content), tuple(older)
+        return owners[0], key.hexdigest(), _digest(self._content, content), tuple(older)
 
     def unkeyed(self, principal: str, call: ToolCall) -> Names:
         """The names of a call without an id: a new key, and who asks what for whom, under the current key alone."""
         owners, name = self._known(principal)
-        name += _encode((call.ref.tool, call.ref.version, call.arguments, *_user(call)))
+        name += _encode((call.ref.tool, call.ref.version, call.arguments, *_user(call.context)))
         return owners[0], secrets.token_urlsafe(RANDOM_BYTES), _digest(self._question, name), ()
 
     def keys_of_id(self, principal: str, call_id: str, user_id: str | None = None) -> tuple[str, ...]:
@@ -75,6 +83,10 @@ class CallNames:
         name = self._known(principal)[1] + _encode((call_id, *user))
         return tuple([_digest(begun, name) for begun in (self._call, *(call for call, _ in self._older))])
 
+    def users(self, principal: str, user_id: str) -> tuple[str, ...]:
+        """For whom a call is, where its caller's credential says so."""
+        return self._users(principal, user_id)
+
     def group(self, principal: str, name: str | None) -> str:
         """A conversation as tool servers know it: nobody chooses another's, and one without a name is a new one."""
         if name is None:
@@ -82,12 +94,12 @@ class CallNames:
         return self._digester.digest("group", principal, name)
 
 
-def _user(call: ToolCall) -> tuple[object, ...]:
+def _user(context: CallContext) -> tuple[object, ...]:
     """Whose call it is besides the principal's: the user it names, else whoever the tokens belong to."""
-    if call.context.user_id is not None:
-        return (USER, call.context.user_id)
-    if call.context.tokens:
-        return ("tokens", call.context.tokens)
+    if context.user_id is not None:
+        return (USER, context.user_id)
+    if context.tokens:
+        return ("tokens", context.tokens)
     return NOBODY
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import Final
+
 import msgspec
 from msgspec import Struct
 
@@ -28,11 +31,11 @@ UNREMEMBERED = ToolResult(
 )
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class Note(Struct, frozen=True, kw_only=True, array_like=True):
     """What any replica needs to know of a call besides its outcome: how to tell it, and what it waits for.
 
     `call_id` is what the caller is told, `tool` the full id of what ran; `group` as in `Invocation`; `challenge` what
-    its user has to consent to.
+    its user has to consent to. `user` is a digest of the user whom the caller's credential named, if it named one.
     """
 
     dialect: str
@@ -41,9 +44,10 @@ class Note(Struct, frozen=True, kw_only=True):
     tool: str
     group: str = ""
     challenge: JsonObject | None = None
+    user: str = ""
 
     def packed(self) -> bytes:
-        return _encode(self)
+        return encode(self)
 
 
 class Consent(Struct, frozen=True):
@@ -52,18 +56,20 @@ class Consent(Struct, frozen=True):
     challenge: JsonObject
 
 
-class Gone(Struct, frozen=True):
+class Gone(Enum):
     """A call is as if it had never begun."""
 
+    GONE = "gone"
 
-GONE = Gone()
+
+GONE: Final = Gone.GONE  # whether something is not of a class of msgspec's costs more than most questions
 Standing = ToolResult | Consent | Gone | None  # None: it still runs
 
 
 class Kept(Struct, frozen=True, kw_only=True):
     """How a call stands: its result, the consent it waits for, why it was refused, or None while it runs.
 
-    `id` is ours. `remembered`: it can be asked for by that id.
+    `id` is ours. `remembered`: it can be asked for by that id. `joined`: nothing was run for who is told this.
     """
 
     id: str
@@ -71,6 +77,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     backend: str
     standing: ToolResult | Consent | GatewayError | None
     remembered: bool = True
+    joined: bool = True
 
     @property
     def is_keyed(self) -> bool:
@@ -88,7 +95,7 @@ class _Outcome(Struct, frozen=True, array_like=True):
 
 _notes = msgspec.json.Decoder(Note)
 _outcomes = msgspec.json.Decoder(_Outcome)
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 
 def note_of(record: Record) -> Note:
@@ -96,7 +103,7 @@ def note_of(record: Record) -> Note:
 
 
 def pack(result: ToolResult) -> bytes:
-    return _encode(_Outcome(result.value, result.failure, result.duration_ms))
+    return encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
 
 
 def unpack(outcome: bytes) -> ToolResult:
@@ -133,13 +140,15 @@ def result_of(refusal: GatewayError) -> ToolResult:
     return ToolResult(failure=ToolFailure(message=message, can_retry=unavailable))
 
 
-def kept_as(key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None) -> Kept:
+def kept_as(
+    key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None, *, joined: bool = True
+) -> Kept:
     """A call as its caller is told of it."""
     if isinstance(standing, ToolResult):
         remembered = standing.failure is None or not standing.failure.can_retry
     else:
         remembered = not isinstance(standing, GatewayError)
-    return Kept(id=PREFIX + key, note=note, backend=backend, standing=standing, remembered=remembered)
+    return Kept(id=PREFIX + key, note=note, backend=backend, standing=standing, remembered=remembered, joined=joined)
 
 
 def kept_by(record: Record) -> Kept:

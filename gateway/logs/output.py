@@ -81,15 +81,19 @@ def _descriptor() -> int | None:
         return None
 
 
-def stamp(seconds: float) -> str:
+def stamp(seconds: float) -> bytes:
     """A moment as lines in JSON have it."""
     return _stamp(int(seconds * 1000))
 
 
 @lru_cache(maxsize=8)  # lines come in order, and when time matters many in the same millisecond
-def _stamp(milliseconds: int) -> str:
-    second = datetime.fromtimestamp(milliseconds // 1000, UTC)
-    return f"{second:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+def _stamp(milliseconds: int) -> bytes:
+    return b"%b.%03dZ" % (_second(milliseconds // 1000), milliseconds % 1000)
+
+
+@lru_cache(maxsize=8)
+def _second(seconds: int) -> bytes:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()
 
 
 def clock(seconds: float) -> str:
@@ -102,7 +106,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: JsonObject = {
-            "time": stamp(record.created),
+            "time": stamp(record.created).decode(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

@@ -99,6 +99,16 @@ CATALOGUE_AGE = Family(
 STREAM_UP = Family(
     "toolgate_rcrt_stream_up", "Whether the stream of events is open and heard.", BACKEND, "gauge", merge="min"
 )
+ISSUER_UP = Family(
+    "toolgate_issuer_up",
+    "Whether the last attempt to fetch the keys of an issuer succeeded.",
+    ("issuer",),
+    "gauge",
+    merge="min",
+)
+ISSUER_AGE = Family(
+    "toolgate_issuer_keys_age_seconds", "Age of the keys of an issuer in use.", ("issuer",), "gauge", merge="max"
+)
 STATE_UP = Family("toolgate_state_up", "Whether calls can be remembered.", (), "gauge", merge="min")
 BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
 
@@ -121,6 +131,8 @@ FAMILIES = {
         CATALOGUE_TOOLS,
         CATALOGUE_AGE,
         STREAM_UP,
+        ISSUER_UP,
+        ISSUER_AGE,
         STATE_UP,
         BUILD,
     )

@@ -27,15 +27,27 @@ from gateway.metrics.store import Cells, Store
 
 OTHER = "other"
 NONE = "none"  # no dialect, no backend
-OPERATIONS = frozenset({"call", "list", "poll", "cancel", "callback", "challenge", "health", "openapi", "metrics"})
+OPERATIONS = frozenset(
+    {
+        "call",
+        "list",
+        "poll",
+        "cancel",
+        "callback",
+        "challenge",
+        "health",
+        "openapi",
+        "metrics",
+        "preflight",
+        "handshake",
+    }
+)
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
 CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 503: "no_room"}
 RELOAD_OUTCOMES = frozenset({"ok", "failed"})
 # All that this gateway answers with; another status would be counted by its class.
-STATUSES = {
-    status: str(status)
-    for status in (200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 431, 499, 500, 501, 503)
-}
+SAID = (200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 413, 414, 415, 422, 429, 431, 499, 500, 501, 503, 505)
+STATUSES = {0: NONE} | {status: str(status) for status in SAID}
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -84,6 +96,12 @@ class Metrics:
             own_s, overhead = duration_s - tool_s, self._overhead
             overhead[bisect_left(OVERHEAD_S, own_s)] += 1.0
             overhead[-1] += own_s
+
+    def turned_away(self, dialect: str | None, operation: str, status: int) -> None:
+        """Counts a request of which nobody knows how long it took: it never got where that is measured."""
+        (self._requests.get((dialect, operation, status)) or self._bind_request(dialect, operation, status))[0][0] += (
+            1.0
+        )
 
     def tool_call(self, backend: str, tool: str, outcome: str, tool_s: float) -> None:
         """Counts a call by how it ended. `tool_s` is 0 when no tool server was asked; `tool` has no version."""

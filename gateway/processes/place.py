@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.model import JsonObject
-from gateway.processes.worker import MAX_REPORT_BYTES, packed
+from gateway.processes.worker import MAX_REPORT_BYTES, REPORT_S, packed
 from gateway.server import Stop
 from gateway.settings import Config
 
@@ -24,6 +24,10 @@ log = logging.getLogger("gateway.processes.workers")
 LASTING_S = 10.0  # a worker that lived so long did not die of starting
 FIRST_PAUSE_S = 0.25  # before a worker is replaced that did not, twice as long each time
 LAST_PAUSE_S = 15.0
+# Reports that may be missed. What a loop does in one go takes it a second at the most, and it is looked in on every
+# second: after ten it hangs, and whoever the kernel deals to it hangs with it.
+MISSED = round(10.0 / REPORT_S)
+MISSED_AT_FIRST = round(60.0 / REPORT_S)  # to start an interpreter on a machine that is busy starting others, too
 
 
 class Place:
@@ -41,6 +45,7 @@ class Place:
         self._given: Config | None = None
         self._report: JsonObject = {}
         self._reported_at = 0.0
+        self._missed = 0  # reports, since the last one
 
     async def keep(self, sockets: Sequence[socket.socket], config: Callable[[], Config]) -> None:
         """Has a worker serve callers at these sockets until all are to stop."""
@@ -70,12 +75,14 @@ class Place:
             self._process = await self._start(theirs, sockets)
         if self._stop.asked.is_set():  # while it was begun nobody could tell it
             self.terminate()
+        watching = asyncio.create_task(self._watch(self._process))
         try:
             self._give(config())
             async for line in _lines(reader):
                 self._take(json.loads(line), config)
             return await self._process.wait()
         finally:
+            watching.cancel()
             if not self.ready.is_set():
                 self.failed.set()
             self.ready.clear()
@@ -98,6 +105,20 @@ class Place:
             start_new_session=True,  # Ctrl-C is for this process alone: to the worker it would be a second signal
         )
 
+    async def _watch(self, process: Process) -> None:
+        """Kills a worker from which nothing is heard any more, until all are to stop: that has a deadline of its own.
+
+        Reports that were due are counted, not seconds: where the whole machine stood still, all are late alike.
+        """
+        self._missed = 0
+        while not self._stop.asked.is_set():
+            if self._missed > (MISSED if self._report else MISSED_AT_FIRST):
+                log.warning("a worker hangs and is killed", extra={"worker": self._number, "pid": process.pid})
+                self.kill()
+                return
+            await asyncio.sleep(REPORT_S)
+            self._missed += 1
+
     def _take(self, message: JsonObject, config: Callable[[], Config]) -> None:
         """Hears what the worker says."""
         match message:
@@ -107,6 +128,7 @@ class Place:
                     self._give(config())
             case {"kind": "report", "details": details}:
                 self._report, self._reported_at = details, asyncio.get_running_loop().time()
+                self._missed = 0
             case {"kind": "applied", "ok": ok}:
                 self._settle(ok=bool(ok))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from gateway.app import Gateway
 from gateway.front import facing
@@ -45,7 +46,10 @@ class Serving:
     def takes(self, listener: Listener) -> None:
         """This is the listener; its requests are those of the gateway."""
         self._listener = listener
-        self.gateway.requests = listener.tasks
+        observer = self.gateway.observer
+        self.gateway.requests, listener.refused = listener.tasks, observer.turned_away
+        if isinstance(self.options.tls, ServingContext):
+            self.options.tls.refused = partial(observer.turned_away, 0, operation="handshake")
 
     async def run(self, on_ready: Callable[[Addresses], None]) -> None:
         """Listens for callers and operators until a signal ends it. Raises ServerError."""

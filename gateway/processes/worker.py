@@ -30,7 +30,7 @@ from gateway.settings import Config
 
 log = logging.getLogger("gateway.processes.workers")
 
-REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be
+REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be; a worker without reports hangs
 LENGTH_BYTES = 4
 MAX_REPORT_BYTES = 16 * 1024 * 1024  # one line about hundreds of backends
 
@@ -95,7 +95,7 @@ class Worker:
         gateway = self._serving.gateway
         listener = Listener(gateway.public, self._serving.options, self._serving.options.max_connections)
         self._serving.takes(listener)
-        tasks = [asyncio.create_task(self._hear(reader, stop)), asyncio.create_task(self._report())]
+        hearing, reporting = asyncio.create_task(self._hear(reader, stop)), asyncio.create_task(self._report())
         try:
             gateway.listens_on(*sockets[0].getsockname()[:2])
             await gateway.start()
@@ -110,10 +110,11 @@ class Worker:
                 self._say(kind="ready")
                 await serve(listener, servers, stop, gateway.drain)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
             await gateway.aclose()
+            reporting.cancel()  # last: a worker without reports hangs
+            await asyncio.gather(reporting, return_exceptions=True)
 
     async def _hear(self, reader: asyncio.StreamReader, stop: Stop) -> None:
         """Goes by every configuration that comes; stops when the other end is gone."""

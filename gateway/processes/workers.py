@@ -1,5 +1,5 @@
-"""Several processes that serve callers, and the one that looks after them: it starts them, replaces those that die,
-hands them the configuration, serves operators for all of them, and stops them.
+"""Several processes that serve callers, and the one that looks after them: it starts them, replaces those that die
+or hang, hands them the configuration, serves operators for all of them, and stops them.
 
 Each worker has a public socket of its own, bound here to the same address (SO_REUSEPORT): the kernel deals connections
 out by a hash, so that each gets its share of those that stay open (202 and 198 of 400), whereas at one socket that all

@@ -67,17 +67,18 @@ class Limits:
 
     def admit(self, operation: Operation, ip: str) -> Outcome:
         """The first phase, before the caller is asked who it is. Raises RateLimited."""
-        parts = ("", network(ip), "", "")
+        here = self._here
         for plan in self._failures:
-            debt = self._here.exhausted(plan.rules[0], parts)
-            if debt is not None:
-                raise RateLimited(Outcome(plan, (debt,), plan.rules[0]))
+            if (rule := plan.rules[0]) in here.shards:  # else nobody has failed lately, as nearly always
+                debt = here.exhausted(rule, ("", network(ip), "", ""))
+                if debt is not None:
+                    raise RateLimited(Outcome(plan, (debt,), rule))
         if not self._early.rules:
             return UNLIMITED
         plan = self._early.of(operation)
         if not plan.rules:
             return UNLIMITED
-        outcome = self._here.take(plan, parts)
+        outcome = here.take(plan, ("", network(ip), "", ""))
         if outcome.refused is not None:
             raise RateLimited(outcome)
         return outcome

@@ -20,16 +20,17 @@ class MemoryBuckets:
 
     A bucket is kept as the tick at which it will be full again, and not at all once it is. When a rule has too many,
     those nearest to full are forgotten, which gives their owners at most what they would soon have had anyway: a
-    refusal would shut out everybody new, and that is what somebody with very many addresses might be after.
+    refusal would shut out everybody new, and that is what somebody with very many addresses might be after. `shards`
+    has the rules of which there are buckets.
     """
 
     def __init__(self, clock: Callable[[], int], *, max_shard: int = MAX_SHARD) -> None:
         self._clock = clock
         self._max_shard = max_shard
-        self._shards: dict[Rule, list[Shard]] = {}
+        self.shards: dict[Rule, list[Shard]] = {}
 
     def __len__(self) -> int:
-        return sum(len(shard) for shards in self._shards.values() for shard in shards)
+        return sum(len(shard) for shards in self.shards.values() for shard in shards)
 
     def take(self, plan: Plan, parts: Parts) -> Outcome:
         """Takes one from every bucket, or none from any."""
@@ -63,7 +64,7 @@ class MemoryBuckets:
     def _take_one(self, plan: Plan, rule: Rule, parts: Parts) -> Outcome:
         """`take` for a single rule, on the path of most calls: 0.7 us instead of 1.4."""
         identity = rule.identity(parts)
-        shards = self._shards.get(rule) or self._new(rule)
+        shards = self.shards.get(rule) or self._new(rule)
         shard = shards[hash(identity) % SHARDS]
         now = self._clock() * rule.count
         full_at = shard.get(identity, now)
@@ -80,7 +81,7 @@ class MemoryBuckets:
 
     def exhausted(self, rule: Rule, parts: Parts) -> int | None:
         """The debt of a bucket from which nothing can be taken, or None. It takes nothing."""
-        shards = self._shards.get(rule)
+        shards = self.shards.get(rule)
         if shards is None:  # nothing was taken yet
             return None
         identity = rule.identity(parts)
@@ -91,11 +92,11 @@ class MemoryBuckets:
         return debt if debt + rule.step > rule.depth else None
 
     def _shard(self, rule: Rule, identity: Identity) -> Shard:
-        return (self._shards.get(rule) or self._new(rule))[hash(identity) % SHARDS]
+        return (self.shards.get(rule) or self._new(rule))[hash(identity) % SHARDS]
 
     def _new(self, rule: Rule) -> list[Shard]:
         shards: list[Shard] = [{} for _ in range(SHARDS)]
-        self._shards[rule] = shards
+        self.shards[rule] = shards
         return shards
 
     def _put(self, shard: Shard, identity: Identity, full_at: int) -> None:
@@ -107,10 +108,12 @@ class MemoryBuckets:
 
     def sweep(self) -> Iterator[None]:
         """Forgets buckets that are full; between two steps of at most a shard, 0.1 ms, others may run."""
-        for rule, shards in list(self._shards.items()):
+        for rule, shards in list(self.shards.items()):
             for index, shard in enumerate(shards):
                 if shard:
                     now = self._clock() * rule.count
                     # A new dict, because one that only loses entries never gives memory back.
                     shards[index] = {identity: full_at for identity, full_at in shard.items() if full_at > now}
                     yield
+            if not any(shards):
+                del self.shards[rule]

@@ -78,7 +78,7 @@ class Connection(HttpToolsProtocol):
         if crowd >= self.listener.max_connections + SPARE_CONNECTIONS:
             transport.abort()
         elif crowd >= self.listener.max_connections:
-            self._part(refusal(503, "Too many connections."))
+            self._part(self._refusal(Refused(503, "Too many connections.")))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the running application, forgets the rest."""
@@ -174,7 +174,8 @@ class Connection(HttpToolsProtocol):
                 raise Refused(413, "The body was not wanted.")
             return
         exchange.body += body
-        exchange.wake()
+        if exchange.arrival is not None:
+            exchange.arrival.set()
         if len(exchange.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
 
@@ -185,8 +186,10 @@ class Connection(HttpToolsProtocol):
 
     def _end_body(self) -> None:
         self.reading, self.deadline = IDLE, None
-        self.cycle.more_body = False
-        self.cycle.wake()
+        exchange = self.cycle
+        exchange.more_body = False
+        if exchange.arrival is not None:
+            exchange.arrival.set()
 
     # Answering
 
@@ -212,7 +215,8 @@ class Connection(HttpToolsProtocol):
         if exchange is None or self.transport.is_closing():
             return
         self.served, self.deadline = True, None
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         body_pending = self.reading is BODY and self.cycle is exchange
         if not exchange.keep_alive:
             if body_pending:
@@ -240,13 +244,21 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()  # half an answer is out already, a second one would be read as its rest
                 return
             self.running = None
-            broken.fail()
+            if broken.fail(why.status):  # the application has it noted
+                self._part(refusal(why.status, why.message))
+                return
         elif broken is not None:
             self.queued.pop()
+        words = self._refusal(why)
         if self.running is None:
-            self._part(refusal(why.status, why.message))
+            self._part(words)
         else:
-            self.refusal = refusal(why.status, why.message)
+            self.refusal = words
+
+    def _refusal(self, why: Refused) -> bytes:
+        """The answer to a request that the application does not get to see."""
+        self.listener.refused(why.status, why.message)
+        return refusal(why.status, why.message)
 
     def _part(self, words: bytes) -> None:
         """Says the last words and leaves the caller a moment to read them.

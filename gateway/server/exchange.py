@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Protocol
 
-from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, HTTPResponseStartEvent, HTTPScope
+from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, HTTPScope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
 
 from gateway.server.head import refusal
-from gateway.wire import KEEP
+from gateway.server.options import MAX_UNREAD_BYTES
+from gateway.wire import ANSWER, ANSWERED, KEEP, Headers
 
 log = logging.getLogger("gateway.server")
 
@@ -42,7 +44,6 @@ class Exchange:
     """
 
     __slots__ = (
-        "_arrival",
         "_bodiless",
         "_chunked",
         "_kept",
@@ -50,6 +51,7 @@ class Exchange:
         "_owner",
         "_scope",
         "_taken",
+        "arrival",
         "body",
         "continue_due",
         "disconnected",
@@ -64,7 +66,7 @@ class Exchange:
     def __init__(self, owner: Owner, scope: HTTPScope, *, expects_continue: bool, keep_alive: bool) -> None:
         self._owner = owner
         self._scope = scope
-        self._arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
+        self.arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
         self._kept = False  # runs to its end even if its caller leaves
         self._taken = False  # the application has the whole body
         self._bodiless = False
@@ -74,13 +76,13 @@ class Exchange:
         self.more_body = True
         self.continue_due = expects_continue
         self.keep_alive = keep_alive
-        self.held: HTTPResponseStartEvent | None = None
+        self.held: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
         self.disconnected = self.response_started = self.response_complete = False
         self.task: asyncio.Task[None] | None = None
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Runs the application to its end and answers for it if it did not."""
-        self._scope["extensions"] = {KEEP: self.keep}  # type: ignore[dict-item] # the specification allows any
+        self._scope["extensions"] = {KEEP: self.keep, ANSWER: self.answer}  # type: ignore[dict-item] # may be any
         try:
             await app(self._scope, self.receive, self.send)
         except asyncio.CancelledError:
@@ -97,13 +99,20 @@ class Exchange:
         if not self.response_complete and not self.disconnected:
             self._answer_for_application()
 
-    def fail(self) -> None:
-        """Ends the application, unless it is kept: nobody is left to answer, and what it waits for may be dear."""
+    def fail(self, answered: int | None = None) -> bool:
+        """Ends the application, unless it is kept: nobody is left to answer, and what it waits for may be dear.
+
+        It finds the status that the caller was `answered` with (the extension `ANSWERED`); false if it never began.
+        """
+        offered = self._scope.get("extensions")
+        if offered is not None and answered is not None:
+            offered[ANSWERED] = answered  # type: ignore[assignment] # may be any
         self.disconnected = True
         self.wake()
         if self.task is not None and not self._kept:
             self.task.add_done_callback(self._owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
+        return offered is not None
 
     def keep(self) -> asyncio.Task[None]:
         """From here on the application goes on without its caller; returns its task (the extension `KEEP`)."""
@@ -113,8 +122,8 @@ class Exchange:
 
     def wake(self) -> None:
         """Tells the application that there is something to receive."""
-        if self._arrival is not None:
-            self._arrival.set()
+        if self.arrival is not None:
+            self.arrival.set()
 
     async def receive(self) -> ASGIReceiveEvent:
         """The next piece of the body; after the last one, that the caller has gone or was answered."""
@@ -128,9 +137,9 @@ class Exchange:
                 self._taken = not self.more_body
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
             owner.flow.resume_reading()
-            self._arrival = self._arrival or asyncio.Event()
-            self._arrival.clear()
-            await self._arrival.wait()
+            self.arrival = self.arrival or asyncio.Event()
+            self.arrival.clear()
+            await self.arrival.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -145,12 +154,23 @@ class Exchange:
         elif kind == "http.response.start" and not self.response_started:
             self.response_started = True
             self.continue_due = False
-            self.held = message  # type: ignore[assignment]
+            self.held = message["status"], message.get("headers", ())  # type: ignore[typeddict-item,assignment]
         else:
             raise RuntimeError(f"The application sent {kind!r} out of turn.")
 
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Answers in one go (the extension `ANSWER`). False: it has to be sent, as the caller does not read."""
+        if self._owner.flow.write_paused or self.response_started:
+            return False
+        if not self.disconnected:
+            self.response_started = True
+            self.continue_due = False
+            self.held = status, headers
+            self._write(body, False)
+        return True
+
     def _write(self, body: bytes, more: bool) -> None:
-        parts = b"" if self.held is None else self._head(self.held, None if more else len(body))
+        parts = b"" if self.held is None else self._head(*self.held, None if more else len(body))
         if self._bodiless:
             data = parts
         elif self._chunked:
@@ -163,15 +183,15 @@ class Exchange:
         self._owner.transport.write(data)
         if not more:
             self.response_complete = True
-            self.wake()
+            if self.arrival is not None:
+                self.arrival.set()
             self._owner.on_response_complete()
 
-    def _head(self, start: HTTPResponseStartEvent, whole: int | None) -> bytes:
+    def _head(self, status: int, headers: Iterable[tuple[bytes, bytes]], whole: int | None) -> bytes:
         """Encodes the head and settles the framing; `whole` is the size of a body that comes in one piece."""
-        status = start["status"]
         lines = [STATUS_LINE[status]]
         declared: int | None = None
-        for name, value in start.get("headers", ()):
+        for name, value in headers:
             field = _field(name)
             if field is LENGTH:
                 declared = int(value)
@@ -179,6 +199,8 @@ class Exchange:
                 self.keep_alive = self.keep_alive and value.lower() != b"close"
             else:
                 lines += (field, value, b"\r\n")
+        if self.more_body and self.keep_alive:
+            self.keep_alive = _is_skipped(self._scope["headers"])
         head = b"".join(lines)
         _check_framing(head, fields=len(lines) // 3)
         self._bodiless = status in (204, 304) or self._scope["method"] == "HEAD"
@@ -209,6 +231,14 @@ class Exchange:
         self.response_complete = True
         self._owner.transport.write(refusal(500, "The gateway failed to answer."))
         self._owner.on_response_complete()
+
+
+def _is_skipped(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a body that is still on its way when it is answered will surely be read to its end.
+
+    Else the answer has to say that the connection ends: a caller who was told nothing sends the next request on it.
+    """
+    return any(name == b"content-length" and int(value) <= MAX_UNREAD_BYTES for name, value in headers)
 
 
 def _check_framing(head: bytes, *, fields: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from starlette.types import ASGIApp
 from uvicorn import Config
@@ -14,13 +15,17 @@ ABORT_S = 1.0  # how long cancelled applications may take to let go; they have n
 
 
 class Listener(ServerState):
-    """One listening address: its application, its limits, its connections and the tasks that answer them."""
+    """One listening address: its application, its limits, its connections and the tasks that answer them.
+
+    `refused` hears of the requests that the application never sees: with what status, and why in a fixed sentence.
+    """
 
     def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
         super().__init__()
         self.options = options
         self.max_connections = max_connections
         self.draining = False
+        self.refused: Callable[[int, str], None] = lambda status, why: None
         self._emptied = asyncio.Event()
         self.config = Config(
             app,

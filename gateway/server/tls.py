@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.server.options import SPARE_CONNECTIONS, ServerError
@@ -25,12 +26,29 @@ class TlsFiles:
     requires_client: bool = True
 
 
+class Handshake(ssl.SSLObject):
+    """One connection's TLS; `refused` hears why its handshake has failed, in OpenSSL's word for it."""
+
+    refused: Callable[[str], None] | None = None
+
+    def do_handshake(self) -> None:
+        """Goes on with it. Raises SSLError; SSLWantReadError while the caller has the word."""
+        try:
+            super().do_handshake()
+        except ssl.SSLWantReadError:
+            raise
+        except ssl.SSLError as exc:
+            if self.refused is not None:
+                self.refused(exc.reason or type(exc).__name__)
+            raise
+
+
 class ServingContext(ssl.SSLContext):
     """Serves every new connection with what the files held when they were last read.
 
     The real context is another one each time: one that is in use cannot forget an authority, and its session tickets
     would let in a caller whose authority is gone. `max_connections` bounds connections from their first byte on,
-    because the server counts them only once their handshake is over.
+    because the server counts them only once their handshake is over. `refused` hears why one of those has failed.
     """
 
     _current: ssl.SSLContext
@@ -41,6 +59,7 @@ class ServingContext(ssl.SSLContext):
 
     def __init__(self, files: TlsFiles, max_connections: int) -> None:
         self._open = weakref.WeakSet()
+        self.refused: Callable[[str], None] | None = None
         self.renew(files, max_connections)
 
     def renew(self, files: TlsFiles, max_connections: int) -> None:
@@ -63,12 +82,15 @@ class ServingContext(ssl.SSLContext):
         if len(self._open) >= self._most:
             raise ssl.SSLError("too many connections")
         begun = self._current.wrap_bio(incoming, outgoing, server_side=True)
+        assert isinstance(begun, Handshake)
+        begun.refused = self.refused
         self._open.add(begun)
         return begun
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = Handshake
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION  # each would cost us a handshake, and costs the caller nothing

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class NotDone(StateUnavailable):
     """What was asked has certainly not been done."""
 
 
-_Asked = tuple[bytes, asyncio.Future[Reply | bytes]]  # an operation, and where its reply is awaited
+_Asked = tuple[bytes, asyncio.Future[Reply]]  # an operation, and where its reply is awaited
 
 
 class Link:
@@ -51,27 +51,22 @@ class Link:
         self._queue: deque[_Asked] = deque()
         self._flight: asyncio.Task[None] | None = None
 
-    def ask(self, *operation: Any) -> Coroutine[Any, Any, Reply]:
+    def ask(self, *operation: Any) -> asyncio.Future[Reply]:
         """The script's reply. Raises StateUnavailable; unless it is a NotDone the operation may have been done."""
         if not self.is_up:
             raise NotDone("the state cannot be reached")
         return self.probe(*operation)
 
-    async def probe(self, *operation: Any) -> Reply:
+    def probe(self, *operation: Any) -> asyncio.Future[Reply]:
         """As `ask`, also while nobody knows whether Redis is there."""
         if len(self._queue) >= MAX_QUEUED:
             raise NotDone("too many operations wait for the state")
         if self._flight is None:
             self._loop = asyncio.get_running_loop()  # a system call, so not for each operation
             self._flight = self._loop.create_task(self._fly())
-        asked = self._loop.create_future()
+        asked: asyncio.Future[Reply] = self._loop.create_future()
         self._queue.append((_encode(operation), asked))
-        reply = await asked
-        if not isinstance(reply, list):
-            return [reply]
-        if reply[0] == b"error":
-            raise StateUnavailable(f"the state refused: {reply[1].decode('utf-8', 'replace')}")
-        return reply
+        return asked
 
     async def aclose(self) -> None:
         """Fails whatever is still asked."""
@@ -90,7 +85,7 @@ class Link:
                     replies = await self._run(_array([operation for operation, _ in batch]))
                 for (_, asked), reply in zip(batch, replies, strict=True):
                     if not asked.done():
-                        asked.set_result(reply)
+                        _answer(asked, reply)
                 batch = []
         except (RedisError, OSError, TimeoutError) as exc:
             was_up, self.is_up = self.is_up, False
@@ -128,6 +123,15 @@ class Link:
                 if not asked.done():
                     asked.set_exception(failure)
         self._queue.clear()
+
+
+def _answer(asked: asyncio.Future[Reply], reply: Reply | bytes) -> None:
+    if not isinstance(reply, list):
+        asked.set_result([reply])
+    elif reply[0] == b"error":
+        asked.set_exception(StateUnavailable(f"the state refused: {reply[1].decode('utf-8', 'replace')}"))
+    else:
+        asked.set_result(reply)
 
 
 def _array(items: list[bytes]) -> bytes:

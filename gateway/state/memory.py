@@ -6,15 +6,14 @@ operation costs the same however much is remembered. A process that dies takes i
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 
-from msgspec import Struct, structs
-
+from gateway.state.held import NO_USAGE, HeldCall, Usage
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -34,7 +33,7 @@ from gateway.state.port import (
     check_move,
     check_note,
 )
-from gateway.state.waiting import Waiters
+from gateway.state.waiting import Waiter, Waiters
 
 log = logging.getLogger("gateway.state")
 
@@ -46,16 +45,6 @@ MAX_TOLD = 100  # calls named when they are lost
 BUSY_RETRY_S = 1.0  # a caller's pending calls may end at any moment
 
 
-class _Usage(Struct):
-    """What one principal has here."""
-
-    pending: int = 0
-    records: int = 0
-
-
-NO_USAGE = _Usage()  # never changed
-
-
 class MemoryState:
     """Implements `port.State`. `clock` returns seconds; only differences of it matter."""
 
@@ -65,13 +54,14 @@ class MemoryState:
         self.replica = os.urandom(8).hex()
         self._limits = limits
         self._clock = clock
-        self._calls: dict[str, Record] = {}
+        self._calls: dict[str, HeldCall] = {}
         self._open: dict[str, str] = {}  # question -> the call that was asked it and waits for its user, or did
-        self._pending: OrderedDict[str, float] = OrderedDict()  # key -> when it expires, the earliest first
-        self._results: OrderedDict[str, float] = OrderedDict()
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._pending: OrderedDict[str, HeldCall] = OrderedDict()  # what expires first is first, here and below
+        self._results: deque[HeldCall] = deque()  # some may be gone already, for a moment
+        self._seen: dict[str, None] = {}
+        self._seen_until: deque[tuple[float, str]] = deque()
         self._sweep_at = -math.inf
-        self._usage: dict[str, _Usage] = {}
+        self._usage: dict[str, Usage] = {}
         self._bytes = 0
         self._waiters = Waiters()
 
@@ -81,7 +71,7 @@ class MemoryState:
         return self._bytes
 
     def pending(self) -> Counter[str]:
-        return Counter(self._calls[key].backend for key in self._pending)
+        return Counter(call.new.backend for call in self._pending.values())
 
     async def start(self) -> None: ...
 
@@ -91,142 +81,167 @@ class MemoryState:
             told = list(self._pending)[:MAX_TOLD]
             log.warning("calls that are not over are lost", extra={"count": len(self._pending), "calls": told})
 
+    # One call after the other.
+
     async def begin(self, call: NewCall) -> Begun:
-        now = self._now()
-        key = call.key
+        now, key = self._clock(), call.key
+        if now >= self._sweep_at:
+            self._sweep_some(now)
         if key in self._calls or key in self._seen or call.older or call.question is not None:
             known = self._known(call, now)
             if known is not None:
                 return known
-        cost = RECORD_BYTES + len(call.note)
-        wait_s = self._full_for(call.principal, cost, now)
-        while wait_s and self._sweep(now, SWEEP):
-            wait_s = self._full_for(call.principal, cost, now)
-        return Full(wait_s) if wait_s else Created(self._register(call, cost, now))
+        limits, cost = self._limits, RECORD_BYTES + len(call.note)
+        usage = self._usage.get(call.principal, NO_USAGE)
+        if (
+            usage.pending >= limits.max_pending
+            or usage.records >= limits.max_records
+            or self._bytes + cost > limits.max_bytes
+        ):
+            wait_s = self._make_room(call.principal, cost, now)
+            if wait_s:
+                return Full(wait_s)
+        if not usage.records:  # none has no entry
+            usage = self._usage[call.principal] = Usage()
+        usage.pending += 1
+        usage.records += 1
+        self._bytes += cost
+        expires_s = now + limits.pending_ttl_s
+        self._calls[key] = self._pending[key] = HeldCall(call, usage, now, expires_s, call.state, call.note)
+        return Created(call, self.replica, now)
 
     def _known(self, call: NewCall, now: float) -> Begun | None:
         """What there is already of a call, under whatever name."""
         for key, fingerprint in ((call.key, call.fingerprint), *call.older):
-            record = self._live(key, now)
-            if record is not None:
-                return Exists(record) if record.fingerprint == fingerprint else Conflict()
+            there = self._live(key, now)
+            if there is not None:
+                return Exists(there.record(self.replica)) if there.new.fingerprint == fingerprint else Conflict()
             if key in self._seen:
                 return Expired()
         asked = None if call.question is None else self._asked(call.question, now)
-        return None if asked is None else Exists(asked)
+        return None if asked is None else Exists(asked.record(self.replica))
 
-    def _register(self, call: NewCall, cost: int, now: float) -> Record:
-        key = call.key
-        record = self._calls[key] = Record.new(call, self.replica, now)
-        self._pending[key] = now + self._limits.pending_ttl_s
-        usage = self._usage.get(call.principal)
-        if usage is None:
-            usage = self._usage[call.principal] = _Usage()
-        usage.pending += 1
-        usage.records += 1
-        self._bytes += cost
-        return record
-
-    def _asked(self, question: str, now: float) -> Record | None:
+    def _asked(self, question: str, now: float) -> HeldCall | None:
         """The open call that was asked a question. Its end is told once."""
-        record = self._live(self._open[question], now) if question in self._open else None
-        if record is not None and record.state is DONE:
-            self._close(record)
-        return record
+        call = self._live(self._open[question], now) if question in self._open else None
+        if call is not None and call.state is DONE:
+            self._close(call.new)
+        return call
 
-    def _close(self, record: Record) -> None:
-        if record.question is not None and self._open.get(record.question) == record.key:
-            del self._open[record.question]
+    def _close(self, call: NewCall) -> None:
+        if call.question is not None and self._open.get(call.question) == call.key:
+            del self._open[call.question]
 
     async def advance(
         self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
     ) -> bool:
         check_move(from_states, to)
         check_note(note or b"")
-        record = self._find(key)
-        if record is None or record.state not in from_states:
+        call = self._find(key)
+        if call is None or call.state not in from_states:
             return False
-        moved = structs.replace(record, state=to, note=record.note if note is None else note)
-        self._bytes += len(moved.note) - len(record.note)
-        self._calls[key] = moved
-        if to is AWAITING_USER and record.question is not None:
-            self._open[record.question] = key
-        self._waiters.tell(key, moved)
+        call.state = to
+        if note is not None:
+            self._bytes += len(note) - len(call.note)
+            call.note = note
+        if to is AWAITING_USER and call.new.question is not None:
+            self._open[call.new.question] = key
+        self._waiters.tell(key, call.record(self.replica))
         return True
 
     async def settle(self, key: str, outcome: bytes) -> bool:
-        if len(outcome) > self._limits.max_result_bytes:
+        limits = self._limits
+        if len(outcome) > limits.max_result_bytes:
             raise OutcomeTooLarge
         now = self._clock()
-        expires = self._pending.get(key, now)
-        if expires <= now:
+        call = self._pending.get(key)
+        if call is None or call.expires_s <= now:
             check_digest(key)
             return False
-        record = self._calls[key]
-        done = self._calls[key] = structs.replace(record, state=DONE, outcome=outcome)
-        self._usage[record.principal].pending -= 1
         del self._pending[key]
-        self._results[key] = now + self._limits.result_ttl_s
+        call.state, call.outcome, call.expires_s = DONE, outcome, now + limits.result_ttl_s
+        call.usage.pending -= 1
         self._bytes += len(outcome)
         if key in self._waiters.by_key:
-            self._waiters.tell(key, done)
-        if self._bytes > self._limits.max_bytes:
+            self._waiters.tell(key, call.record(self.replica))
+        if self._bytes > limits.max_bytes:
             # Who waits has it; who comes later is told that it is gone, as after `result_ttl`. Never a second run.
-            log.warning("the state is full: a result is not kept", extra={"backend": record.backend})
-            self._expire(key, now)
+            log.warning("the state is full: a result is not kept", extra={"backend": call.new.backend})
+            self._expire(call, now)
+        else:
+            self._results.append(call)
         return True
 
     async def get(self, key: str) -> Record | None:
-        return self._find(key)
+        call = self._find(key)
+        return None if call is None else call.record(self.replica)
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
-        record = self._find(key)
-        if record is None or record.state > beyond:
-            return record
-        with self._waiters.waiting(key, beyond) as waiter:
-            try:
-                async with asyncio.timeout(timeout_s):
-                    return await waiter
-            except TimeoutError:
-                return self._find(key)
+        call = self._find(key)
+        if call is None:
+            return None
+        if call.state > beyond:
+            return call.record(self.replica)
+        waiter = self._waiters.add(key, beyond)
+        timer = waiter.get_loop().call_later(timeout_s, self._give_up, key, waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            self._waiters.remove(key, waiter)
+
+    def _give_up(self, key: str, waiter: Waiter) -> None:
+        """Tells who has waited long enough how the call stands now."""
+        if not waiter.done():
+            call = self._live(key, self._clock())
+            waiter.set_result(None if call is None else call.record(self.replica))
 
     async def forget(self, key: str) -> None:
-        record = self._find(key)
-        if record is not None and not record.state.is_over:
-            self._remove(record)
+        call = self._find(key)
+        if call is not None and not call.state.is_over:
+            self._remove(call)
             self._waiters.tell(key, None)
 
     async def told(self, key: str) -> None:
-        record = self._find(key)
-        if record is not None:
-            self._close(record)
+        call = self._find(key)
+        if call is not None:
+            self._close(call.new)
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
         return ()
 
-    def _find(self, key: str) -> Record | None:
-        record = self._live(key, self._now())
-        if record is None:
+    # What is there, and for how long.
+
+    def _find(self, key: str) -> HeldCall | None:
+        call = self._live(key, self._now())
+        if call is None:
             check_digest(key)
-        return record
+        return call
 
     def _now(self) -> float:
         """The time, some of what has expired by then having been dropped."""
         now = self._clock()
         if now >= self._sweep_at:
-            self._sweep_at = now if self._sweep(now, SWEEP) == SWEEP else now + SWEEP_EVERY_S
+            self._sweep_some(now)
         return now
 
-    def _live(self, key: str, now: float) -> Record | None:
-        """The record unless its time is over, whether or not a sweep has come by."""
-        record = self._calls.get(key)
-        if record is not None and self._queue(record)[key] <= now:
-            self._expire(key, self._queue(record)[key])
-            return None
-        return record
+    def _sweep_some(self, now: float) -> None:
+        self._sweep_at = now if self._sweep(now, SWEEP) == SWEEP else now + SWEEP_EVERY_S
 
-    def _queue(self, record: Record) -> OrderedDict[str, float]:
-        return self._results if record.state is DONE else self._pending
+    def _live(self, key: str, now: float) -> HeldCall | None:
+        """The call unless its time is over, whether or not a sweep has come by."""
+        call = self._calls.get(key)
+        if call is not None and call.expires_s <= now:
+            self._expire(call, call.expires_s)
+            return None
+        return call
+
+    def _make_room(self, principal: str, cost: int, now: float) -> float:
+        """Drops what has expired until a principal may begin a call; else as `_full_for`."""
+        while wait_s := self._full_for(principal, cost, now):
+            if not self._sweep(now, SWEEP):
+                return wait_s
+        return 0.0
 
     def _full_for(self, principal: str, cost: int, now: float) -> float:
         """For how many seconds a principal had better wait before its next call; 0.0: it may begin one."""
@@ -234,36 +249,46 @@ class MemoryState:
         if usage.pending >= limits.max_pending:
             return BUSY_RETRY_S
         if usage.records >= limits.max_records or self._bytes + cost > limits.max_bytes:
-            firsts = [next(iter(queue.values())) for queue in (self._results, self._pending) if queue]
+            firsts = [call.expires_s for call in (*islice(self._results, 1), *islice(self._pending.values(), 1))]
             return max(BUSY_RETRY_S, min(firsts, default=now) - now)
         return 0.0
 
     def _sweep(self, now: float, limit: int) -> int:
         """Drops what has expired, at most `limit` entries; returns how many it dropped."""
-        dropped = 0
-        for queue in (self._results, self._pending):
-            while queue and dropped < limit and (first := next(iter(queue.items())))[1] <= now:
-                self._expire(*first)
-                dropped += 1
-        while self._seen and dropped < limit and next(iter(self._seen.values())) <= now:
-            self._seen.popitem(last=False)
+        results, pending, seen_until, left = self._results, self._pending, self._seen_until, limit
+        while results and left and results[0].expires_s <= now:
+            call = results.popleft()
+            left -= 1
+            if self._calls.get(call.new.key) is call:
+                self._expire(call, call.expires_s)
+        while pending and left and (call := next(iter(pending.values()))).expires_s <= now:
+            left -= 1
+            self._expire(call, call.expires_s)
+        while seen_until and left and seen_until[0][0] <= now:
+            left -= 1
+            del self._seen[seen_until.popleft()[1]]
             self._bytes -= SEEN_BYTES
-            dropped += 1
-        return dropped
+        return limit - left
 
-    def _expire(self, key: str, at: float) -> None:
-        """Drops a record and remembers its key."""
-        self._remove(self._calls[key])
-        self._seen[key] = at + self._limits.seen_ttl_s
+    def _expire(self, call: HeldCall, at_s: float) -> None:
+        """Drops a call and remembers its key."""
+        self._remove(call)
+        key = call.new.key
+        self._seen[key] = None
+        self._seen_until.append((at_s + self._limits.seen_ttl_s, key))
         self._bytes += SEEN_BYTES
 
-    def _remove(self, record: Record) -> None:
-        del self._calls[record.key]
-        del self._queue(record)[record.key]
-        self._bytes -= RECORD_BYTES + len(record.note) + len(record.outcome or b"")
-        self._close(record)
-        usage = self._usage[record.principal]
+    def _remove(self, call: HeldCall) -> None:
+        new, usage = call.new, call.usage
+        del self._calls[new.key]
+        self._bytes -= RECORD_BYTES + len(call.note)
+        if call.outcome is None:
+            del self._pending[new.key]
+            usage.pending -= 1
+        else:
+            self._bytes -= len(call.outcome)
+        if new.question is not None:
+            self._close(new)
         usage.records -= 1
-        usage.pending -= record.state is not DONE
         if not usage.records:
-            del self._usage[record.principal]
+            del self._usage[new.principal]

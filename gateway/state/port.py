@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 DIGEST = re.compile(r"[A-Za-z0-9_-]{1,64}")  # parts of Redis keys: nothing in them may mean anything there
-THREE_DIGESTS = re.compile(" ".join([DIGEST.pattern] * 3))
+THREE_DIGESTS = re.compile(" ".join([DIGEST.pattern] * 3))  # one look costs half of three
 NO_DIGEST = "a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
 MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization challenge
 NOTE_TOO_LONG = f"a note has at most {MAX_NOTE_BYTES} bytes"
@@ -98,24 +98,6 @@ class NewCall(Struct, frozen=True, kw_only=True, gc=False):
     older: tuple[tuple[str, str], ...] = ()
     state: CallState = REGISTERED
 
-    def __post_init__(self) -> None:
-        if THREE_DIGESTS.fullmatch(f"{self.key} {self.fingerprint} {self.principal}") is None:
-            raise ValueError(NO_DIGEST)
-        if self.older or self.question is not None:
-            self._check_more()
-        if self.state > DISPATCHING:
-            raise ValueError("a call that begins is registered, or on its way to its tool server")
-        if not 0 < len(self.backend) <= MAX_BACKEND_CHARACTERS:
-            raise ValueError(f"a backend's name has 1 to {MAX_BACKEND_CHARACTERS} characters")
-        if len(self.note) > MAX_NOTE_BYTES:
-            raise ValueError(NOTE_TOO_LONG)
-
-    def _check_more(self) -> None:
-        for digest in chain(*self.older):
-            check_digest(digest)
-        if self.question is not None:
-            check_digest(self.question)
-
 
 class Record(Struct, frozen=True, kw_only=True, gc=False):
     """A call as it stood when it was looked at. `replica` runs or watches over it; `outcome` is there once DONE.
@@ -153,9 +135,19 @@ class Record(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Created(Struct, frozen=True):
-    """The call is the caller's to dispatch, under `record.key`: new, or left undispatched by a dead replica."""
+    """The call is the caller's to dispatch: new, just as it was `asked` for, or `found` where a dead replica left it.
 
-    record: Record
+    Its record is made when somebody wants it, which for new calls hardly anybody does.
+    """
+
+    asked: NewCall
+    replica: str
+    created_s: float
+    found: Record | None = None
+
+    @property
+    def record(self) -> Record:
+        return Record.new(self.asked, self.replica, self.created_s) if self.found is None else self.found
 
 
 class Exists(Struct, frozen=True):
@@ -263,6 +255,21 @@ class State(Protocol):
 def check_digest(digest: str) -> None:
     if DIGEST.fullmatch(digest) is None:
         raise ValueError(NO_DIGEST)
+
+
+def check_call(call: NewCall) -> None:
+    """What a store that others share makes sure of; in a process of one's own nothing can come of it."""
+    older = chain(*call.older)
+    question = () if call.question is None else (call.question,)
+    if THREE_DIGESTS.fullmatch(f"{call.key} {call.fingerprint} {call.principal}") is None:
+        raise ValueError(NO_DIGEST)
+    for digest in (*older, *question):
+        check_digest(digest)
+    if call.state > DISPATCHING:
+        raise ValueError("a call that begins is registered, or on its way to its tool server")
+    if not 0 < len(call.backend) <= MAX_BACKEND_CHARACTERS:
+        raise ValueError(f"a backend's name has 1 to {MAX_BACKEND_CHARACTERS} characters")
+    check_note(call.note)
 
 
 def check_note(note: bytes) -> None:

@@ -50,9 +50,10 @@ class Records:
         """What the operation `begin` answers to a replica that asked to begin a call."""
         match reply:
             case [b"new", created_ms]:
-                return Created(Record.new(call, replica, created_ms / 1000))
+                return Created(call, replica, created_ms / 1000)
             case [b"created", key, row]:
-                return Created(self.read(key, row))
+                found = self.read(key, row)
+                return Created(call, replica, found.created_s, found)
             case [b"exists", key, row]:
                 return Exists(self.read(key, row))
             case [b"conflict"]:

@@ -22,6 +22,7 @@ from gateway.state.link import Link, NotDone, Reply
 from gateway.state.port import (
     ACCEPTED,
     DONE,
+    UNKNOWN,
     Begun,
     CallState,
     Created,
@@ -30,6 +31,7 @@ from gateway.state.port import (
     Record,
     StateLimits,
     StateUnavailable,
+    check_call,
     check_digest,
     check_move,
     check_note,
@@ -93,6 +95,7 @@ class RedisState:
         await self._redis.aclose()
 
     async def begin(self, call: NewCall) -> Begun:
+        check_call(call)
         unheld = self._holding.expect(call)
         doubtful = unheld  # cancelled too: it may have been registered, and nobody here will run it
         try:
@@ -147,20 +150,38 @@ class RedisState:
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         check_digest(key)
-        seen = None
-        with self._waiters.waiting(key, beyond) as waiter, suppress(TimeoutError):
+        seen, epoch = None, self._tending.epoch
+        waiter = self._waiters.add(key, beyond)
+        try:
             async with asyncio.timeout(timeout_s):
                 with suppress(StateUnavailable):  # then the call is looked at when Redis is back
                     seen = await self._watch(key)
                     if seen is None or seen.state > beyond:
                         return seen
-                return await waiter
+                record = await waiter
+                if record is None and seen is not None and epoch != self._tending.epoch:
+                    return await self._lost(seen)
+                return record
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.remove(key, waiter)
         try:
             return await self.get(key)
         except StateUnavailable:
             if seen is None:
                 raise
             return seen
+
+    async def _lost(self, seen: Record) -> Record:
+        """A call that went with the data of Redis, and that nobody has put back: its replica died at the same time.
+
+        That it is gone does not mean that it never began. So it is put back as one of which nobody knows how it ended.
+        """
+        unknown = structs.replace(seen, state=UNKNOWN)
+        with suppress(StateUnavailable):  # then at least who waited is told
+            await self._holding.put_back(unknown)
+        return unknown
 
     async def forget(self, key: str) -> None:
         check_digest(key)

@@ -72,7 +72,7 @@ class Tending:
         self._timing = timing
         self._watch = watch
         self._on_restored = on_restored
-        self._epoch = 0  # since when there are the data that we know; 0: nobody knows yet
+        self.epoch = 0  # since when there are the data that we know; 0: nobody knows yet
         self._up_since = 0.0
         self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
@@ -139,16 +139,16 @@ class Tending:
         """One heartbeat and what it brings to light; False if Redis is away."""
         outlived = self._holding.outlived()
         try:
-            _, epoch, restoring = await self._link.probe("beat", outlived, self._epoch)
+            _, epoch, restoring = await self._link.probe("beat", outlived, self.epoch)
             for key, record in self._holding.all().items() if outlived else ():
                 if key in outlived:
                     self._holding.let_go(key, record)
-            if not self._link.is_up or epoch != self._epoch:
+            if not self._link.is_up or epoch != self.epoch:
                 self._link.is_up = True
                 self._up_since = asyncio.get_running_loop().time()
                 await self._holding.restore()
                 _, _, restoring = await self._link.ask("restored")
-                self._epoch = epoch
+                self.epoch = epoch
             await self._holding.retell()
             await self._holding.release_doubtful()
         except StateUnavailable:
@@ -212,7 +212,7 @@ class Tending:
 
     async def _poll_some(self, keys: list[str], held: dict[str, Record]) -> None:
         reply = await self._link.ask("states", keys)
-        if reply[0] == b"restoring" or reply[2] != self._epoch:
+        if reply[0] == b"restoring" or reply[2] != self.epoch:
             self._hurry.set()  # Redis came up empty behind an unbroken connection
             return
         for key, state in zip(keys, reply[1], strict=True):

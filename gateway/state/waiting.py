@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from gateway.state.port import CallState, Record
 
@@ -28,18 +27,20 @@ class Waiters:
         """The earliest state that somebody waits to see passed; DONE if nobody waits."""
         return min(self.by_key.get(key, {}).values(), default=CallState.DONE)
 
-    @contextmanager
-    def waiting(self, key: str, beyond: CallState) -> Iterator[Waiter]:
-        """A future that gets the record once it is past `beyond`, or None once it is gone."""
+    def add(self, key: str, beyond: CallState) -> Waiter:
+        """A future that gets the record once it is past `beyond`, or None once it is gone; to be removed in any case.
+
+        No context manager, because thousands may wait for hours, and that would double what each of them weighs here.
+        """
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        here = self.by_key.setdefault(key, {})
-        here[waiter] = beyond
-        try:
-            yield waiter
-        finally:
-            del here[waiter]
-            if not here and self.by_key.get(key) is here:
-                del self.by_key[key]
+        self.by_key.setdefault(key, {})[waiter] = beyond
+        return waiter
+
+    def remove(self, key: str, waiter: Waiter) -> None:
+        here = self.by_key.get(key, {})
+        here.pop(waiter, None)
+        if not here:
+            self.by_key.pop(key, None)
 
     def tell(self, key: str, record: Record | None) -> None:
         """Hands out what has become of a call."""

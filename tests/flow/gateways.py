@@ -65,9 +65,9 @@ async def running(text: str, *, wait: bool = True, access: AccessLog | None = No
         await gateway.aclose()
 
 
-async def until(is_so: Callable[[], bool]) -> None:
+async def until(is_so: Callable[[], bool], within_s: float = WAIT_S) -> None:
     """Waits for a change that nothing announces."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(within_s):
         while not is_so():  # noqa: ASYNC110 - the gateway has no event for tests
             await asyncio.sleep(LOOK_AGAIN_S)
 

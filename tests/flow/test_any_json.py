@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 MAX_DEPTH = 64  # of a body, the caller's or the tool server's
 MAX_DIGITS = 4300  # of an integer, its sign included
-EXAMPLES = 40  # per dialect, about 3 ms each
+EXAMPLES = 25  # per dialect, about 3 ms each
 
 HUGE = st.integers(1, MAX_DIGITS - 1).map(lambda digits: 10**digits - 7)
 NUMBERS = (

@@ -21,7 +21,7 @@ from tests.flow.toolserver import object_of, tool, tool_server
 
 pytestmark = pytest.mark.anyio
 
-ENOUGH = settings(max_examples=300, deadline=None)  # about 2 ms each
+ENOUGH = settings(max_examples=100, deadline=None)  # about 2 ms each
 PREFIXES = ("", *(f"/{dialect}" for dialect in DIALECTS))
 PATHS = ("/tools", "/tools/call", "/call", "/health", "/openapi.json", "/challenges/x", "/challenges", "/", "", "*")
 

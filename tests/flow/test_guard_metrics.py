@@ -16,7 +16,7 @@ from jwt.algorithms import RSAAlgorithm
 from tests.flow.caller import DIALECTS, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import Running, config, until
-from tests.flow.keeping import begun
+from tests.flow.keeping import begun, gated
 from tests.flow.tokens import OTHER_SECRET, SECRET, token
 from tests.flow.toolserver import Handler, Received, ToolServer, always, hang_up, http_reply, silence, tool
 from tests.flow.watching import samples, scraped
@@ -111,6 +111,28 @@ async def test_what_a_tool_server_takes_is_no_overhead_however_it_ends(
 
 def answering(server: ToolServer, how: str) -> Handler:
     return {"value": server.echo, "failure": failing(server), "silence": silence, "nothing there": hang_up}[how]
+
+
+async def test_whoever_joins_or_repeats_a_call_is_counted_but_ran_nothing(
+    start: StartGateway, server: ToolServer
+) -> None:
+    server.handler, opened = gated(server)
+    gateway = await start(config({"scripted": server.url}))
+    asking = [asyncio.create_task(gateway.caller.call("oxp", "Echo.Say", {}, call_id="k")) for _ in range(5)]
+    await begun(server)
+    left = asyncio.create_task(gateway.caller.call("oxp", "Echo.Say", {}, call_id="k"))
+    await asyncio.sleep(TIMEOUT_S)  # they wait, and it is that time that must not be counted for each
+    left.cancel()
+    opened.set()
+    await asyncio.gather(left, return_exceptions=True)
+    assert {(await each).body for each in asking} == {
+        (await gateway.caller.call("oxp", "Echo.Say", {}, call_id="k")).body
+    }
+    assert sum((await samples(gateway, CALLS)).values()) == 7
+    found = samples_of((await scraped(gateway)).encode())
+    assert found["toolgate_tool_call_duration_seconds_count{backend=scripted,protocol=oxp}"] == 1 == server.executions
+    assert found["toolgate_overhead_seconds_count"] == 7
+    assert found["toolgate_overhead_seconds_sum"] < TIMEOUT_S
 
 
 async def test_a_call_that_its_caller_leaves_is_unknown_and_no_overhead(

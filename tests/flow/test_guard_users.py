@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
-from tests.flow.gateways import config
+from tests.flow.gateways import LOOK_AGAIN_S, WAIT_S, config
 from tests.flow.keeping import counted
 from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, tool
@@ -88,6 +89,47 @@ async def test_a_user_asks_for_his_call_by_the_id_he_gave_it_and_nobody_else_doe
     for name in ("of ada", first.headers["toolgate-call-id"]):
         assert (await other.send("bare", "kept", "GET", f"/calls/{name}")).status == 404
     assert server.executions == 3
+
+
+async def test_a_user_sees_no_call_of_another_user_of_the_same_agent_even_by_our_id(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Ours: whoever is told an id, by a log or by the agent that serves both, is not told what it is of."""
+    server.handler = counted(server)
+    caller = await agent(start, server)
+    ada, bob = caller.with_token(asking_for(ADA)), caller.with_token(asking_for(BOB))
+    asynchronously = {"prefer": "respond-async"}
+    answers = [
+        await ada.call("oxp", "Echo.Say", call_id="of ada"),
+        await ada.call("oxp", "Echo.Say", headers=asynchronously),
+        await ada.call("oxp", "Echo.Say", call_id="of ada, too", headers=asynchronously),
+    ]
+    for name in (answer.headers["toolgate-call-id"] for answer in answers):
+        nobodys = await bob.send("bare", "kept", "GET", "/calls/tg-" + "A" * (len(name) - 3))
+        for method in ("GET", "DELETE"):
+            refused = await bob.send("bare", "kept", method, f"/calls/{name}")
+            assert (refused.status, refused.body) == (nobodys.status, nobodys.body) == (404, nobodys.body)
+        await until_over(ada, name)
+    assert server.executions == 3
+
+
+async def until_over(caller: Caller, name: str) -> None:
+    """Returns when a kept call has its value, which nobody has cancelled."""
+    async with asyncio.timeout(WAIT_S):
+        while (answer := await caller.send("oxp", "kept", "GET", f"/calls/{name}")).status == 202:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_AGAIN_S)
+    assert answer.value["run"] > 0
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_strict_errors_hold_for_kept_calls_too(start: StartGateway, server: ToolServer, method: str) -> None:
+    limits = [{"name": "few", "key": "caller", "rate": "1/d", "operations": ["poll"]}]
+    for strict, refused, limited in ((False, 401, 429), (True, 400, 400)):
+        caller = await agent(start, server, errors={"strict": strict}, rate_limits=limits)
+        assert (await caller.send("bare", "kept", method, "/calls/x")).status == refused
+        known = caller.with_token(asking_for(ADA, f"an agent {method} {strict}"))
+        statuses = [(await known.send("bare", "kept", method, "/calls/x")).status for _ in range(2)]
+        assert statuses == [404, limited]
 
 
 @pytest.mark.parametrize("user", [None, "", 7, ["ada"]], ids=repr)

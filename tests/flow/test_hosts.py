@@ -9,6 +9,7 @@ from starlette.applications import Starlette
 
 from gateway.config import read
 from gateway.front.facing import guarded
+from gateway.tracing import Chance
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
@@ -71,7 +72,7 @@ async def test_health_is_told_whatever_the_host(start: StartGateway, server: Too
 
 async def test_without_a_list_nobody_looks(start: StartGateway, server: ToolServer) -> None:
     text = config({"scripted": server.url})
-    caller = (await start(text)).caller
-    assert (await caller.list("oxp", headers={"host": OTHERS[0]})).status == 200
+    running = await start(text)
+    assert (await running.caller.list("oxp", headers={"host": OTHERS[0]})).status == 200
     app = Starlette()
-    assert guarded(app, read(text)) is app
+    assert guarded(app, read(text), running.gateway.observer, Chance()) is app

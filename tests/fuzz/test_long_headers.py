@@ -15,7 +15,7 @@ from tests.flow.gateways import config, running
 from tests.flow.test_any_request import ask
 
 SIZE = 32 * 1024  # of a head, unless configured
-QUICK_S = 0.25  # on a busy machine; a millisecond on an idle one, and many seconds for what grows with the square
+QUICK_S = 0.25  # of a processor; a millisecond does, and many seconds for what grows with the square
 UNITS = [
     b'"',
     b'"\\',
@@ -64,18 +64,18 @@ HEADERS = [
 
 def test_a_long_preference_is_soon_read() -> None:
     for header in LONG[::2]:
-        started = time.perf_counter()
+        started = time.process_time()
         read_preference(header)
-        assert time.perf_counter() - started < QUICK_S, header[:20]
+        assert time.process_time() - started < QUICK_S, header[:20]
 
 
 @pytest.mark.parametrize("name", [b"forwarded", b"x-forwarded-for"])
 def test_a_long_way_is_soon_gone(name: bytes) -> None:
     ips = ClientIps([ip_network("10.0.0.0/8")])
     for header in LONG[::2]:
-        started = time.perf_counter()
+        started = time.process_time()
         assert ips({"type": "http", "client": ("10.0.0.1", 1), "headers": [(name, header)]})
-        assert time.perf_counter() - started < QUICK_S, header[:20]
+        assert time.process_time() - started < QUICK_S, header[:20]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,6 @@ async def app(anyio_backend: object) -> AsyncIterator[ASGIApp]:
 async def test_a_request_with_a_long_header_is_soon_answered(app: ASGIApp, name: bytes) -> None:
     for header in LONG[::5]:
         for method, path in (("POST", "/tools/call"), ("GET", "/health")):
-            started = time.perf_counter()
+            started = time.process_time()
             await ask(app, method, path, [(name, header)], b"{}")
-            assert time.perf_counter() - started < QUICK_S, header[:20]
+            assert time.process_time() - started < QUICK_S, header[:20]

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from msgspec.structs import replace
-
 from gateway.kept.attempt import Asked
 from gateway.kept.calls import Calls
 from gateway.kept.preference import NO_PREFERENCE, Preference
@@ -135,7 +133,8 @@ class Away(MemoryState):
 
     def unreadable(self, key: str) -> None:
         """Leaves of a call what is left when its sealing key is gone."""
-        self._calls[key] = replace(self._calls[key], state=CallState.UNKNOWN, note=b"")
+        call = self._calls[key]
+        call.state, call.note = CallState.UNKNOWN, b""
 
     async def claim_orphans(self, limit: int) -> list[Record]:
         orphans, self.orphans = self.orphans[:limit], self.orphans[limit:]

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from gateway.state.port import Exists
-from gateway.state.sealing import Digester, Sealer, Unsealable
+from gateway.state.sealing import KEY_ID_BYTES, NONCE_BYTES, NONCES_AT_ONCE, Digester, Sealer, Unsealable
 from tests.contract.state.calls import ACCEPTED, KEYS, UNKNOWN, began, call, state_of
 from tests.contract.state.conftest import OpenReplica
 from tests.contract.state.server import RedisServer
@@ -46,6 +46,13 @@ def test_damaged_bytes_never_open() -> None:
     for one in damaged:
         with pytest.raises(Unsealable):
             sealer.open(one, b"")
+
+
+def test_nothing_is_sealed_twice_alike() -> None:
+    """Chance is fetched for many at once, and never used again."""
+    sealer = Sealer(KEYS, "state")
+    nonces = {sealer.seal(CANARY, b"")[KEY_ID_BYTES:][:NONCE_BYTES] for _ in range(3 * NONCES_AT_ONCE)}
+    assert len(nonces) == 3 * NONCES_AT_ONCE
 
 
 def test_without_keys_each_process_has_its_own() -> None:

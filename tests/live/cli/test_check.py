@@ -81,12 +81,37 @@ def test_what_is_rarely_meant_is_a_warning(tmp_path: Path) -> None:
     assert "backends.a: no route publishes any of its tools" in warnings[2]
 
 
+def test_what_lets_strangers_listen_or_in_is_a_warning(tmp_path: Path) -> None:
+    hash_ = "sha256:" + "0" * 64
+    text = f"""
+server: {{host: 0.0.0.0, public_url: "https://tools.example", cors: {{origins: ["*"]}}}}
+auth: {{api_keys: [{{id: one, hash: "{hash_}"}}]}}
+state: {{url: "redis://redis.example", insecure: true}}
+backends: {{far: {{protocol: oxp, url: "http://tools.example:81", auth: {{bearer: a-token-of-some-length}}}}}}
+routes: [{{tools: "*", backend: far, validate_output: "off"}}]
+"""
+    done = entered("check", write(tmp_path, text))
+    assert (done.returncode, done.stderr.splitlines()) == (
+        0,
+        [
+            "warning: neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it",
+            "warning: server.cors.origins lets pages of every site call; list those that are meant",
+            "warning: state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once "
+            "restarted",
+            "warning: state.insecure lets what is kept travel in clear, or lie in Redis as it is",
+            "warning: backends.far.auth: the credential travels in clear to tools.example:81; use https",
+            "warning: route 1 (* of far): validate_output is off: values are not checked",
+        ],
+    )
+
+
 def test_live_accounts_for_every_tool_server_and_every_tool(tmp_path: Path, office: str, nowhere: str) -> None:
     done = entered("check", write(tmp_path, CONFIG % {"office": office, "gone": nowhere}), "--live")
     assert done.returncode == 1  # one of them is down
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["office", "otc", "otc", "up", "3"] in lines
-    assert ["gone", "oxp", "oxp", "DOWN", "0"] in lines
+    (answered,) = (line for line in lines if line[:5] == ["office", "otc", "otc", "up", "3"])
+    assert answered[6:] == ["ms", "1"]  # how long it took, and that three of its tools are nobody's
+    assert ["gone", "oxp", "oxp", "DOWN", "0", "-", "1"] in lines
     assert ["Calculator.Divide@1.0.0", "office", "calc", "Divides", "a", "by", "b."] in lines
     assert f"gone is down: connect: {nowhere} cannot be reached." in done.stdout
     assert "office: no route publishes 3 tools: Clock.Sleep@1.0.0, Doorbell.Ring@0.1.0, Text.Echo@1.0.0" in done.stdout
@@ -158,6 +183,9 @@ def test_live_is_good_when_all_is_up(tmp_path: Path, office: str) -> None:
     done = entered("check", write(tmp_path, text), "--live", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
+    assert found["backends"]["a"].pop("latency_ms") > 0
+    assert found["remarks"] == []
+    assert found["routes"] == [{"number": 1, "tools": "*", "backend": "a", "deny": False, "takes": 6, "fits": 6}]
     assert found["backends"]["a"] == {
         "protocol": "otc",
         "dialect": "otc",

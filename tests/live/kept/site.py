@@ -86,8 +86,12 @@ async def pair(
 
 @contextmanager
 def redis_server(directory: Path, *, lasting: bool = False) -> Iterator[RedisServer]:
-    """A Redis server that is killed at the end, whatever became of it."""
+    """A Redis server that is killed at the end, whatever became of it.
+
+    It is not taken for one that has just lost its data, for which gateways would wait three seconds.
+    """
     server = RedisServer(directory, lasting=lasting)
+    server.empty()
     try:
         yield server
     finally:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.live.faults.calling import call, value
-from tests.live.faults.processes import demo_server, until
-from tests.live.kept.site import DONE_S, Replica, Site, pair, ran, redis_server
+from tests.live.faults.processes import until
+from tests.live.kept.site import DONE_S, Replica, ran, site
 
 DEPLOY = {"target": "staging"}
-
-
-@asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Site]:
-    """A site whose Redis is not taken for one that has just lost its data, which would be waited for."""
-    with redis_server(directory) as redis:
-        redis.empty()
-        async with demo_server("rap") as builds, pair(redis, builds.url) as (a, b):
-            yield Site(redis, builds, a, b)
 
 
 async def asked_for_consent(at: Replica, user: str) -> dict[str, str]:
@@ -48,7 +37,7 @@ async def completed(browser: httpx.AsyncClient, status: str) -> bool:
 async def test_the_same_question_joins_the_open_call_on_whatever_replica_and_gets_its_result_once(
     tmp_path: Path,
 ) -> None:
-    async with opened(tmp_path) as place:
+    async with site(tmp_path) as place:
         asked = await asked_for_consent(place.a, "ada")
         for replica in (place.b, place.a):
             assert same(await asked_for_consent(replica, "ada"), asked)

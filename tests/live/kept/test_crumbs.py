@@ -15,7 +15,7 @@ from tests.live.faults.calling import assert_unavailable, call, call_once, failu
 from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, settings, until
 from tests.live.kept.site import AGENT_ID, OWNER_ID, order, outcome, replica, taken
 
-CROWD = 1000  # calls at once, all on one stream
+CROWDS = [150, pytest.param(1000, marks=[pytest.mark.soak, pytest.mark.alone])]  # calls at once, all on one stream
 HELLO = {"message": "hello"}
 LISTENERS = ("One", "Two", "Three")  # backends of one server, each with a stream and a toolkit of its own
 
@@ -43,8 +43,10 @@ class Place:
 @pytest.fixture(scope="module")
 async def calm() -> AsyncIterator[Place]:
     """One where nothing happens to the stream."""
-    async with demo_server("rcrt") as crumbs, replica(settings({"crumbs": backend(crumbs, "Crumbs")})) as only:
-        yield Place(crumbs, only.running, only.http)
+    state = {"max_pending_per_caller": 10_000}  # on a busy machine many of a crowd are asked for more than once
+    async with demo_server("rcrt") as crumbs:
+        async with replica(settings({"crumbs": backend(crumbs, "Crumbs")}, state=state)) as only:
+            yield Place(crumbs, only.running, only.http)
 
 
 @pytest.fixture(scope="module")
@@ -155,11 +157,12 @@ async def test_while_only_expired_tokens_are_issued_calls_are_refused_and_afterw
 
 
 @pytest.mark.anyio
-async def test_a_thousand_calls_at_once_on_one_stream_are_each_given_their_own_answer(calm: Place) -> None:
-    answers = await asyncio.gather(*(echo_of(calm, f"m{number}") for number in range(CROWD)))
-    assert answers == [f"m{number}" for number in range(CROWD)]
+@pytest.mark.parametrize("many", CROWDS)
+async def test_many_calls_at_once_on_one_stream_are_each_given_their_own_answer(calm: Place, many: int) -> None:
+    answers = await asyncio.gather(*(echo_of(calm, f"m{number}") for number in range(many)))
+    assert answers == [f"m{number}" for number in range(many)]
     runs = await executions(calm)
-    assert (len(runs) >= CROWD, set(runs)) == (True, {1})
+    assert (len(runs) >= many, set(runs)) == (True, {1})
     assert len(calm.gateway.logged("an event stream is open")) == 1
 
 

@@ -86,7 +86,16 @@ async def replaced_at_once(redis: RedisServer) -> AsyncIterator[None]:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("fault", [stopped_and_started, frozen, killed, killed_and_emptied, replaced_at_once])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        frozen,
+        killed,
+        killed_and_emptied,
+        pytest.param(stopped_and_started, marks=pytest.mark.soak),  # kinder than `killed`
+        pytest.param(replaced_at_once, marks=pytest.mark.soak),  # without load: tests/live/state/test_redis_gone.py
+    ],
+)
 async def test_every_call_has_its_result_and_none_runs_twice(
     fault: Callable[[RedisServer], AsyncIterator[None]], works: Works
 ) -> None:

@@ -16,7 +16,7 @@ from tests.live.kept.crowd import insist
 from tests.live.kept.site import Replica, pair, ran, redis_server, site, statuses
 from tests.live.kept.yard import WORK, Yard, yard
 
-MANY = 500
+CROWDS = [100, pytest.param(500, marks=pytest.mark.soak)]
 LEASE_S = 10.0  # after which a replica counts as dead
 SOON_S = 30.0  # for a crowd to be through, on a busy machine
 
@@ -32,41 +32,44 @@ async def test_a_callback_elsewhere_answers_the_caller_here_and_its_repetition_t
 
 
 @pytest.mark.anyio
-async def test_a_replica_that_is_killed_with_five_hundred_calls_loses_none_and_none_runs_twice(tmp_path: Path) -> None:
-    state, backend = {"max_pending_per_caller": 2 * MANY}, {"timeout": "30s"}
+@pytest.mark.parametrize("many", CROWDS)
+async def test_a_replica_that_is_killed_with_its_calls_loses_none_and_none_runs_twice(
+    tmp_path: Path, many: int
+) -> None:
+    state, backend = {"max_pending_per_caller": 2 * many}, {"timeout": "30s"}
     with redis_server(tmp_path) as redis:
         async with yard() as tools, pair(redis, tools.url, state, backend=backend) as (a, b):
-            waiting = [asyncio.create_task(_ask(a, number)) for number in range(MANY)]
-            await until(lambda: _accepted(redis) == MANY, "every call is accepted", SOON_S)
+            waiting = [asyncio.create_task(_ask(a, number)) for number in range(many)]
+            await until(lambda: _accepted(redis) == many, "every call is accepted", SOON_S)
             tools.acknowledges.clear()
-            waiting += [asyncio.create_task(_ask(a, number)) for number in (MANY, MANY + 1)]
-            await until(lambda: len(tools.taken) == MANY + 2, "two more are taken, but not acknowledged", SOON_S)
+            waiting += [asyncio.create_task(_ask(a, number)) for number in (many, many + 1)]
+            await until(lambda: len(tools.taken) == many + 2, "two more are taken, but not acknowledged", SOON_S)
             await a.kill()
             tools.acknowledges.set()
             cut_off = await asyncio.gather(*waiting, return_exceptions=True)
             assert [each for each in cut_off if not isinstance(each, ConnectionError)] == []
 
-            early = await tools.call_back(range(0, MANY, 2))
-            repeating = [asyncio.create_task(_insist(b, number)) for number in range(MANY)]
-            late = await tools.call_back(range(1, MANY, 2))
+            early = await tools.call_back(range(0, many, 2))
+            repeating = [asyncio.create_task(_insist(b, number)) for number in range(many)]
+            late = await tools.call_back(range(1, many, 2))
             assert {*early, *late} == {200}
             ends = await asyncio.gather(*repeating)
-            assert [end["value"] for end in ends] == [{"number": number} for number in range(MANY)]
-            await _go_on_by_the_rules(tools, b)
+            assert [end["value"] for end in ends] == [{"number": number} for number in range(many)]
+            await _go_on_by_the_rules(tools, b, many)
             assert tools.ran_once
-            assert len(tools.runs) == MANY + 2
+            assert len(tools.runs) == many + 2
 
 
-async def _go_on_by_the_rules(tools: Yard, heir: Replica) -> None:
+async def _go_on_by_the_rules(tools: Yard, heir: Replica, first: int) -> None:
     """Nobody knows whether two calls ran, until one of them calls back after all."""
-    unknown, late = await asyncio.gather(_insist(heir, MANY), _insist(heir, MANY + 1))
+    unknown, late = await asyncio.gather(_insist(heir, first), _insist(heir, first + 1))
     for end in (unknown, late):
         assert end["success"] is False
         assert end["error"]["can_retry"] is False
         assert "nobody knows whether the tool ran" in end["error"]["message"]
-    assert await tools.call_back([MANY + 1]) == [200]
-    assert (await _insist(heir, MANY + 1))["value"] == {"number": MANY + 1}
-    assert await _insist(heir, MANY) == unknown
+    assert await tools.call_back([first + 1]) == [200]
+    assert (await _insist(heir, first + 1))["value"] == {"number": first + 1}
+    assert await _insist(heir, first) == unknown
 
 
 def _name(number: int) -> str:

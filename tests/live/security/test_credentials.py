@@ -18,6 +18,7 @@ from tests.live.faults.calling import call, caller, value
 from tests.live.faults.processes import GatewayProcess, gateway, settings, until
 from tests.live.faults.toolserver import ToolServer, definition, echo, tool_server
 from tests.live.security.issuer import Issuer, issuer_process
+from tests.live.workers.team import details, metric
 from tests.unit.auth.keys import jwk, private, public_pem
 from tests.unit.auth.making import handmade
 
@@ -195,3 +196,17 @@ async def test_callers_are_let_in_while_their_issuer_is_dead() -> None:
         subjects = (f"late{number}" for number in range(5))
         tokens = [token(site.discovered.url, private("p256"), "ES256", "ec", sub=subject) for subject in subjects]
         assert await asyncio.gather(*map(site.is_let_in, tokens)) == [True] * 5
+        await _dead_issuers_are_shown_to_operators(site)
+
+
+async def _dead_issuers_are_shown_to_operators(site: Site) -> None:
+    """Ours: whoever is called at night sees at once whose keys are old, and of what kind the trouble is."""
+    shown = (await details(site.running))["issuers"]
+    assert shown.keys() == {site.discovered.url, site.listed.url, site.quiet.url}  # all that are fetched
+    for url in (site.discovered.url, site.listed.url):
+        assert (shown[url]["up"], shown[url]["keys"] > 0, shown[url]["age_s"] > 0) == (False, True, True)
+        assert shown[url]["last_error"] in ("ConnectError", "ReadError", "RemoteProtocolError")
+        assert await metric(site.running, "toolgate_issuer_up", issuer=url) == 0
+        assert await metric(site.running, "toolgate_issuer_keys_age_seconds", issuer=url) > 0
+    assert shown[site.quiet.url] | {"age_s": 0} == {"up": True, "age_s": 0, "keys": 1, "last_error": None}
+    assert await metric(site.running, "toolgate_issuer_up", issuer=site.quiet.url) == 1

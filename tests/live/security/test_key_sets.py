@@ -16,7 +16,7 @@ import httpx
 import jwt
 import pytest
 
-from gateway.auth import Authentication, IssuerClient, JwtIssuer, Reason, RemoteKeys
+from gateway.auth import Authentication, IssuerClient, IssuerStatus, JwtIssuer, Reason, RemoteKeys
 from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import Caller
 from gateway.transport import HttpTransport
@@ -259,7 +259,9 @@ BROKEN: dict[str, dict[str, Any]] = {
 async def test_the_last_good_keys_stay_while_the_issuer_answers_with_something_else(
     site: Site, answer: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
+    assert site.keys.status == IssuerStatus(up=False, age_s=None, keys=0, last_error=None)
     assert await site.identify(site.head("one"))
+    assert site.keys.status == IssuerStatus(up=True, age_s=0.0, keys=1, last_error=None)
     elsewhere = site.issuer.called("elsewhere")
     await elsewhere.publish(jwk("rsa", 1, kid="two"))
     before = await elsewhere.asked()
@@ -268,11 +270,17 @@ async def test_the_last_good_keys_stay_while_the_issuer_answers_with_something_e
     with caplog.at_level(logging.WARNING, "gateway.auth"):
         assert await site.refused(site.head("two", 1)) == Reason.KEY
     assert [record.message for record in caplog.records] == ["the keys of an issuer could not be fetched"]
+    told = site.keys.status
+    assert (told.up, told.age_s, told.keys) == (False, COOLDOWN_S, 1)
+    assert told.last_error
+    assert len(told.last_error) < 60  # of a few words, whatever the issuer wrote
+    assert not set("{}<>/:") & set(told.last_error)
     assert site.auth.identify(site.head("one", 0, "bob"))
     assert await elsewhere.asked() == before
     await site.issuer.publish(jwk("rsa", 1, kid="two"))
     site.clock.now += COOLDOWN_S
     assert await site.identify(site.head("two", 1))  # and it recovers
+    assert site.keys.status == IssuerStatus(up=True, age_s=0.0, keys=1, last_error=None)
 
 
 async def test_the_keys_of_a_dead_issuer_stay_until_it_is_back_with_others() -> None:

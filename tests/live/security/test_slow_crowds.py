@@ -23,7 +23,10 @@ from tests.live.server.authority import Authority
 
 pytestmark = [pytest.mark.anyio, pytest.mark.alone]
 
-SLOW, SLOW_TLS, HANDSHAKES = 2000, 200, 800
+CROWDS = [300, pytest.param(2000, marks=pytest.mark.soak)]
+# Of callers over TLS: how many say their heads slowly, and how many do not get that far.
+TLS_CROWDS = [(50, 150), pytest.param(200, 800, marks=pytest.mark.soak)]
+FILES = 4000  # open ones, for the largest crowd and the tests
 LIMIT = "1500ms"  # for a head and for a body
 OTHERS_P99_S = 0.25
 PAUSE_S = 0.2  # between two bytes of a slow caller
@@ -88,7 +91,7 @@ class Crowd:
 
 @contextmanager
 def crowd() -> Iterator[Crowd]:
-    if raise_open_files() < 2 * SLOW:
+    if raise_open_files() < FILES:
         pytest.skip("too few files may be open")
     gathered = Crowd()
     try:
@@ -132,25 +135,30 @@ async def outlast(slow: Crowd, http: httpx.AsyncClient) -> list[float]:
 
 
 def p99(took: list[float]) -> float:
-    assert len(took) >= 50
+    assert len(took) >= 5  # some hundreds on an idle machine
+    assert len(took) >= 5  # some hundreds on an idle machine
     return sorted(took)[int(len(took) * 0.99)]
 
 
-async def test_two_thousand_slow_callers_keep_nobody_waiting() -> None:
+@pytest.mark.parametrize("many", CROWDS)
+async def test_slow_callers_keep_nobody_waiting(many: int) -> None:
     async with site() as address, caller(f"http://{address[0]}:{address[1]}") as http:
         await ready(http)
         with crowd() as slow:
 
             def fill() -> None:
-                for number in range(SLOW):
+                for number in range(many):
                     slow.join(socket.create_connection(address), BODY if number % 2 else HEAD)
 
             await asyncio.to_thread(fill)
             assert p99(await outlast(slow, http)) < OTHERS_P99_S
-            assert slow.said.count(b"HTTP/1.1 408 ") == SLOW
+            assert slow.said.count(b"HTTP/1.1 408 ") == many
 
 
-async def test_slow_handshakes_and_slow_heads_over_tls_keep_nobody_waiting(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("heads", "handshakes"), TLS_CROWDS)
+async def test_slow_handshakes_and_slow_heads_over_tls_keep_nobody_waiting(
+    tmp_path: Path, heads: int, handshakes: int
+) -> None:
     authority = Authority(tmp_path)
     files, client = authority.serving(), authority.trusting()
     async with (
@@ -161,12 +169,12 @@ async def test_slow_handshakes_and_slow_heads_over_tls_keep_nobody_waiting(tmp_p
         with crowd() as slow:
 
             def fill() -> None:
-                for _ in range(SLOW_TLS):
+                for _ in range(heads):
                     plain = socket.create_connection(address)
                     slow.join(client.wrap_socket(plain, server_hostname=address[0]), HEAD)
-                for _ in range(HANDSHAKES):
+                for _ in range(handshakes):
                     slow.join(socket.create_connection(address), HELLO)
 
             await asyncio.to_thread(fill)
             assert p99(await outlast(slow, http)) < OTHERS_P99_S
-            assert slow.said.count(b"HTTP/1.1 408 ") == SLOW_TLS
+            assert slow.said.count(b"HTTP/1.1 408 ") == heads

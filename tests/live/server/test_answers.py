@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.server.options import LINGER_S
+from gateway.server.options import LINGER_S, MAX_UNREAD_BYTES
 from tests.live.server.harness import Application, calling, chunked, request, serving
 
 
@@ -130,6 +130,24 @@ async def test_after_an_early_answer_the_rest_of_a_small_body_is_skipped() -> No
         assert (await wire.answer()).status == 401
         wire.say(b"x" * 1000 + request("/next"))
         assert (await wire.answer()).status == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("framing", "connection"),
+    [
+        ("Content-Length: 1000", None),
+        (f"Content-Length: {MAX_UNREAD_BYTES}", None),
+        (f"Content-Length: {MAX_UNREAD_BYTES + 1}", "close"),
+        ("Transfer-Encoding: chunked", "close"),
+    ],
+)
+async def test_an_early_answer_says_whether_the_connection_ends(framing: str, connection: str | None) -> None:
+    """A caller who is not told sends its next request into a connection that is being closed."""
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        wire.say(request("/early", framing, method="POST"))
+        answer = await wire.answer()
+        assert (answer.status, answer.headers.get("connection")) == (401, connection)
 
 
 @pytest.mark.anyio

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -45,13 +44,14 @@ async def metric(running: GatewayProcess, name: str, **labels: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in samples if all(each in line for each in wanted))
 
 
-def sockets(pid: int) -> int:
-    """How many sockets a process has open (proc_pid_fd(5))."""
-    kinds: Counter[str] = Counter()
+def connections_from(ports: Set[int], pid: int) -> int:
+    """How many connections from these ports a process has accepted (proc_pid_fd(5), proc_net_tcp(5))."""
+    held = set()
     for entry in os.scandir(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):
-            kinds[os.readlink(entry.path).partition(":")[0]] += 1
-    return kinds["socket"]
+            held.add(os.readlink(entry.path))
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[2].partition(":")[2], 16) in ports and f"socket:[{row[9]}]" in held for row in rows)
 
 
 def is_alive(pid: int) -> bool:

@@ -8,8 +8,8 @@ import shlex
 import pytest
 
 from gateway.cli.examples import Example, introduction
-from gateway.cli.inspection import remarks_on
 from gateway.cli.output import complain, count, first_line, print_answer, print_value, say, table
+from gateway.cli.remarks import remarks_on
 from gateway.model import JsonObject
 
 HEAD = ("NAME", "TEXT")
@@ -87,20 +87,52 @@ def test_the_token_stands_in_one_line_only() -> None:
 
 
 def test_remarks_begin_with_what_is_down() -> None:
+    tools = [f"T.T{number}@1.0.0" for number in range(21)]
     fine: JsonObject = {"up": True, "cause": None, "rejected": [], "unrouted": []}
     found = {
         "state": {"up": False, "cause": "no answer"},
         "backends": {
             "one": fine | {"rejected": [{"id": "A.B@1.0.0", "reason": "Too large."}]},
             "two": fine | {"up": False, "cause": "refused"},
-            "three": fine | {"unrouted": [f"T.T{number}@1.0.0" for number in range(21)]},
+            "three": fine | {"unrouted": tools},
         },
-        "tools": [{"id": "C.D@1.0.0", "remarks": ["has no description"]}],
+        "routes": [
+            {"number": 1, "tools": "T.*", "backend": "two", "deny": False, "takes": None, "fits": 0},
+            {"number": 2, "tools": "C.X", "backend": "one", "deny": False, "takes": 0, "fits": 0},
+            {"number": 3, "tools": "C.D", "backend": "one", "deny": True, "takes": 0, "fits": 1},
+        ],
+        "tools": [
+            {"id": "C.D@1.0.0", "backend": "one", "description": " \n", "unchecked_output": "It is recursive."},
+            {"id": "C.E@1.0.0", "backend": "one", "description": "", "unchecked_output": None},
+            {"id": "C.F@1.0.0", "backend": "one", "description": "x" * 1025, "unchecked_output": None},
+            {"id": "C.G@1.0.0", "backend": "one", "description": "Good.", "unchecked_output": None},
+        ],
     }
-    state, down, left_out, unrouted, remark = remarks_on(found)
-    assert state == "state is down: no answer"
-    assert down == "two is down: refused"
-    assert left_out == "one: A.B@1.0.0 is not published: Too large."
-    assert unrouted.startswith("three: no route publishes 21 tools: T.T0@1.0.0, ")
-    assert unrouted.endswith("T.T19@1.0.0, ...")
-    assert remark == "C.D@1.0.0 has no description"
+    assert [(remark.kind, remark.backend, remark.text) for remark in remarks_on(found)] == [
+        ("state_down", None, "state is down: no answer"),
+        ("backend_down", "two", "two is down: refused"),
+        ("not_published", "one", "one: A.B@1.0.0 is not published: Too large."),
+        ("unrouted", "three", "three: no route publishes 21 tools: " + ", ".join(tools[:20]) + ", ..."),
+        ("route_unused", "one", "one: route 2 (C.X) publishes nothing: it fits no tool"),
+        ("route_unused", "one", "one: route 3 (C.D) hides nothing: earlier routes take all that it fits"),
+        (
+            "description_missing",
+            "one",
+            "one: 2 tools without a description, so that no model knows what for: C.D@1.0.0, C.E@1.0.0",
+        ),
+        (
+            "description_long",
+            "one",
+            "one: 1 description of more than 1024 characters, of which many models see the beginning only: C.F@1.0.0",
+        ),
+        ("output_unchecked", "one", "one: values of C.D@1.0.0 cannot be checked: It is recursive."),
+    ]
+
+
+def test_a_backend_with_thousands_of_flaws_does_not_fill_the_screen() -> None:
+    rejected = [{"id": f"A.B{number}@1.0.0", "reason": "Too large."} for number in range(1000)]
+    backend: JsonObject = {"up": True, "cause": None, "rejected": rejected, "unrouted": []}
+    found = {"state": {"up": True}, "backends": {"one": backend}, "routes": [], "tools": []}
+    *first, last = remarks_on(found)
+    assert len(first) == 20
+    assert last.text == "one: 980 more tools not published; --json has all of them"

@@ -20,7 +20,7 @@ from gateway.wire import Head, WireReply
 from tests.fuzz.documents import VALUES, damaged
 from tests.wire import DIALECTS, call_examples, definition_examples
 
-BOUNDED = settings(max_examples=150, deadline=None)
+BOUNDED = settings(max_examples=100, deadline=None)
 CALLS = [example.body for example in call_examples().values()]
 ANSWERS = [json.loads(example.answered.body) for example in call_examples().values()]
 LISTED = [example.listed for example in definition_examples(*DIALECTS, "foreign").values()]

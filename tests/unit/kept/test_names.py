@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+import pytest
+
 from gateway.kept.names import CallNames
 from gateway.model import ONCE, CallContext, ToolCall, ToolRef
 from gateway.state.port import DIGEST
@@ -12,6 +14,7 @@ from gateway.state.sealing import Digester
 
 OLD, NEW = "the older key of these tests, long enough", "the newer key of these tests, long enough"
 NAMES = CallNames(Digester([NEW], "calls"))
+ALONE = CallNames(Digester([NEW], "calls"), alone=True)
 
 
 def key(principal: str, asked: ToolCall, names: CallNames = NAMES) -> str:
@@ -67,16 +70,18 @@ def test_who_asks_and_for_whom_is_part_of_the_key() -> None:
     assert all(DIGEST.fullmatch(key) for key in keys)
 
 
-def test_what_is_asked_is_the_content_and_no_part_of_the_key() -> None:
-    prints = [fingerprint(asked) for asked in CONTENTS]
+@pytest.mark.parametrize("names", [NAMES, ALONE], ids=["shared", "alone"])
+def test_what_is_asked_is_the_content_and_no_part_of_the_key(names: CallNames) -> None:
+    prints = [fingerprint(asked, names) for asked in CONTENTS]
     assert all(one != other for one, other in combinations(prints, 2))
     assert all(DIGEST.fullmatch(one) for one in prints)
     assert len({key("p", asked) for asked in CONTENTS}) == 1
 
 
-def test_the_order_of_members_is_not_asked_for() -> None:
+@pytest.mark.parametrize("names", [NAMES, ALONE], ids=["shared", "alone"])
+def test_the_order_of_members_is_not_asked_for(names: CallNames) -> None:
     one, other = {"a": {"x": 1, "y": 2}, "b": 3}, {"b": 3, "a": {"y": 2, "x": 1}}
-    assert fingerprint(call(arguments=one)) == fingerprint(call(arguments=other))
+    assert fingerprint(call(arguments=one), names) == fingerprint(call(arguments=other), names)
     tokens = [{"a": "1", "b": "2"}, {"b": "2", "a": "1"}]
     assert len({key("p", call(context={"tokens": each})) for each in tokens}) == 1
 

@@ -34,6 +34,8 @@ DOCUMENTED = {
     "toolgate_catalogue_age_seconds": "backend",
     "toolgate_callbacks_total": "backend,outcome",
     "toolgate_rcrt_stream_up": "backend",
+    "toolgate_issuer_up": "issuer",
+    "toolgate_issuer_keys_age_seconds": "issuer",
     "toolgate_state_up": "",
     "toolgate_config_reloads_total": "outcome",
     "toolgate_build_info": "version",

@@ -155,4 +155,4 @@ def _sweep(buckets: MemoryBuckets) -> None:
 
 
 def _bytes(buckets: MemoryBuckets) -> int:
-    return sum(sys.getsizeof(shard) for shards in buckets._shards.values() for shard in shards)
+    return sum(sys.getsizeof(shard) for shards in buckets.shards.values() for shard in shards)

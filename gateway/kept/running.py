@@ -1,0 +1,152 @@
+"""Kept calls that run in this process, each in a task that outlives its caller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from gateway.errors import GatewayError
+from gateway.kept.attempt import Asked, Attempt, Ending
+from gateway.kept.endings import Endings
+from gateway.kept.preference import NO_PREFERENCE
+from gateway.kept.standing import BROKEN, GONE, OUTLASTED, PREFIX, STOPPED, Gone, unavailable
+from gateway.model import ToolResult
+from gateway.ports import AsyncBackend, Backend
+from gateway.state.port import ACCEPTED, DISPATCHING, REGISTERED, CallState, State, StateUnavailable
+
+log = logging.getLogger("gateway.kept.calls")
+
+FINISH_S = 5.0  # at the end, for calls whose callers have gone
+
+
+class Running:
+    """Runs them, by their keys, and stops them. `callback_url` makes the address for the outcome of a call."""
+
+    def __init__(
+        self, state: State, endings: Endings, *, backends: Mapping[str, Backend], callback_url: Callable[[str], str]
+    ) -> None:
+        self._state = state
+        self._endings = endings
+        self._backends = backends
+        self._callback_url = callback_url
+        self._attempts: dict[str, Attempt] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
+
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Those in which a call runs."""
+        return {attempt.task for attempt in self._attempts.values() if attempt.task is not None}
+
+    async def aclose(self) -> None:
+        """Lets calls whose callers have gone finish, for a moment."""
+        running = self.tasks()
+        if running:
+            await asyncio.wait(running, timeout=FINISH_S)
+        for attempt in list(self._attempts.values()):
+            attempt.stop(STOPPED)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*running, *self._background, return_exceptions=True)
+
+    def follow(
+        self, key: str, state: CallState, group: str, asked: Asked, asked_at: float
+    ) -> Coroutine[Any, Any, Ending]:
+        """Begins to run a call; what is returned waits as long as its caller for the end; GONE: it is not ours."""
+        attempt = self._attempts[key] = Attempt()
+        work = self._attempt(attempt, key, state, group, asked, asked_at)
+        stays, keep = asked.preference is NO_PREFERENCE or asked.stays, asked.keep
+        if stays and keep is not None and not asked.tool.backend.asynchronous:
+            attempt.task = keep()  # that of the request: one of its own would cost a tenth of the call
+            return work
+        attempt.task = self._loop.create_task(work)
+        waits_for_end = stays and not asked.tool.backend.asynchronous
+        return attempt.wait(None if waits_for_end else self.until(asked_at + asked.patience_s))
+
+    async def _attempt(
+        self, attempt: Attempt, key: str, state: CallState, group: str, asked: Asked, asked_at: float
+    ) -> Ending:
+        """Runs a call that its caller may leave; nothing of what it brings is lost."""
+        backend = asked.tool.backend
+        ending: Ending = BROKEN
+        try:
+            try:
+                if backend.asynchronous or state is not DISPATCHING:
+                    ending = await self._dispatch(key, group, asked, asked_at)
+                else:
+                    ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key))
+            except GatewayError as refusal:
+                ending = refusal
+            except Exception:
+                log.exception("a call failed inside the gateway after it may have reached a tool server")
+            if isinstance(ending, GatewayError):
+                await self._endings.refuse(key, ending, keyed=asked.call.call_id is not None)
+            elif ending is not None and ending is not GONE and not await self._endings.settle(key, ending):
+                ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
+        except StateUnavailable:  # a call whose result is at hand does not fail for it
+            log.warning("the state is away while a call runs")
+        except asyncio.CancelledError:
+            if not attempt.was_stopped():
+                raise
+            ending = attempt.ending
+        finally:
+            if self._attempts.get(key) is attempt:
+                del self._attempts[key]
+                attempt.ending = ending
+        return attempt.ending
+
+    async def _dispatch(self, key: str, group: str, asked: Asked, asked_at: float) -> ToolResult | Gone | None:
+        """Asks the tool server; None if the outcome comes later, GONE if the call was cancelled or taken for abandoned.
+
+        Raises GatewayError: the tool did not run.
+        """
+        backend, route = asked.tool.backend, asked.tool.route
+        try:
+            if not await self._state.advance(key, (REGISTERED,), DISPATCHING):
+                return GONE
+        except StateUnavailable as exc:
+            raise unavailable() from exc
+        invocation = replace(asked.invocation, call_id=PREFIX + key, group=group, config_ids=route.config_ids)
+        if not backend.asynchronous:
+            return await backend.call(invocation)
+        result = await cast(AsyncBackend, backend).dispatch(invocation, self._callback_url(key))
+        if result is None:
+            with suppress(StateUnavailable):  # it completes the record only
+                await self._state.advance(key, (DISPATCHING,), ACCEPTED)
+            if route.cancel_on_timeout:
+                self.in_background(self._cancel_at(asked_at + asked.invocation.timeout_s, key, backend.name, group))
+        return result
+
+    async def _cancel_at(self, when: float, key: str, backend: str, group: str) -> None:
+        """Cancels a call that outlasts its timeout; one that waits for its user does not."""
+        try:
+            record = await self._state.wait(key, self.until(when))
+            if record is not None and record.state <= ACCEPTED and await self._endings.settle(key, OUTLASTED):
+                await self.give_up(key, backend, group, OUTLASTED)
+        except StateUnavailable:
+            log.warning("a call that took too long could not be cancelled", extra={"backend": backend})
+
+    async def give_up(self, key: str, backend: str, group: str, ending: ToolResult) -> None:
+        """Has nobody wait for a call any more, neither here nor, if it can be told, at the tool server."""
+        attempt = self._attempts.pop(key, None)
+        if attempt is not None:
+            attempt.stop(ending)
+        adapter = self._backends.get(backend)
+        if adapter is not None and adapter.asynchronous:
+            await cast(AsyncBackend, adapter).cancel(PREFIX + key, group)
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does some work until it is done, or until everything ends."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def until(self, deadline: float) -> float:
+        """The seconds that are left, never less than none."""
+        return max(0.0, deadline - self._loop.time())

@@ -1,0 +1,116 @@
+"""Schemathesis, which nobody here wrote, holds the gateway to what `/openapi.json` says of it.
+
+It makes requests by the document, good ones and bad ones, and looks at every answer: no 5xx, no status, header, type or
+body that the document does not have, no way in without a credential. It runs as a program of its own, in an
+environment of its own: inside pytest it takes the event loop away from other tests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.dialects import recognise
+from tests.interop.programs import interpreter
+from tests.live.cli.conftest import LAST_LINE, Demo, read_screen
+from tests.live.cli.terminal import TOOLGATE, running
+
+EXAMPLES = 3  # requests of each kind by chance, beside those by the hundred that try every border of the document
+DEADLINE_S = 240.0  # a run takes some 10 s on an idle machine
+SEED = 20250214
+# That a request fits the document does not mean that there is such a tool, or that this is its input.
+EXCLUDED = "positive_data_acceptance"
+KEPT = "kept-by-the-fuzzer"
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Demo]:
+    """A gateway in front of the demonstration fleet, which must not have had to log an error."""
+    with running([*TOOLGATE, "demo", "--port", "0"]) as command:
+        command.wait_for(LAST_LINE)
+        yield read_screen(command.out.decode())
+        command.interrupt()
+        assert command.ended() == 0
+        assert b"ERROR" not in command.err, command.err.decode()
+        assert b"Traceback" not in command.err, command.err.decode()
+
+
+def test_callers_nobody_knows_get_what_the_document_says(fleet: Demo, tmp_path: Path) -> None:
+    with httpx.Client(base_url=fleet.url, trust_env=False) as http:
+        document = http.get("/openapi.json").json()
+    # Nobody looks at the body of a stranger, so that there is nothing to be found below a prefix and not here.
+    _leave_out(document, *(f"/{prefix}/" for prefix in recognise.DIALECTS))
+    _fuzz(document, fleet.url, tmp_path)
+
+
+def test_callers_with_a_token_get_what_the_document_says(fleet: Demo, tmp_path: Path) -> None:
+    credential = f"Bearer {fleet.env['TOOLGATE_TOKEN']}"
+    with httpx.Client(base_url=fleet.url, trust_env=False, headers={"authorization": credential}) as http:
+        document = _of_this_fleet(http)
+    _leave_out(document, *(f"/{prefix}/call" for prefix in recognise.DIALECTS))  # as /tools/call below that prefix
+    _fuzz(document, fleet.url, tmp_path, "--header", f"Authorization: {credential}")
+
+
+def _of_this_fleet(http: httpx.Client) -> dict[str, Any]:
+    """The document, narrowed to the tools there are and to a call there is: else nothing would reach either."""
+    document: dict[str, Any] = http.get("/openapi.json").json()
+    tools = [tool["id"] for tool in http.get("/oxp/tools").json()["items"]]
+    called = http.post("/oxp/call", json={"tool_id": "Calculator.Add", "call_id": KEPT, "input": {"a": 2, "b": 40}})
+    assert called.status_code == 200
+    schemas, calls = document["components"]["schemas"], document["paths"]["/calls/{call_id}"]
+    schemas["ToolIdAsked"] = {"enum": [*tools, "Nobody.HasThis"]}
+    assert _replace(schemas, "tool_id", {"$ref": "#/components/schemas/ToolIdAsked"}) > 0
+    for operation in calls.values():
+        (parameter,) = operation["parameters"]
+        parameter["schema"]["examples"] = [KEPT, called.headers["toolgate-call-id"], "nobody-made-this"]
+    return document
+
+
+def _leave_out(document: dict[str, Any], *beginnings: str) -> None:
+    """Leaves out the paths that begin so: a run takes half a second of computing for each operation."""
+    document["paths"] = {path: it for path, it in document["paths"].items() if not path.startswith(beginnings)}
+
+
+def _replace(node: Any, name: str, schema: dict[str, Any]) -> int:
+    """Puts the schema in the place of all properties of that name; how many there were."""
+    found = 0
+    if isinstance(node, dict):
+        if isinstance(node.get("properties"), dict) and name in node["properties"]:
+            node["properties"][name] = schema
+            found = 1
+        found += sum(_replace(each, name, schema) for each in node.values())
+    elif isinstance(node, list):
+        found = sum(_replace(each, name, schema) for each in node)
+    return found
+
+
+def _fuzz(document: dict[str, Any], url: str, directory: Path, *options: str) -> None:
+    """Lets Schemathesis look for anything that contradicts the document."""
+    file = directory / "openapi.json"
+    file.write_text(json.dumps(document))
+    done = subprocess.run(
+        [
+            *(interpreter("schemathesis"), "-m", "schemathesis.cli", "run", str(file), "--url", url),
+            *("--exclude-checks", EXCLUDED, "--phases", "examples,coverage,fuzzing", "--continue-on-failure"),
+            *("--max-examples", str(EXAMPLES), "--seed", str(SEED), "--no-shrink", *options),
+        ],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    operations = sum(len(methods) for methods in document["paths"].values())
+    assert f"Tested: {operations}\n" in done.stdout
+    passed = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
+    assert passed is not None, done.stdout
+    assert int(passed[2]) > 10 * operations, done.stdout

@@ -1,0 +1,143 @@
+"""What `toolgate check --live` shows of the demonstration fleet, to the letter; only times and addresses differ."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.live.cli.terminal import ROOT, tool_server, toolgate
+
+KINDS = ("otc", "oxp", "rap", "rcrt")
+TOOLS = """\
+TOOL                         BACKEND  SCOPES  DESCRIPTION
+Builds.ask@1.0.0             builds   -       Asks the user what to do with a slow deployment.
+Builds.build@1.0.0           builds   -       Builds, for as long as told.
+Builds.deploy@1.0.0          builds   -       Deploys what was built last, once the user has allowed it.
+Builds.explode@1.0.0         builds   -       Always fails.
+Builds.lint@1.0.0            builds   -       Looks for flaws in source text.
+Builds.photo@1.0.0           builds   -       Takes a picture of the build machine.
+Builds.watch@1.0.0           builds   -       Subscribes to the next builds.
+Calculator.Add@1.0.0         office   -       Adds two numbers.
+Calculator.Add@1.1.0         office   -       Adds two numbers and any further terms.
+Calculator.Divide@1.0.0      office   -       Divides a by b.
+Clock.Sleep@1.0.0            office   -       Waits before it answers.
+Crumbs.calculator@2.1.0      crumbs   -       Does sums.
+Crumbs.echo@2.1.0            crumbs   -       Echoes a message.
+Crumbs.json_transform@2.1.0  crumbs   -       Transforms JSON: extract, map, filter or sort.
+Crumbs.random@2.1.0          crumbs   -       Generates random whole numbers.
+Crumbs.timer@2.1.0           crumbs   -       Waits.
+Crumbs.workflow@2.1.0        crumbs   -       Runs tools in steps.
+Doorbell.Ring@0.1.0          office   -       Rings a doorbell.
+Mail.Search@1.0.0            postbox  -       Searches senders and subjects of the user's mail.
+Notes.Create@1.0.0           postbox  -       Writes a note for the user.
+Notes.List@1.0.0             postbox  -       Lists the user's notes.
+Sms.Send@1.0.0               postbox  -       Sends a text message.
+Text.Echo@1.0.0              office   -       Returns the value it is given.
+"""
+GOOD = f"""\
+FILE: good (4 backends, 4 routes)
+state: memory
+
+BACKEND  PROTOCOL  DIALECT   STATE  TOOLS  LATENCY  PROBLEMS
+office   otc       otc       up     6      N ms     -
+postbox  oxp       oxp       up     4      N ms     -
+builds   callback  callback  up     7      N ms     -
+crumbs   rcrt      rcrt      up     6      N ms     -
+
+{TOOLS}
+no problems
+"""
+
+FLAWED = """\
+server: {host: 0.0.0.0, callback_url: "http://10.1.1.1:8080", cors: {origins: ["*"]}}
+auth: {api_keys: [{id: one, hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}]}
+backends:
+  office: {protocol: otc, url: "${env:DEMO_OTC_URL}"}
+  postbox: {protocol: oxp, url: "${env:DEMO_OXP_URL}"}
+  spare: {protocol: oxp, url: "${env:DEMO_OXP_URL}"}
+  gone: {protocol: oxp, url: "${env:NOWHERE}"}
+  builds: {protocol: callback, url: "${env:DEMO_RAP_URL}", discovery: {max_tools: 3}}
+routes:
+  - {tools: "Clock.*", backend: office, deny: true}
+  - {tools: "Calculator.*", backend: office, scopes: [calc, sums]}
+  - {tools: "Calculator.Add", backend: office}
+  - {tools: "Txt.*", backend: office}
+  - {tools: "*", backend: postbox, validate_output: "off"}
+  - {tools: "Sms.*", backend: spare}
+  - {tools: "*", backend: gone}
+  - {tools: "Builds.*", backend: builds}
+"""
+WARNINGS = """\
+warning: server.public_url is not set, and 0.0.0.0 in the links of challenges leads nowhere
+warning: neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it
+warning: server.cors.origins lets pages of every site call; list those that are meant
+warning: route 5 (* of postbox): validate_output is off: values are not checked
+"""
+FOUND = """\
+FILE: good (5 backends, 8 routes)
+state: memory
+
+BACKEND  PROTOCOL  DIALECT   STATE  TOOLS  LATENCY  PROBLEMS
+office   otc       otc       up     3      N ms     3
+postbox  oxp       oxp       up     4      N ms     -
+spare    oxp       oxp       up     0      N ms     2
+gone     oxp       oxp       DOWN   0      -        1
+builds   callback  callback  up     3      N ms     1
+
+TOOL                     BACKEND  SCOPES     DESCRIPTION
+Builds.build@1.0.0       builds   -          Builds, for as long as told.
+Builds.deploy@1.0.0      builds   -          Deploys what was built last, once the user has allowed it.
+Builds.lint@1.0.0        builds   -          Looks for flaws in source text.
+Calculator.Add@1.0.0     office   calc sums  Adds two numbers.
+Calculator.Add@1.1.0     office   calc sums  Adds two numbers and any further terms.
+Calculator.Divide@1.0.0  office   calc sums  Divides a by b.
+Mail.Search@1.0.0        postbox  -          Searches senders and subjects of the user's mail.
+Notes.Create@1.0.0       postbox  -          Writes a note for the user.
+Notes.List@1.0.0         postbox  -          Lists the user's notes.
+Sms.Send@1.0.0           postbox  -          Sends a text message.
+
+7 problems:
+  gone is down: connect: NOWHERE cannot be reached.
+  spare: Sms.Send@1.0.0 is not published: Sms.Send@1.0.0 of backend 'postbox', whose route comes first, hides it.
+  builds: It lists 7 tools; only the first 3 are looked at.
+  office: no route publishes 2 tools: Doorbell.Ring@0.1.0, Text.Echo@1.0.0
+  spare: no route publishes 3 tools: Mail.Search@1.0.0, Notes.Create@1.0.0, Notes.List@1.0.0
+  office: route 3 (Calculator.Add) publishes nothing: earlier routes take all that it fits
+  office: route 4 (Txt.*) publishes nothing: it fits no tool
+"""
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Mapping[str, str]]:
+    """The URLs of the demonstration servers, as the variables of `config/demo.yaml`; all start at once."""
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as taken:
+        urls = {f"DEMO_{kind.upper()}_URL": stack.enter_context(tool_server(f"{kind}_server")) for kind in KINDS}
+        more = {"DEMO_JWT_SECRET": "a secret of more than thirty-two bytes", "DEMO_PORT": "0", "DEMO_ADMIN_PORT": "0"}
+        nowhere = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        taken.close()
+        yield urls | more | {"NOWHERE": nowhere}
+
+
+def screen(text: str, file: Path, fleet: Mapping[str, str]) -> str:
+    """What was printed, without what differs from run to run."""
+    text = text.replace(str(file), "FILE").replace(fleet["NOWHERE"], "NOWHERE")
+    return re.sub(r"\d+ ms +", lambda found: "N ms".ljust(len(found[0])), text)
+
+
+def test_a_good_fleet_is_shown_in_two_tables(fleet: Mapping[str, str]) -> None:
+    file = ROOT / "config" / "demo.yaml"
+    done = toolgate("check", str(file), "--live", env=fleet)
+    assert (screen(done.stdout, file, fleet), done.stderr, done.returncode) == (GOOD, "", 0)
+
+
+def test_every_flaw_of_a_fleet_has_its_line(fleet: Mapping[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "flawed.yaml"
+    file.write_text(FLAWED)
+    done = toolgate("check", str(file), "--live", env=fleet)
+    assert done.stderr == WARNINGS
+    assert (screen(done.stdout, file, fleet), done.returncode) == (FOUND, 1)

@@ -1,0 +1,122 @@
+"""Requests that never reach a route are counted and written down like all others. All of it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.live.faults.calling import connect
+from tests.live.faults.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
+from tests.live.workers.team import metric
+
+pytestmark = pytest.mark.anyio
+
+PAGE = "https://page.example"
+CANARY = "canary-that-nobody-may-write-down"
+HEAD = b"Host: localhost\r\n"
+SHORT_S = 1  # for heads and bodies; the sweep looks at them every quarter of it
+
+# What is sent, and what it is refused with.
+MALFORMED: dict[str, tuple[bytes, int]] = {
+    "no HTTP at all": (b"\x16\x03\x01 hello\r\n\r\n", 400),
+    "no Host": (b"GET /%s HTTP/1.1\r\n\r\n" % CANARY.encode(), 400),
+    "two lengths": (b"POST /call HTTP/1.1\r\n" + HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+    "a long path": (b"GET /" + CANARY.encode() * 300 + b" HTTP/1.1\r\n" + HEAD + b"\r\n", 414),
+    "a large head": (b"GET / HTTP/1.1\r\n" + HEAD + b"X: " + CANARY.encode() * 1000 + b"\r\n\r\n", 431),
+    "another method": (b"CONNECT / HTTP/1.1\r\n" + HEAD + b"\r\n", 501),
+    "HTTP of old": (b"GET / HTTP/0.9\r\n" + HEAD + b"\r\n", 505),
+    "half a head": (b"GET /%s HTTP/1.1\r\n" % CANARY.encode(), 408),
+}
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[GatewayProcess]:
+    server = {
+        "port": 0,
+        "admin": {"port": 0},
+        "allowed_hosts": ["localhost", "127.0.0.1"],
+        "cors": {"origins": [PAGE]},
+        "head_timeout": f"{SHORT_S}s",
+        "body_timeout": f"{SHORT_S}s",
+    }
+    async with gateway(settings({}, server=server)) as running:
+        yield running
+
+
+def lines(site: GatewayProcess, **wanted: Any) -> list[dict[str, Any]]:
+    """What is written down of requests that have all this in common."""
+    return [line for line in site.logged("request") if wanted.items() <= line.items()]
+
+
+async def said_to(site: GatewayProcess, data: bytes) -> bytes:
+    """What is answered to these bytes, to the end of the connection."""
+    reader, writer = await connect(site.url)
+    writer.write(data)
+    async with asyncio.timeout(DEADLINE_S):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_what_the_parser_refuses_is_counted_by_its_status_with_the_reason_in_the_log(
+    site: GatewayProcess,
+) -> None:
+    for data, status in MALFORMED.values():
+        assert (await said_to(site, data)).startswith(b"HTTP/1.1 %d " % status)
+    for status in {status for _, status in MALFORMED.values()}:
+        expected = sum(each == status for _, each in MALFORMED.values())
+        labels = {"dialect": "none", "operation": "other", "status": str(status)}
+        assert await metric(site, "toolgate_requests_total", **labels) == expected, status
+    await until(lambda: len(lines(site, operation="other", route="-")) == len(MALFORMED), "one line each")
+    assert {line["reason"] for line in lines(site, status=408)} == {"The head of the request took too long."}
+    assert all(line["reason"] and line["outcome"] == "refused" for line in lines(site, operation="other"))
+    assert CANARY not in site.log_text()
+
+
+async def test_a_body_that_never_comes_is_counted_once_and_as_the_call_that_it_was(site: GatewayProcess) -> None:
+    head = b"POST /oxp/call HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    assert (await said_to(site, head + b"{")).startswith(b"HTTP/1.1 408 ")
+    await until(lambda: bool(lines(site, status=408)), "it is written down")
+    (line,) = lines(site)
+    assert (line["operation"], line["route"], line["dialect"]) == ("call", "/call", "oxp")
+    assert await metric(site, "toolgate_requests_total", status="408", operation="call", dialect="oxp") == 1
+    assert await metric(site, "toolgate_requests_total", operation="call") == 1
+    assert await metric(site, "toolgate_requests_total", operation="other") == 0
+
+
+async def test_what_is_meant_for_another_host_is_noted_without_its_path(site: GatewayProcess) -> None:
+    async with httpx.AsyncClient(base_url=site.url, trust_env=False, headers={"host": "evil.example"}) as http:
+        answers = [
+            await http.post("/otc/tools/call", json={}),
+            await http.get(f"/challenges/{CANARY}", headers={"x-request-id": "mine"}),
+            await http.post(f"/callbacks/{CANARY}", json={}),
+            await http.get(f"/{CANARY}"),
+        ]
+    assert [answer.status_code for answer in answers] == [400] * 4
+    assert answers[1].headers["x-request-id"] == "mine"
+    await until(lambda: len(lines(site, status=400)) == len(answers), "one line each")
+    assert [(line["operation"], line["route"]) for line in lines(site, status=400)] == [
+        ("call", "/tools/call"),
+        ("challenge", "/challenges/{token}"),
+        ("callback", "/callbacks/{token}"),
+        ("other", "-"),
+    ]
+    assert {line["reason"] for line in lines(site)} == {"The Host header does not name a host that is served here."}
+    assert [line["request_id"] for line in lines(site, operation="challenge")] == ["mine"]
+    assert await metric(site, "toolgate_requests_total", dialect="otc", operation="call", status="400") == 1
+    assert await metric(site, "toolgate_requests_total", operation="challenge", status="400") == 1
+    assert CANARY not in site.log_text()
+
+
+async def test_what_a_browser_asks_beforehand_is_noted_as_such(site: GatewayProcess) -> None:
+    async with httpx.AsyncClient(base_url=site.url, trust_env=False) as http:
+        asked = {"origin": PAGE, "access-control-request-method": "POST"}
+        assert (await http.options("/oxp/tools/call", headers=asked)).status_code == 204
+    await until(lambda: bool(lines(site, operation="preflight")), "it is written down")
+    (line,) = lines(site)
+    assert (line["route"], line["status"], line["outcome"]) == ("/tools/call", 204, "ok")
+    assert await metric(site, "toolgate_requests_total", operation="preflight", status="204") == 1
