@@ -6,10 +6,11 @@ import argparse
 import json
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import plan, report
+from tests.bench import picture, plan, report
 from tests.bench.machine import BenchError, Cores
 from tests.bench.plan import FULL, QUICK
 from tests.bench.poller import Poller
@@ -25,13 +26,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measures what a call costs.")
     parser.add_argument("--quick", action="store_true", help="one short round, not judged")
     parser.add_argument("--only", type=_names, default=[], metavar="NAME[,NAME]", help=", ".join(plan.names()))
+    parser.add_argument("--rounds", type=_count, metavar="N", help=f"instead of {FULL.rounds}, or of 1 if quick")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="also draw them, as SVG")
     options = parser.parse_args()
     if sys.platform != "linux":
         print("The benchmark reads CPU time from /proc and runs on Linux only.", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, _leave)
     effort, cores = QUICK if options.quick else FULL, Cores.choose()
+    effort = replace(effort, rounds=options.rounds or effort.rounds)
     try:
         outcome = plan.run(Place(effort, cores, Poller(), _say), options.only)
     except (BenchError, OSError) as error:
@@ -40,11 +44,20 @@ def main() -> int:
     print(report.text(outcome, effort, cores))
     if options.json:
         options.json.write_text(json.dumps(report.document(outcome, effort, cores), indent=1) + "\n")
+    if options.picture:
+        options.picture.write_text(picture.svg(outcome))
     return 0 if options.quick or all(line.ok for line in lines(outcome)) else 1
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return count
 
 
 def _say(step: str) -> None:

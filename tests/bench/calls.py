@@ -1,22 +1,16 @@
-"""What is sent and what is expected: the tools of the benchmark, calls of 300 bytes, the callers' tokens.
+"""What is sent and what is expected: the tools of the benchmark and calls of 300 bytes, or of as many as wanted.
 
-Calls are OTC 1.0 (enveloped), tool servers speak other protocols, so that the gateway has to translate.
+Calls are OTC 1.0 (enveloped) unless said otherwise; tool servers speak other protocols, so that the gateway translates.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, cycle
 from typing import Any
 
-import jwt
-
-BODY_BYTES = 300
-CALLERS = 8  # principals that share the load
-TOKEN_LIFE_S = 900  # longer than any run
 TOOLKIT = "Bench"
 WAIT_WORD = "Wait"  # the tool server keeps its answers until it is told to release them
 WAIT_TOOL = f"{TOOLKIT}.{WAIT_WORD}"
@@ -26,39 +20,119 @@ ASKED = "a question about the weather in the mountains"  # is in every call: the
 FOUND = "the tool server ran this call and found it"  # is in every answer of the tool server
 SENT_NS = b'"sent_ns":'  # in the answers of tool servers that call back: when they did, by our own clock
 
+NOTE = {"at": 0, "kind": "observation", "text": "clear above the clouds"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "query": {"type": "string", "minLength": 1, "maxLength": 400},
+        "query": {"type": "string", "minLength": 1, "maxLength": 200_000},
         "limit": {"type": "integer", "minimum": 1, "maximum": 100},
         "exact": {"type": "boolean"},
+        "notes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"at": {"type": "integer"}, "kind": {"type": "string"}, "text": {"type": "string"}},
+                "required": ["at", "text"],
+            },
+        },
     },
     "required": ["query", "limit"],
     "additionalProperties": False,
 }
 VALUE = {"found": FOUND, "score": 0.93, "rank": 1, "tags": ["mountain", "weather", "north"], "note": "n" * 60}
 
+Arguments = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """How callers put a call: where they post it, further header lines, and its body as JSON."""
+
+    path: str
+    headers: str
+    body: Callable[[str, Arguments, str | None], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How long the body of a call is; filled with one long text, or with many small values in `notes`."""
+
+    body_bytes: int = 300
+    notes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What every answer must be like: its status, and a text it has somewhere."""
+
+    status: int = 200
+    proof: str = FOUND
+
+
+def _otc(tool: str, arguments: Arguments, call_id: str | None) -> Any:
+    return {"$schema": "otc://1.0", "request": _request(tool, arguments, call_id)}
+
+
+def _request(tool: str, arguments: Arguments, call_id: str | None) -> Any:
+    """CallToolRequest of OTC and OXP 1.0."""
+    asked = {"tool_id": f"{tool}@1.0.0", "input": arguments}
+    return asked if call_id is None else {**asked, "call_id": call_id}
+
+
+def _mcp(tool: str, arguments: Arguments, call_id: str | None) -> Any:
+    params = {"name": tool.replace(".", "_"), "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": call_id or 1, "method": "tools/call", "params": params}
+
+
+OTC = Form("/tools/call", "", _otc)
+OXP = Form("/tools/call", "OXP-Version: 1.0\r\n", _request)
+MCP_HEADERS = "Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2025-06-18\r\n"
+MCP = Form("/mcp", MCP_HEADERS, _mcp)  # Model Context Protocol, streamable HTTP
+SMALL = Size()
+
+
 class Script:
-    """Whole requests to send. Calls that are answered at once and those that wait take turns by tool and caller.
+    """Whole requests to send: of `called` tools spread evenly over a catalogue of `tools`, callers taking turns."""
 
-    `keyed` are ordinary calls each of which has room for an id of its own.
-    """
+    def __init__(self, tools: int, called: int, bearers: Sequence[str | None], form: Form = OTC) -> None:
+        found = find_tools(tools)
+        self._tools = [found[turn * len(found) // called] for turn in range(called)]
+        self._bearers = bearers
+        self._form = form
+        self._ids = count()
+        self._made: dict[tuple[Size, bool], list[bytes]] = {}
 
-    ordinary: Sequence[bytes]
-    waiting: Sequence[bytes]
-    keyed: Sequence[bytes]
-    ids: Iterator[int]
+    def ordinary(self, size: Size = SMALL) -> list[bytes]:
+        """Calls that are answered at once: every tool and every caller is in one of them."""
+        return self._calls(size, keyed=False)
 
-    def requests(self, *, keyed: bool = False) -> Iterator[bytes]:
+    def waiting(self) -> list[bytes]:
+        """Calls that wait, one of each caller: one may have 1,000 pending, so all of them share those."""
+        arguments = arguments_of(WAIT_TOOL, form=self._form)
+        return [request(WAIT_TOOL, arguments, bearer, form=self._form) for bearer in self._bearers]
+
+    def requests(self, size: Size = SMALL, *, keyed: bool = False) -> Iterator[bytes]:
         """Ordinary calls without end; `keyed` ones have ids that were never sent before."""
-        return self._fresh() if keyed else cycle(self.ordinary)
+        return self._fresh(size) if keyed else cycle(self.ordinary(size))
 
-    def _fresh(self) -> Iterator[bytes]:
-        halves = [request.partition(FRESH_ID.encode()) for request in self.keyed]
+    def _fresh(self, size: Size) -> Iterator[bytes]:
+        halves = [request.partition(FRESH_ID.encode()) for request in self._calls(size, keyed=True)]
         for head, _, tail in cycle(halves):
-            yield b"%b%016x%b" % (head, next(self.ids), tail)
+            yield b"%b%016x%b" % (head, next(self._ids), tail)
+
+    def _calls(self, size: Size, *, keyed: bool) -> list[bytes]:
+        if (size, keyed) not in self._made:
+            pairs = zip(cycle(self._tools), cycle(self._bearers), strict=False)
+            turns = range(max(len(self._tools), len(self._bearers)))
+            self._made[size, keyed] = [
+                self._call(tool, bearer, size, FRESH_ID if keyed else None)
+                for _, (tool, bearer) in zip(turns, pairs, strict=False)
+            ]
+        return self._made[size, keyed]
+
+    def _call(self, tool: str, bearer: str | None, size: Size, call_id: str | None) -> bytes:
+        arguments = arguments_of(tool, call_id, size, self._form)
+        return request(tool, arguments, bearer, call_id, self._form)
 
 
 def find_words(tools: int) -> list[str]:
@@ -91,44 +165,25 @@ def definitions(tools: int) -> list[dict[str, Any]]:
     ]
 
 
-def tokens(secret: str) -> list[str]:
-    """One HS256 token for each caller."""
-    now = int(time.time())
-    claims = [{"sub": f"caller-{number}", "iat": now, "exp": now + TOKEN_LIFE_S} for number in range(CALLERS)]
-    return [jwt.encode(each, secret, algorithm="HS256") for each in claims]
-
-
-def arguments_of(tool: str, call_id: str | None = None) -> dict[str, Any]:
-    """Valid arguments that make the body of the call `BODY_BYTES` long."""
-    arguments = {"query": ASKED, "limit": 10, "exact": True}
-    missing = BODY_BYTES - len(_body(tool, arguments, call_id))
+def arguments_of(tool: str, call_id: str | None = None, size: Size = SMALL, form: Form = OTC) -> Arguments:
+    """Valid arguments that make the body of the call as long as wanted."""
+    arguments: Arguments = {"query": ASKED, "limit": 10, "exact": True}
+    if size.notes:
+        room = size.body_bytes - len(_text(form.body(tool, arguments | {"notes": []}, call_id)))
+        each = len(_text(NOTE)) + 6  # a comma, and a number of up to five digits more
+        arguments["notes"] = [NOTE | {"at": number} for number in range(room // each)]
+    missing = size.body_bytes - len(_text(form.body(tool, arguments, call_id)))
     return arguments | {"query": ASKED + "." * missing}
 
 
-def request(tool: str, arguments: dict[str, Any], token: str | None, call_id: str | None = None) -> bytes:
+def request(tool: str, arguments: Arguments, bearer: str | None, call_id: str | None = None, form: Form = OTC) -> bytes:
     """A whole HTTP request that calls `tool`."""
-    body = _body(tool, arguments, call_id)
-    head = "POST /tools/call HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    if token is not None:
-        head += f"Authorization: Bearer {token}\r\n"
+    body = _text(form.body(tool, arguments, call_id))
+    head = f"POST {form.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{form.headers}"
+    if bearer is not None:
+        head += f"Authorization: Bearer {bearer}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-def script(tools: int, called: int, bearers: Sequence[str]) -> Script:
-    """Calls of `called` tools, spread evenly over a catalogue of `tools`, the callers taking turns."""
-    found = find_tools(tools)
-    spread = [found[turn * len(found) // called] for turn in range(called)]
-
-    def calls(tools: list[str], call_id: str | None = None) -> list[bytes]:
-        turns = zip(tools, cycle(bearers), strict=False)
-        return [request(tool, arguments_of(tool, call_id), bearer, call_id) for tool, bearer in turns]
-
-    # A caller may have 1,000 calls pending, so all of them share those that wait.
-    return Script(calls(spread), calls([WAIT_TOOL] * len(bearers)), calls(spread, FRESH_ID), count())
-
-
-def _body(tool: str, arguments: dict[str, Any], call_id: str | None) -> bytes:
-    asked: dict[str, Any] = {"tool_id": f"{tool}@1.0.0", "input": arguments}
-    if call_id is not None:
-        asked["call_id"] = call_id
-    return json.dumps({"$schema": "otc://1.0", "request": asked}, separators=(",", ":")).encode()
+def _text(body: Any) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()

@@ -40,7 +40,7 @@ def child(command: Sequence[str], cores: frozenset[int], log: Path) -> Iterator[
 
     Its standard input stays open as long as the context; it gets SIGTERM when the benchmark dies.
     """
-    with log.open("wb") as output, pinned(cores):
+    with log.open("wb") as output, pinned(cores), _untold(signal.SIGTERM):
         process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -95,6 +95,19 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def status_of(port: int, request: bytes) -> int:
+    """How a whole request is answered."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(request)
+        return int(connection.recv(64).split(b" ", 2)[1])
+
+
+def demand(expected: int, status: int) -> None:
+    """Raises BenchError if a request that must be refused was answered otherwise: whoever did so saves itself work."""
+    if status != expected:
+        raise BenchError(f"Answered {status} where {expected} is due: what is measured does not do its full work.")
+
+
 @contextmanager
 def redis_server(cores: frozenset[int], folder: Path) -> Iterator[str]:
     """Runs an empty Redis server that keeps nothing on disk, and yields its URL."""
@@ -105,7 +118,18 @@ def redis_server(cores: frozenset[int], folder: Path) -> Iterator[str]:
         yield f"redis://127.0.0.1:{port}/0"
 
 
+@contextmanager
+def _untold(number: signal.Signals) -> Iterator[None]:
+    """Keeps a signal waiting: what its handler raises amid a fork is printed and forgotten, and we would go on."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+
+
 def _die_with_parent() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a child would inherit that it waits
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -9,15 +9,42 @@ from statistics import median
 from tests.bench.machine import QUIET_CORES
 from tests.bench.swarm import Timings, percentile_ms
 
-ECHO, NGINX_PROXY, TOOLGATE = "uvicorn echo", "nginx proxy", "Toolgate"
+ALONE, FEW, LOAD, CROWD = 1, 16, 64, 512  # connections; those of the main figures are LOAD
+PACES = (1500.0, 5000.0)  # calls a second: a busy day, and most of what one core can do
+MAIN_SUBJECT = "toolgate"  # whose idle memory counts
+
+ECHO, ECHO_4K, ECHO_100K = "uvicorn echo", "uvicorn echo, 4 KB", "uvicorn echo, 100 KB"
+NGINX_PROXY, NGINX_100K = "nginx proxy", "nginx proxy, 100 KB"
+DIRECT = "tool server, direct"  # no subject between, and so no CPU time
+
+TOOLGATE, TOOLGATE_4K, TOOLGATE_100K = "Toolgate", "Toolgate, 4 KB", "Toolgate, 100 KB"
+TOOLGATE_NOTES = "Toolgate, 100 KB of notes"  # many small values instead of one long text
 TOOLGATE_MANY = "Toolgate, many tools"  # of which callers use as many as of the small catalogue
 TOOLGATE_EVERY = "Toolgate, all called"  # the same catalogue, every tool called in turn
+TOOLGATE_ROUTES, TOOLGATE_BACKENDS = "Toolgate, many routes", "Toolgate, many backends"
+TOOLGATE_CROWD = "Toolgate, many waiting"  # further calls wait meanwhile
 KEYED = "Toolgate, keyed"  # every call has an id of its caller's, and so a record
+
+BARE = "Toolgate, bare"  # HS256, no limit, no access line
+GUARDED = "Toolgate, guarded"  # RS256, a limit, an access line
+REFERENCE = "reference"  # the same, and every call has an id
+GUARDED_REDIS, REFERENCE_REDIS = "guarded, Redis", "reference, Redis"
+LIMITED, UNKNOWN, FORGED = "429, limit reached", "401, no token", "401, bad signature"
+
 REDIS, REDIS_KEYED = "Redis", "Redis, keyed"  # Toolgate with its state there
+WORKERS = "Redis, two workers"
+TO_OTC, TO_RCRT = "OXP to OTC", "OTC to RCRT"
 CALLBACK, CALLBACK_PACED = "callback", "callback, paced"  # Toolgate before a tool server that calls back
 CALLBACK_REDIS, CALLBACK_REDIS_PACED = "callback, Redis", "callback, Redis, paced"
-MAIN_SUBJECT = "toolgate"  # whose idle memory counts
-LOAD = 64  # connections of the main figures
+
+# Only rows of one variation compare.
+VARIATIONS = (", 4 KB", ", 100 KB", ", paced", *(f", {rate:,.0f}/s" for rate in PACES))
+ENVOY, ENVOY_BRIDGE, FASTMCP = "Envoy, JWT", "Envoy, JWT, MCP bridge", "FastMCP, OpenAPI"
+
+
+def paced(row: str, rate: float) -> str:
+    """The name of a row whose calls come at a rate, whatever becomes of them."""
+    return f"{row}, {rate:,.0f}/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +52,7 @@ class Slice:
     """One short stretch of load on one subject."""
 
     timings: Timings
-    used_s: float  # CPU time of the subject's whole process tree
+    used_s: float  # CPU time of the subject's whole process tree; 0 if nothing runs but callers and tool server
     foreign_cores: float  # what other processes used meanwhile
 
     @property
@@ -104,6 +131,10 @@ class Sustained:
     after_bytes: int
 
     @property
+    def calls_per_s(self) -> float:
+        return self.calls / self.wall_s
+
+    @property
     def growth_percent(self) -> float:
         return (self.after_bytes / self.before_bytes - 1) * 100
 
@@ -117,6 +148,8 @@ class Outcome:
     waiting_callbacks: Waiting | None = None
     stream: Stream | None = None
     sustained: Sustained | None = None
+    verification_us: float | None = None
+    left_out: tuple[str, ...] = ()  # what could not be measured, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +194,16 @@ def _row(outcome: Outcome, key: Key) -> Row:
         p50_ms=middle(lambda sample: sample.p50_ms),
         p99_ms=middle(lambda sample: sample.p99_ms),
         busy=middle(lambda sample: sample.busy),
-        of_echo=ratio(outcome, key, (ECHO, connections)),
-        of_nginx=ratio(outcome, key, (NGINX_PROXY, connections)),
+        of_echo=ratio(outcome, key, (_like(name, ECHO), connections)),
+        of_nginx=ratio(outcome, key, (_like(name, NGINX_PROXY), connections)),
         slices=sum(sample.slices for sample in samples),
         noisy_slices=sum(sample.noisy_slices for sample in samples),
     )
+
+
+def _like(name: str, other: str) -> str:
+    """The row of another server for calls as large, or as frequent, as those of a row; it need not exist."""
+    return other + next((variation for variation in VARIATIONS if variation in name), "")
 
 
 def cpu_us(sample: Sample) -> float:
@@ -175,10 +213,21 @@ def cpu_us(sample: Sample) -> float:
 
 def ratio(outcome: Outcome, upper: Key, lower: Key, read: Callable[[Sample], float] = cpu_us) -> float | None:
     """The median of the ratios within each round, so that what slows a whole round cancels out; None: not measured."""
-    over = median_of(outcome, upper, read)
-    if over is None or median_of(outcome, lower, read) is None:
-        return None
-    return median(read(round_.samples[upper]) / read(round_.samples[lower]) for round_ in outcome.rounds)
+    pairs = [(read(above), read(below)) for above, below in _pairs(outcome, upper, lower)]
+    # What has no CPU time of its own compares with nothing.
+    return median(above / below for above, below in pairs) if pairs and all(map(all, pairs)) else None
+
+
+def difference(outcome: Outcome, upper: Key, lower: Key, read: Callable[[Sample], float] = cpu_us) -> float | None:
+    """The median of the differences within each round; None: not measured."""
+    pairs = _pairs(outcome, upper, lower)
+    return median(read(above) - read(below) for above, below in pairs) if pairs else None
+
+
+def _pairs(outcome: Outcome, upper: Key, lower: Key) -> list[tuple[Sample, Sample]]:
+    """Both samples of each round that has both."""
+    found = [(round_.samples.get(upper), round_.samples.get(lower)) for round_ in outcome.rounds]
+    return [(above, below) for above, below in found if above is not None and below is not None]
 
 
 def median_of(outcome: Outcome, key: Key, read: Callable[[Sample], float | None]) -> float | None:

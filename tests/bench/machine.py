@@ -6,9 +6,10 @@ Everything comes from /proc (proc(5)), so the benchmark runs on Linux only.
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,14 @@ class Cores:
     @property
     def apart(self) -> bool:
         return not self.subject & self.others
+
+
+def processor() -> str:
+    """What the processor calls itself."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 @contextmanager
@@ -128,10 +137,14 @@ class Strangers:
 
 
 class Patience:
-    """The time a run may lose to a noisy machine, in seconds, all waits and repetitions together."""
+    """The time a run may lose to a noisy machine, in seconds, all waits and repetitions together.
 
-    def __init__(self, seconds: float) -> None:
+    `meanwhile` spends seconds of waiting.
+    """
+
+    def __init__(self, seconds: float, meanwhile: Callable[[float], None]) -> None:
         self._left_s = seconds
+        self._meanwhile = meanwhile
 
     def lasts_until_quiet(self, repetition_s: float) -> bool:
         """Waits for the others to be quiet, with enough left for a repetition; False when patience runs out before."""
@@ -139,7 +152,7 @@ class Patience:
         while self._left_s >= GLANCE_S:
             self._left_s -= GLANCE_S
             strangers = Strangers()
-            time.sleep(GLANCE_S)
+            self._meanwhile(GLANCE_S)
             if strangers.cores() <= QUIET_CORES:
                 return True
         return False

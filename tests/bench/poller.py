@@ -11,13 +11,14 @@ import os
 import select
 import socket
 import time
-from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 
 from tests.bench.messages import message_size
 
 BACKLOG = 4096  # thousands of connections are opened at once when waiting calls are weighed
-READ_BYTES = 65536  # messages are under 1 KB, but many may have arrived
+READ_BYTES = 262144  # of one message, or of many that have arrived
 NAP_S = 0.02  # while a server starts and nothing is measured
 
 Ready = Callable[[int], None]  # takes what epoll says has happened
@@ -29,7 +30,8 @@ class Poller:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._ready: dict[int, Ready] = {}
-        self._due: deque[tuple[int, Callable[[], None]]] = deque()
+        self._due: list[tuple[int, int, Callable[[], None]]] = []  # a heap; the number tells apart what is due at once
+        self._put_off = count()
 
     def close(self) -> None:
         self._epoll.close()
@@ -48,14 +50,14 @@ class Poller:
             self._epoll.unregister(fd)
 
     def put_off(self, delay_ns: int, work: Callable[[], None]) -> None:
-        """Does `work` later. Every delay is the same, so that the first in is the first out."""
-        self._due.append((time.perf_counter_ns() + delay_ns, work))
+        """Does `work` later."""
+        heappush(self._due, (time.perf_counter_ns() + delay_ns, next(self._put_off), work))
 
     def turn(self, patience_s: float = 0.0) -> bool:
         """Serves what has happened; False if nothing has within `patience_s`, which is 0 while anything is measured."""
         due = self._due
         while due and due[0][0] <= time.perf_counter_ns():
-            due.popleft()[1]()
+            heappop(due)[2]()
         events = self._epoll.poll(patience_s)
         for fd, what in events:
             ready = self._ready.get(fd)

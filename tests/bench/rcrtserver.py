@@ -16,6 +16,7 @@ WORKSPACE = "workspace:tools"
 OWNER_ID = "00000000-0000-0000-0000-000000000001"
 AGENT_ID = "6f1c2b9e-4a0d-4e0e-9d0b-2f6f0a1b7c11"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+PING_NS = 5_000_000_000
 RECORD = re.compile(rb"GET /breadcrumbs/([0-9a-f-]+)/full ")
 OUTPUT = json.dumps(VALUE, separators=(",", ":")).encode()
 
@@ -25,6 +26,7 @@ class RcrtServer(ToolServer):
 
     def __init__(self, poller: Poller, tools: int) -> None:
         super().__init__(poller)
+        self._poller = poller
         self._records = {_uuid(number): _tool(_uuid(number), word) for number, word in enumerate(words(tools))}
         self._listed = reply(json.dumps([_entry(record) for record in self._records.values()]).encode())
         self._stream: Peer | None = None
@@ -38,7 +40,7 @@ class RcrtServer(ToolServer):
             self.streams += 1
             self._stream = peer
             peer.send(STREAM_HEAD)
-            self._tell(b'{"type":"ping"}')
+            self._ping(peer)
         elif request.startswith(b"POST /auth/token "):
             ends = int(time.time()) + 3600
             peer.send(reply(b'{"token":"a-token","exp":%d}' % ends))
@@ -46,6 +48,12 @@ class RcrtServer(ToolServer):
             peer.send(reply(json.dumps(self._records[record[1].decode()]).encode()))
         else:  # a list: of tools, or of responses, all of which have been told
             peer.send(self._listed if b"tool.code.v1" in request else reply(b"[]"))
+
+    def _ping(self, stream: Peer) -> None:
+        """Lets whoever listens know that the stream lives, again and again; a real server does."""
+        if stream is self._stream and stream.is_open:
+            self._tell(b'{"type":"ping"}')
+            self._poller.put_off(PING_NS, lambda: self._ping(stream))
 
     def _take(self, peer: Peer, request: bytes) -> None:
         """Stores a request, shows it on the stream and runs it."""

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import metadata
+from itertools import groupby
 from typing import Any
 
-from tests.bench.calls import BODY_BYTES, CALLERS
-from tests.bench.crowds import CALLED_TOOLS, FEW_TOOLS
-from tests.bench.figures import NGINX_PROXY, Outcome, Round, Row, rows
-from tests.bench.machine import QUIET_CORES, Cores
+from tests.bench.calls import SMALL
+from tests.bench.credentials import CALLERS
+from tests.bench.figures import Outcome, Round, Row, rows
+from tests.bench.lineup import MANY_BACKENDS, MANY_ROUTES
+from tests.bench.machine import QUIET_CORES, Cores, processor
 from tests.bench.rounds import Effort
+from tests.bench.subjects import CALLED_TOOLS, FEW_TOOLS
 from tests.bench.verdicts import Line, lines
 
 COLUMNS = ("subject", "conns", "CPU us/call", "(min-max)", "calls/s", "busy", "p50 ms", "p99 ms", "x echo", "x nginx")
-ROW = "{:<22}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}{:>9}"
+DISTRIBUTIONS = ("toolgate", "uvicorn", "uvloop", "httptools", "msgspec", "pyjwt", "cryptography", "redis")
+TOLD = 5  # disturbed rows that are named; all are in the JSON
+ROW = "{:<30}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}{:>9}"
 
 
 def text(outcome: Outcome, effort: Effort, cores: Cores) -> str:
     """The whole report: where and how it was measured, the table, what is owed."""
     table = [ROW.format(*COLUMNS), *map(_table_row, rows(outcome))]
-    verdicts = list(map(_verdict, lines(outcome)))
-    parts = [table if outcome.rounds else [], verdicts]
+    parts = [table if outcome.rounds else [], *_verdicts(lines(outcome))]
     shown = [line for part in parts if part for line in ("", *part)]
     return "\n".join([*_preamble(outcome, effort, cores), *shown, *_warnings(outcome)])
 
@@ -31,7 +36,8 @@ def text(outcome: Outcome, effort: Effort, cores: Cores) -> str:
 def document(outcome: Outcome, effort: Effort, cores: Cores) -> dict[str, Any]:
     """The same as JSON, with the samples of every round."""
     return {
-        "machine": {"system": platform.platform(), "python": platform.python_version(), "pinned": cores.apart},
+        "machine": {"system": platform.platform(), "processor": processor(), "pinned": cores.apart},
+        "versions": versions(),
         "effort": asdict(effort),
         "rows": [asdict(row) for row in rows(outcome)],
         "lines": [asdict(line) | {"ok": line.ok} for line in lines(outcome)],
@@ -40,7 +46,14 @@ def document(outcome: Outcome, effort: Effort, cores: Cores) -> dict[str, Any]:
         "waiting_callbacks": outcome.waiting_callbacks and asdict(outcome.waiting_callbacks),
         "stream": outcome.stream and asdict(outcome.stream),
         "sustained": outcome.sustained and asdict(outcome.sustained),
+        "verification_us": outcome.verification_us,
+        "left_out": outcome.left_out,
     }
+
+
+def versions() -> dict[str, str]:
+    """Of what is measured, and of what has a say in how fast it is."""
+    return {"Python": platform.python_version(), **{name: metadata.version(name) for name in DISTRIBUTIONS}}
 
 
 def _round(round_: Round) -> dict[str, Any]:
@@ -49,7 +62,8 @@ def _round(round_: Round) -> dict[str, Any]:
 
 
 def _preamble(outcome: Outcome, effort: Effort, cores: Cores) -> Iterator[str]:
-    yield f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, loopback"
+    yield f"{platform.platform()}, {os.cpu_count()} cores of {processor()}, loopback"
+    yield ", ".join(f"{name} {version}" for name, version in versions().items())
     if cores.apart:
         others = f"callers, tool server and Redis have {_list(cores.others)}"
         yield f"The subject has core {_list(cores.subject)}; {others}."
@@ -63,7 +77,7 @@ def _preamble(outcome: Outcome, effort: Effort, cores: Cores) -> Iterator[str]:
         yield f"Waiting callback calls: {outcome.waiting_callbacks.calls:,} at once, with their callers' connections."
     if (steady := outcome.sustained) is not None:
         yield (
-            f"Memory growth: over {steady.wall_s:.0f} s with {steady.calls / steady.wall_s:,.0f} callback calls/s and "
+            f"Memory growth: over {steady.wall_s:.0f} s with {steady.calls_per_s:,.0f} callback calls/s and "
             f"Redis, after {effort.steady_s[0]:g} s of them; results are kept for {steady.result_ttl_s} s."
         )
 
@@ -74,24 +88,30 @@ def _about_rounds(outcome: Outcome, effort: Effort) -> Iterator[str]:
         f"{effort.slices} slices of {effort.slice_s} s, all loads by turns."
     )
     yield (
-        f"Calls of {BODY_BYTES} bytes from {CALLERS} callers to {CALLED_TOOLS} of {FEW_TOOLS} tools; many tools: as "
-        f"many of {effort.many_tools:,}; all called: each of {effort.many_tools:,} in turn."
+        f"Calls of {SMALL.body_bytes} bytes from {CALLERS} callers to {CALLED_TOOLS} of {FEW_TOOLS} tools, OTC to OXP "
+        f"with HS256; many tools: as many of {effort.many_tools:,}; all called: each of {effort.many_tools:,} in turn."
     )
-    yield "Keyed: each call has a call_id of its own. Callback: the tool server posts results; paced: 250 calls/s."
+    yield (
+        f"Many routes: one for each of {MANY_ROUTES:,} tools; many backends: {MANY_BACKENDS}, a tool of each; many "
+        f"waiting: {effort.crowd:,} further calls wait meanwhile."
+    )
+    yield "Bare: no limit and no access line (metrics cannot be switched off). Guarded: RS256, one limit, a line each."
+    yield "Reference: guarded, and each call has a call_id of its own, as in rows called keyed."
+    yield "Callback: the tool server posts results; paced: 250 calls/s."
+    yield "Rows with a rate: calls come at it whatever becomes of them; the time of each counts from when it was due."
     yield "CPU time is the operating system's for the subject's whole process tree, without Redis."
     yield "Busy: the share of its core it used; far below 100 % the callers were the limit, and calls/s is theirs."
-    if not any(row == NGINX_PROXY for row, _ in outcome.rounds[0].samples):
-        yield "nginx is not measured: not installed, or not asked for."
+    yield from outcome.left_out
 
 
 def _table_row(row: Row) -> str:
     return ROW.format(
         row.subject,
         row.connections,
-        f"{row.cpu_us:.1f}",
-        f"({row.cpu_us_min:.1f}-{row.cpu_us_max:.1f})",
+        f"{row.cpu_us:.1f}" if row.cpu_us else "",
+        f"({row.cpu_us_min:.1f}-{row.cpu_us_max:.1f})" if row.cpu_us else "",
         f"{row.calls_per_s:,.0f}",
-        f"{row.busy:.0%}",
+        f"{row.busy:.0%}" if row.cpu_us else "",
         f"{row.p50_ms:.2f}",
         f"{row.p99_ms:.2f}",
         _times(row.of_echo),
@@ -103,8 +123,18 @@ def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.2f}"
 
 
+def _verdicts(found: Sequence[Line]) -> Iterator[list[str]]:
+    """The lines of each group; ratios are of CPU time unless they say otherwise."""
+    for group, members in groupby(found, key=lambda line: line.group):
+        yield [
+            f"{group.capitalize()} (ratios are of CPU time a call, where nothing else is said)",
+            *map(_verdict, members),
+        ]
+
+
 def _verdict(line: Line) -> str:
-    measured = f"{line.what:<42}{line.measured:>8.2f} {line.unit:<2}"
+    spread = "" if line.lowest is None else f"({line.lowest:.2f}-{line.highest:.2f})"
+    measured = f"  {line.what:<52}{line.measured:>9.2f} {line.unit:<2} {spread:<16}"
     if line.owed is None:
         return measured.rstrip()
     bound = "least" if line.at_least else "most"
@@ -112,11 +142,13 @@ def _verdict(line: Line) -> str:
 
 
 def _warnings(outcome: Outcome) -> Iterator[str]:
-    noisy = [row for row in rows(outcome) if row.noisy_slices]
+    """The rows that were disturbed most, if any."""
+    noisy = sorted((row for row in rows(outcome) if row.noisy_slices), key=lambda row: -row.noisy_slices)
     if noisy:
+        of_all = f"{len(noisy)} of {len(rows(outcome))} rows"
         yield ""
-        yield f"The machine was not quiet. Slices in which other processes used more than {QUIET_CORES} cores:"
-        for row in noisy:
+        yield f"The machine was not quiet: other processes used more than {QUIET_CORES} cores in slices of {of_all}."
+        for row in noisy[:TOLD]:
             yield f"  {row.subject}, {row.connections} connections: {row.noisy_slices} of {row.slices}"
 
 

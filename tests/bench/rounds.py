@@ -9,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.bench.figures import Key, Round, Sample, Slice
-from tests.bench.machine import Cores, CpuClock, Patience, Strangers, rss_bytes
+from tests.bench.machine import BenchError, Cores, CpuClock, Patience, Strangers, raise_open_files, rss_bytes
 from tests.bench.poller import Poller
 from tests.bench.subjects import TOOL_SERVERS, Bed, Load, Running, Subject
 from tests.bench.swarm import Swarm
+from tests.bench.waiting import waiting_calls
 
 TRIES = 3  # of one slice while others disturb it
 
@@ -29,7 +30,8 @@ class Effort:
     slices: int
     slice_s: float
     warm_up_s: float
-    waiting_calls: int
+    crowd: int  # calls that wait behind a row
+    waiting_calls: int  # and so many when they are weighed
     stream_calls: int
     stream_times: int
     many_tools: int
@@ -49,20 +51,31 @@ class Place:
 
     @contextmanager
     def run(self, subject: Subject) -> Iterator[tuple[Bed, Running]]:
-        """Starts a subject and the tool server behind it."""
+        """Starts a subject, the tool server behind it, and the calls that wait there all the time."""
         server = TOOL_SERVERS[subject.protocol](self.poller, subject.tools)
         try:
             with TemporaryDirectory(prefix="bench-") as folder:
-                bed = Bed(self.cores, Path(folder), self.poller, server, subject.tools, subject.called)
-                with subject.start(subject, bed) as running:
+                bed = Bed(self.cores, Path(folder), self.poller, server)
+                with subject.start(subject, bed) as running, _crowded(subject, bed, running):
                     yield bed, running
         finally:
             server.close()
 
     def swarm(self, running: Running, load: Load) -> Swarm:
         """Its callers."""
-        requests = running.script.requests(keyed=load.keyed)
-        return Swarm(self.poller, running.port, requests, running.proof, load.connections)
+        requests = running.script.requests(load.size, keyed=load.keyed)
+        return Swarm(self.poller, running.port, requests, running.answer, load.connections)
+
+
+@contextmanager
+def _crowded(subject: Subject, bed: Bed, running: Running) -> Iterator[None]:
+    if not subject.waiting:
+        yield
+        return
+    with waiting_calls(bed, running, subject.waiting) as swarm:
+        yield
+        bed.server.release()
+        swarm.finish()
 
 
 class Rounds:
@@ -71,10 +84,11 @@ class Rounds:
     def __init__(self, place: Place, subjects: list[Subject]) -> None:
         self._place = place
         self._subjects = subjects
-        self._patience = Patience(place.effort.patience_s)
+        self._patience = Patience(place.effort.patience_s, place.poller.serve_for)
 
     def measure(self) -> list[Round]:
         """All rounds; none if there is nothing to measure."""
+        raise_open_files()  # hundreds of connections, and as many behind them
         return [self._round(number) for number in range(1, self._place.effort.rounds + 1)] if self._subjects else []
 
     def _round(self, number: int) -> Round:
@@ -85,7 +99,8 @@ class Rounds:
             loads: list[tuple[Running, Load]] = []
             for subject in self._subjects:
                 _, running = stack.enter_context(self._place.run(subject))
-                idle_bytes[subject.name] = rss_bytes(running.pid)
+                if running.pid is not None:
+                    idle_bytes[subject.name] = rss_bytes(running.pid)
                 loads += [(running, load) for load in subject.loads]
             for turn in range(effort.slices):
                 self._place.say(f"round {number} of {effort.rounds}, slice {turn + 1} of {effort.slices}")
@@ -95,22 +110,26 @@ class Rounds:
         return Round(idle_bytes, {key: Sample.of(slices[key]) for key in in_order})
 
     def _undisturbed(self, running: Running, load: Load) -> Slice:
-        """Measures one slice; again while others disturb it and patience lasts."""
+        """Measures one slice; again while others disturb it and patience lasts. Raises BenchError that says where."""
         for _ in range(TRIES):
-            taken = self._slice(running, load)
+            try:
+                taken = self._slice(running, load)
+            except BenchError as error:
+                raise BenchError(f"{load.row}, {load.connections} connections: {error}") from error
             if not taken.noisy or not self._patience.lasts_until_quiet(self._place.effort.slice_s):
                 break
         return taken
 
     def _slice(self, running: Running, load: Load) -> Slice:
-        effort, clock = self._place.effort, CpuClock(running.pid)
+        effort = self._place.effort
+        clock = None if running.pid is None else CpuClock(running.pid)
         with self._place.swarm(running, load) as swarm:
             swarm.warm_up(effort.warm_up_s)
             if load.rate is not None:
                 swarm.finish()
-            strangers, before_s = Strangers(), clock.now_s()
+            strangers, before_s = Strangers(), clock.now_s() if clock else 0.0
             timings = swarm.run(effort.slice_s) if load.rate is None else swarm.run_paced(effort.slice_s, load.rate)
-            used_s = clock.now_s() - before_s
+            used_s = clock.now_s() - before_s if clock else 0.0
             foreign_cores = strangers.cores()
             swarm.finish()
         return Slice(timings, used_s, foreign_cores)

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench import figures, report
+from tests.bench import figures, picture, report
 from tests.bench.figures import LOAD, Outcome, Round, Sample, Slice, Stream, Sustained, Waiting
 from tests.bench.machine import Cores
 from tests.bench.plan import FULL
 from tests.bench.swarm import Timings
-from tests.bench.verdicts import lines
+from tests.bench.verdicts import FIGURES, lines
 
 CORES = Cores(frozenset({0}), frozenset({1}))
+ECHO_US, TOOLGATE_US = 20.0, 44.0
+# Every row as a multiple of Toolgate's main row, all of it just within what is owed.
+RELATIVE = {
+    figures.BARE: 1.0,
+    figures.TOOLGATE: 1.0,
+    figures.GUARDED: 1.2,
+    figures.REFERENCE: 1.0,
+    figures.GUARDED_REDIS: 1.35,
+    figures.REFERENCE_REDIS: 1.6,
+    figures.ENVOY_BRIDGE: 1.3,
+    figures.ENVOY: 0.9,
+    figures.FASTMCP: 36.0,
+    figures.NGINX_PROXY: 0.3,
+    figures.LIMITED: 0.6,
+    figures.UNKNOWN: 0.6,
+    figures.FORGED: 0.8,
+    figures.KEYED: 1.07,
+    figures.REDIS: 1.0,
+    figures.REDIS_KEYED: 1.3,
+    figures.WORKERS: 1.05,
+    figures.TOOLGATE_MANY: 1.05,
+    figures.TOOLGATE_ROUTES: 1.05,
+    figures.TOOLGATE_BACKENDS: 1.05,
+    figures.TOOLGATE_CROWD: 1.05,
+    figures.TOOLGATE_EVERY: 1.5,
+    figures.TOOLGATE_4K: 1.1,
+    figures.TOOLGATE_100K: 3.0,
+}
 KEPT = (figures.CALLBACK, figures.CALLBACK_PACED, figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED)
+PACED = [figures.paced(row, rate) for row in (figures.DIRECT, figures.REFERENCE) for rate in figures.PACES]
 
 
 def timings(latency_ns: int, calls: int, handover_ns: int | None = None) -> Timings:
@@ -32,16 +62,11 @@ def sample(cpu_us: float, foreign_cores: float = 0.0, *, calls: int = 1000, hand
 def measured_round(echo_us: float, toolgate_us: float, *, foreign_cores: float = 0.0) -> Round:
     """A round in which all is just within what is owed, but for the figures of Toolgate and echo."""
     samples = {(figures.ECHO, count): sample(echo_us) for count in (1, LOAD)}
-    samples |= {(figures.TOOLGATE, count): sample(toolgate_us, foreign_cores) for count in (1, 8, LOAD, 256)}
-    relative = {
-        figures.KEYED: 1.07,
-        figures.TOOLGATE_MANY: 1.0,
-        figures.TOOLGATE_EVERY: 1.5,
-        figures.REDIS: 1.0,
-        figures.REDIS_KEYED: 1.3,
-    }
-    samples |= {(row, LOAD): sample(toolgate_us * factor) for row, factor in relative.items()}
+    samples |= {(figures.TOOLGATE, count): sample(toolgate_us, foreign_cores) for count in (1, 16, LOAD, 512)}
+    samples |= {(row, LOAD): sample(toolgate_us * factor, foreign_cores) for row, factor in RELATIVE.items()}
+    samples |= {(row, 1): sample(toolgate_us) for row in (figures.REFERENCE, figures.NGINX_PROXY)}
     samples |= {(row, LOAD): sample(toolgate_us, handover_ns=2_000_000) for row in KEPT}
+    samples |= {(row, LOAD): sample(0 if row.startswith(figures.DIRECT) else toolgate_us) for row in PACED}
     return Round({figures.MAIN_SUBJECT: 60_000_000}, samples)
 
 
@@ -52,6 +77,7 @@ def measured(*rounds: Round) -> Outcome:
         waiting_callbacks=Waiting(10, 16 * 1024),
         stream=Stream(1000, 0.5, 100.0),
         sustained=Sustained(1000, 1.0, 6, 100_000_000, 104_000_000),
+        verification_us=30.0,
     )
 
 
@@ -69,7 +95,7 @@ def test_a_sample_leaves_out_the_disturbed_slices_but_keeps_their_latencies() ->
 
 def test_a_row_is_the_median_of_its_rounds() -> None:
     rounds = [measured_round(20, 40), measured_round(20, 90), measured_round(20, 50)]
-    row = next(row for row in figures.rows(measured(*rounds)) if row.connections == 256)
+    row = next(row for row in figures.rows(measured(*rounds)) if row.connections == 512)
     assert row.subject == figures.TOOLGATE
     assert [round(us) for us in (row.cpu_us, row.cpu_us_min, row.cpu_us_max)] == [50, 40, 90]
 
@@ -79,21 +105,30 @@ def test_ratios_are_taken_within_a_round_so_that_a_slow_round_cancels_out() -> N
     assert lines(measured(*rounds))[0].measured == pytest.approx(2.0)
 
 
-def test_everything_owed_is_judged() -> None:
-    assert list(verdicts(measured(measured_round(20, 59))).values()) == [True] * 13
+def test_a_figure_of_rounds_says_how_far_apart_they_were() -> None:
+    found = {line.what: line for line in lines(measured(measured_round(20, 40), measured_round(20, 50)))}
+    whole = found["a call / uvicorn echo"]
+    assert (whole.lowest, whole.measured, whole.highest) == pytest.approx((2.0, 2.25, 2.5))
+    assert found["memory of a waiting call"].lowest is None
 
 
-GOOD = measured(measured_round(20, 59))
+GOOD = measured(measured_round(ECHO_US, TOOLGATE_US))
+
+
+def test_everything_owed_is_judged_and_what_is_just_within_holds() -> None:
+    owed = [each.what for group in FIGURES.values() for each in group if each.owed is not None]
+    assert verdicts(GOOD) == dict.fromkeys(owed, True)
 
 
 @pytest.mark.parametrize(
     ("outcome", "over"),
     [
-        (replace(GOOD, rounds=[measured_round(10, 59)]), "CPU of a call / uvicorn echo"),
+        (replace(GOOD, rounds=[replace(GOOD.rounds[0], idle_bytes={figures.MAIN_SUBJECT: 81_000_000})]), "idle memory"),
         (replace(GOOD, waiting=Waiting(10, 33 * 1024)), "memory of a waiting call"),
         (replace(GOOD, waiting_callbacks=Waiting(10, 17 * 1024)), "memory of a waiting callback call"),
         (replace(GOOD, stream=Stream(999, 0.5, 100.0)), "calls at once on one event stream"),
-        (replace(GOOD, sustained=Sustained(1000, 1.0, 6, 1000, 1060)), "memory growth under callbacks"),
+        (replace(GOOD, sustained=Sustained(980, 1.0, 6, 1000, 1040)), "steady callback calls, Redis"),
+        (replace(GOOD, sustained=Sustained(1000, 1.0, 6, 1000, 1060)), "memory growth meanwhile"),
     ],
 )
 def test_what_exceeds_the_limit_is_named(outcome: Outcome, over: str) -> None:
@@ -101,20 +136,72 @@ def test_what_exceeds_the_limit_is_named(outcome: Outcome, over: str) -> None:
     assert [line for line in report.text(outcome, FULL, CORES).splitlines() if line.endswith("OVER")]
 
 
+def us(cpu_us: float) -> Sample:
+    return sample(cpu_us)
+
+
+def slow(latency_ns: int, p99_ns: int | None = None) -> Sample:
+    """Calls most of which take so long, and some longer."""
+    latencies = array("q", [latency_ns] * 980 + [p99_ns or latency_ns] * 20)
+    return Sample.of([Slice(Timings(1.0, latencies, array("q")), 1.0, 0.0)])
+
+
 @pytest.mark.parametrize(
     ("row", "worse", "over"),
     [
-        (figures.KEYED, sample(59 * 1.1), "CPU of a keyed call / one without"),
-        (figures.REDIS_KEYED, sample(59 * 1.4), "CPU of a keyed call / one without, Redis"),
-        (figures.CALLBACK_PACED, sample(59, handover_ns=2_100_000), "from callback to answer, p99"),
-        (figures.CALLBACK_REDIS_PACED, sample(59, handover_ns=5_100_000), "from callback to answer, p99, Redis"),
-        (figures.CALLBACK_REDIS, sample(59, calls=999), "callback calls on one core, Redis"),
+        (figures.GUARDED, us(44 * 1.26), "RS256, limit, access line / without"),
+        (figures.LIMITED, us(27.1), "429 / uvicorn echo"),
+        (figures.UNKNOWN, us(27.1), "401 without a token / uvicorn echo"),
+        (figures.FORGED, us(20 + 37), "bad signature beyond echo, in verifications"),
+        (figures.WORKERS, us(44 * 1.11), "two workers / one, Redis"),
+        (figures.KEYED, us(44 * 1.1), "keyed / without id"),
+        (figures.REDIS_KEYED, us(44 * 1.4), "keyed / without id, Redis"),
+        (figures.CALLBACK_PACED, sample(44, handover_ns=2_100_000), "callback to answer, p99"),
+        (figures.CALLBACK_REDIS_PACED, sample(44, handover_ns=5_100_000), "callback to answer, p99, Redis"),
+        (figures.CALLBACK_REDIS, sample(44, calls=999), "callback calls on one core, Redis"),
+        (figures.ENVOY_BRIDGE, us(50), "reference / Envoy with JWT and MCP bridge"),
+        (figures.FASTMCP, us(44 * 34), "FastMCP / reference"),
+        (figures.TOOLGATE_MANY, us(50), "many tools / 10"),
+        (figures.TOOLGATE_ROUTES, us(50), "many routes / one"),
+        (figures.TOOLGATE_BACKENDS, us(50), "many backends / one"),
+        (figures.TOOLGATE_CROWD, us(50), "many waiting calls / none"),
+        (
+            figures.paced(figures.REFERENCE, 1500),
+            slow(1_000_000, 2_100_000),
+            "p99 added to the tool server's, 1,500 calls/s",
+        ),
     ],
 )
-def test_what_is_owed_of_kept_calls_is_judged(row: str, worse: Sample, over: str) -> None:
-    whole = measured_round(20, 59)
+def test_what_is_over_is_the_only_one_that_is(row: str, worse: Sample, over: str) -> None:
+    whole = GOOD.rounds[0]
     outcome = replace(GOOD, rounds=[replace(whole, samples={**whole.samples, (row, LOAD): worse})])
     assert [what for what, ok in verdicts(outcome).items() if not ok] == [over]
+
+
+def test_rows_compare_with_those_of_their_kind_only() -> None:
+    whole = GOOD.rounds[0]
+    samples = {**whole.samples, (figures.ECHO_100K, LOAD): us(66)}
+    found = {row.subject: row for row in figures.rows(replace(GOOD, rounds=[replace(whole, samples=samples)]))}
+    assert found[figures.TOOLGATE_100K].of_echo == pytest.approx(2.0)
+    assert found[figures.TOOLGATE_4K].of_echo is None
+    assert found[figures.CALLBACK_PACED].of_echo is None
+    assert found[figures.REFERENCE].of_echo == pytest.approx(2.2)
+
+
+def test_the_slope_is_what_a_further_byte_costs() -> None:
+    slope = next(line for line in lines(GOOD) if line.what == "a byte of the body")
+    assert slope.measured == pytest.approx(44 * 2 * 1000 / 99_700)
+    assert (slope.unit, slope.owed) == ("ns", None)
+
+
+def test_the_picture_shows_what_was_measured_and_marks_what_is_over() -> None:
+    drawn = ElementTree.fromstring(picture.svg(GOOD))
+    texts = [element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert {figures.ECHO, figures.REFERENCE, figures.paced(figures.REFERENCE, 1500)[:9]} <= set(texts)
+    assert set(verdicts(GOOD)) <= set(texts)
+    assert picture.OVER not in picture.svg(GOOD)
+    assert picture.OVER in picture.svg(replace(GOOD, waiting=Waiting(10, 33 * 1024)))
+    assert ElementTree.fromstring(picture.svg(Outcome([]))).tag.endswith("svg")
 
 
 def test_what_was_not_measured_is_not_judged() -> None:
@@ -124,9 +211,10 @@ def test_what_was_not_measured_is_not_judged() -> None:
 
 
 def test_a_noisy_machine_and_a_missing_nginx_are_told() -> None:
-    text = report.text(measured(measured_round(20, 40, foreign_cores=0.6)), FULL, CORES)
-    assert "The machine was not quiet." in text
-    assert "Toolgate, 64 connections: 1 of 1" in text
+    outcome = replace(measured(measured_round(20, 40, foreign_cores=0.6)), left_out=("nginx is not measured.",))
+    text = report.text(outcome, FULL, CORES)
+    assert "The machine was not quiet" in text
+    assert "Toolgate, 1 connections: 1 of 1" in text
     assert "nginx is not measured" in text
 
 

@@ -22,27 +22,31 @@ BENCH = [sys.executable, "-m", "tests.bench"]
 @pytest.mark.alone
 def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> None:
     target = tmp_path / "bench.json"
-    only = ["--only", "echo,toolgate,callback-redis,stream"]
+    drawn = tmp_path / "bench.svg"
+    only = ["--only", "direct,echo,crowd,callback-redis,stream", "--rounds", "1", "--picture", str(drawn)]
     ran = subprocess.run(
         [*BENCH, "--quick", *only, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(target.read_text())
     rows = {(row["subject"], row["connections"]): row for row in found["rows"]}
-    toolgate = {(figures.TOOLGATE, count) for count in (1, 8, 64, 256)}
-    others = [figures.ECHO, figures.KEYED, figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED]
-    assert rows.keys() == {(figures.ECHO, 1), *((row, 64) for row in others)} | toolgate
-    assert all(row["cpu_us"] > 0 and 0 < row["p50_ms"] <= row["p99_ms"] for row in rows.values())
+    callbacks = {(row, 64) for row in (figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED)}
+    direct = {(figures.paced(figures.DIRECT, rate), 64) for rate in figures.PACES}
+    echoes = {(figures.ECHO, 1), *((row, 64) for row in (figures.ECHO, figures.ECHO_4K, figures.ECHO_100K))}
+    assert rows.keys() == {*callbacks, *direct, *echoes, (figures.TOOLGATE_CROWD, 64)}
+    assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows.values())
+    assert {key for key, row in rows.items() if not row["cpu_us"]} == direct
     owed = [line for line in found["lines"] if line["owed"] is not None]
-    assert len(owed) == 7
+    assert len(owed) == 3
     assert all(line["measured"] > 0 for line in owed)
     assert all(f"{line['what']}" in ran.stdout for line in found["lines"])
+    assert figures.TOOLGATE_CROWD in drawn.read_text()
 
 
 def test_what_cannot_be_measured_is_named_with_what_can() -> None:
     ran = subprocess.run([*BENCH, "--only", "toolgate,oxen"], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ran.returncode == 2
-    assert "There is no oxen to measure, but echo, nginx, toolgate," in ran.stderr
+    assert "There is no oxen to measure, but echo, nginx, direct," in ran.stderr
 
 
 def living(pids: list[int]) -> list[int]:

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,19 +17,22 @@ from typing import Any
 
 import pytest
 
-from tests.bench import calls
-from tests.bench.children import child, wait_until
-from tests.bench.crowds import await_arrival
+from tests.bench import calls, credentials
+from tests.bench.calls import OTC, OXP, Answer, Form, Script
+from tests.bench.children import child, demand, status_of, wait_until
 from tests.bench.machine import BenchError
 from tests.bench.messages import message_size, post, reply
 from tests.bench.poller import Poller
 from tests.bench.rapserver import RapServer
 from tests.bench.rcrtserver import RcrtServer
 from tests.bench.swarm import Swarm, percentile_ms
-from tests.bench.toolserver import OxpServer, ToolServer
+from tests.bench.toolserver import OtcServer, OxpServer, RestServer, ToolServer
+from tests.bench.waiting import await_arrival
 
-BEARERS = calls.tokens("s" * 32)
-SCRIPT = calls.script(10, 9, BEARERS)
+BEARERS = credentials.hs256().bearers
+SCRIPT = Script(10, 9, BEARERS)
+FOUND = Answer()
+PROOF = Answer(200, "proof")
 ANSWER = reply(b'{"value":"proof"}')
 
 
@@ -68,7 +72,7 @@ def answering(*pieces: bytes) -> Iterator[int]:
 
 
 def test_every_connection_keeps_calling_until_the_time_is_over(poller: Poller) -> None:
-    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), calls.FOUND, 4) as swarm:
+    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), FOUND, 4) as swarm:
         swarm.warm_up(0.01)
         timings = swarm.run(0.05)
         swarm.finish()
@@ -77,15 +81,40 @@ def test_every_connection_keeps_calling_until_the_time_is_over(poller: Poller) -
     assert 0 < percentile_ms(timings.latencies_ns, 50) <= percentile_ms(timings.latencies_ns, 99) < 1000
 
 
+@pytest.mark.parametrize(("kind", "form"), [(OxpServer, OXP), (OtcServer, OTC), (RestServer, OTC)])
+def test_tool_servers_answer_at_once_whatever_they_speak(
+    kind: type[OxpServer | RestServer], form: Form, poller: Poller
+) -> None:
+    script = Script(10, 9, BEARERS, form)
+    with running(kind(poller, 10)) as port, Swarm(poller, port, script.requests(keyed=True), FOUND, 2) as swarm:
+        swarm.finish()
+
+
+def test_a_slow_server_gets_the_time_to_answer_every_connection(poller: Poller) -> None:
+    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), FOUND, 4) as swarm:
+        timings = swarm.run(0.0)
+        swarm.finish()
+    assert timings.calls >= 12
+
+
+def test_what_is_expected_may_be_a_refusal(poller: Poller) -> None:
+    refusal = reply(b'{"message":"no"}').replace(b"200 OK", b"401 No")
+    with (
+        answering(refusal) as port,
+        Swarm(poller, port, SCRIPT.requests(), Answer(401, '"message"'), 1) as swarm,
+    ):
+        swarm.finish()
+
+
 def test_a_pace_is_kept_however_fast_the_answers_are(poller: Poller) -> None:
-    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), calls.FOUND, 4) as swarm:
+    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), FOUND, 4) as swarm:
         timings = swarm.run_paced(0.2, 100)
     assert timings.calls == 20
     assert timings.wall_s >= 0.19  # the last call is due a gap before the end
 
 
 def test_a_pace_that_cannot_be_kept_is_given_up(poller: Poller) -> None:
-    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), calls.FOUND, 4) as swarm:
+    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), FOUND, 4) as swarm:
         timings = swarm.run_paced(0.05, 1e7)
     assert 0 < timings.calls < 500_000
     assert timings.wall_s >= 0.1
@@ -93,18 +122,11 @@ def test_a_pace_that_cannot_be_kept_is_given_up(poller: Poller) -> None:
 
 def test_waiting_calls_are_answered_when_they_are_released(poller: Poller) -> None:
     server = OxpServer(poller, 10)
-    with running(server) as port, Swarm(poller, port, cycle(SCRIPT.waiting), calls.FOUND, 3) as swarm:
+    with running(server) as port, Swarm(poller, port, cycle(SCRIPT.waiting()), FOUND, 3) as swarm:
         await_arrival(poller, server, 3)
         server.release()
         swarm.finish()
     assert server.held == 0
-
-
-def test_a_keyed_call_never_has_the_id_of_another() -> None:
-    requests = SCRIPT.requests(keyed=True)
-    sent = [json.loads(next(requests).partition(b"\r\n\r\n")[2])["request"]["call_id"] for _ in range(30)]
-    assert len(set(sent)) == 30
-    assert next(SCRIPT.requests(keyed=True)).partition(b'"call_id":"')[2][:16].decode() not in sent
 
 
 def exchange(poller: Poller, port: int, request: bytes) -> bytes:
@@ -118,6 +140,16 @@ def exchange(poller: Poller, port: int, request: bytes) -> bytes:
                 return connection.recv(65536)
             except BlockingIOError:
                 continue
+
+
+def test_what_is_put_off_is_done_in_the_order_in_which_it_is_due(poller: Poller) -> None:
+    done: list[str] = []
+    poller.put_off(2_000_000, lambda: done.append("later"))
+    poller.put_off(1_000_000, lambda: done.append("sooner"))
+    deadline = time.monotonic() + 5
+    while len(done) < 2 and time.monotonic() < deadline:
+        poller.turn(0.001)
+    assert done == ["sooner", "later"]
 
 
 def test_a_tool_server_that_calls_back_says_when_it_did(poller: Poller) -> None:
@@ -174,7 +206,7 @@ def test_a_breadcrumb_server_answers_on_its_stream(poller: Poller) -> None:
 def test_an_answer_that_comes_in_pieces_is_whole(poller: Poller) -> None:
     with (
         answering(ANSWER[:10], ANSWER[10:-3], ANSWER[-3:]) as port,
-        Swarm(poller, port, SCRIPT.requests(), "proof", 1) as swarm,
+        Swarm(poller, port, SCRIPT.requests(), PROOF, 1) as swarm,
     ):
         swarm.finish()
 
@@ -192,7 +224,7 @@ def test_an_answer_that_comes_in_pieces_is_whole(poller: Poller) -> None:
 def test_anything_but_the_expected_answer_ends_the_benchmark(answer: bytes, complaint: str, poller: Poller) -> None:
     with (
         answering(answer) as port,
-        Swarm(poller, port, SCRIPT.requests(), "proof", 1) as swarm,
+        Swarm(poller, port, SCRIPT.requests(), PROOF, 1) as swarm,
         pytest.raises(BenchError, match=complaint),
     ):
         swarm.finish()
@@ -217,14 +249,11 @@ def test_percentiles_are_times_that_were_measured() -> None:
     assert percentile_ms(measured, 99) == 10.0
 
 
-@pytest.mark.parametrize(("tools", "called"), [(10, 9), (10_000, 9), (10_000, 9_999)])
-def test_every_call_is_another_tool_and_of_300_bytes_whatever_the_catalogue(tools: int, called: int) -> None:
-    script = calls.script(tools, called, BEARERS)
-    assert len(set(script.ordinary)) == len(set(script.keyed)) == called
-    every = [*script.ordinary, *script.waiting, *script.keyed]
-    bodies = {len(request.partition(b"\r\n\r\n")[2]) for request in every}
-    assert bodies == {calls.BODY_BYTES}
-    assert len(calls.definitions(tools)) == tools
+def test_a_server_that_lets_in_whoever_comes_is_not_measured() -> None:
+    with answering(ANSWER.replace(b"200 OK", b"401 No")) as port:
+        demand(401, status_of(port, SCRIPT.ordinary()[0]))
+    with answering(ANSWER) as port, pytest.raises(BenchError, match="Answered 200 where 401 is due"):
+        demand(401, status_of(port, SCRIPT.ordinary()[0]))
 
 
 @pytest.mark.parametrize(("code", "shown"), [("print('no port'); exit(3)", "no port"), ("exit(3)", "")])

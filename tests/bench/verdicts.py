@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
+from tests.bench import figures as f
 from tests.bench.figures import (
-    CALLBACK_PACED,
-    CALLBACK_REDIS,
-    CALLBACK_REDIS_PACED,
-    ECHO,
-    KEYED,
+    ALONE,
+    CROWD,
+    FEW,
     LOAD,
-    MAIN_SUBJECT,
-    NGINX_PROXY,
-    REDIS,
-    REDIS_KEYED,
-    TOOLGATE,
-    TOOLGATE_EVERY,
-    TOOLGATE_MANY,
+    PACES,
+    Key,
     Outcome,
     Sample,
+    Stream,
+    Sustained,
+    difference,
     median_of,
+    paced,
     ratio,
 )
 
-MAIN = (TOOLGATE, LOAD)
+Measure = Callable[[Outcome], float | None]  # None: not measured
+MAIN: Key = (f.TOOLGATE, LOAD)
+REFERENCE: Key = (f.REFERENCE, LOAD)
+LONG_BYTES, SHORT_BYTES = 100_000, 300
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure: what it is, what was measured, and what is owed of it at most, or with `at_least` at least."""
+    """One figure: what it is, what was measured, and what is owed of it at most, or with `at_least` at least.
 
+    What is not measured in several rounds has no lowest and highest.
+    """
+
+    group: str
     what: str
     measured: float
     unit: str
     owed: float | None = None
     at_least: bool = False
+    lowest: float | None = None  # of the rounds
+    highest: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -46,66 +54,176 @@ class Line:
         return self.measured >= self.owed if self.at_least else self.measured <= self.owed
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How a line is measured."""
+
+    what: str
+    measure: Measure
+    unit: str = "x"
+    owed: float | None = None
+    at_least: bool = False
+
+
 def lines(outcome: Outcome) -> list[Line]:
-    """What is owed first, then what else is worth comparing; what was not measured is left out."""
-    found = [
-        _line("CPU of a call / uvicorn echo", ratio(outcome, MAIN, (ECHO, LOAD)), "x", 3.0),
-        _line("CPU of a call, 256 connections / 8", ratio(outcome, (TOOLGATE, 256), (TOOLGATE, 8)), "x", 1.4),
-        # Owed is "the same"; rounds of a quiet machine differ by a few per cent.
-        _line("CPU of a call, many tools / 10", ratio(outcome, (TOOLGATE_MANY, LOAD), MAIN), "x", 1.1),
-        _line("CPU of a keyed call / one without", ratio(outcome, (KEYED, LOAD), MAIN), "x", 1.08),
-        _line(
-            "CPU of a keyed call / one without, Redis", ratio(outcome, (REDIS_KEYED, LOAD), (REDIS, LOAD)), "x", 1.35
-        ),
-        _line("from callback to answer, p99", _handover_ms(outcome, CALLBACK_PACED), "ms", 2.0),
-        _line("from callback to answer, p99, Redis", _handover_ms(outcome, CALLBACK_REDIS_PACED), "ms", 5.0),
-        _line("callback calls on one core, Redis", _rate(outcome, CALLBACK_REDIS), "/s", 1000.0, at_least=True),
-        *_memory(outcome),
-        *_stream(outcome),
-        # The catalogue no longer fits the processor's caches when every tool of it is used.
-        _line("CPU of a call, all of many called / 10", ratio(outcome, (TOOLGATE_EVERY, LOAD), MAIN), "x"),
-        _line(
-            "p99 / p50 at 64 connections", median_of(outcome, MAIN, lambda sample: sample.p99_ms / sample.p50_ms), "x"
-        ),
-        _line("CPU of a call / nginx proxy", ratio(outcome, MAIN, (NGINX_PROXY, LOAD)), "x"),
-        _line("p50 of a lone caller / nginx proxy", ratio(outcome, (TOOLGATE, 1), (NGINX_PROXY, 1), _p50), "x"),
+    """Every figure that was measured, by groups."""
+    return [
+        _line(outcome, group, each, measured)
+        for group, found in FIGURES.items()
+        for each in found
+        if (measured := each.measure(outcome)) is not None
     ]
-    measured = [line for line in found if line is not None]
-    return sorted(measured, key=lambda line: line.owed is None)
 
 
-def _line(
-    what: str, measured: float | None, unit: str, owed: float | None = None, *, at_least: bool = False
-) -> Line | None:
-    return None if measured is None else Line(what, measured, unit, owed, at_least)
-
-
-def _memory(outcome: Outcome) -> Iterator[Line]:
-    idle = [round_.idle_bytes[MAIN_SUBJECT] for round_ in outcome.rounds if MAIN_SUBJECT in round_.idle_bytes]
-    if idle:
-        yield Line("idle memory", median(idle) / 1e6, "MB", 80.0)
-    if outcome.waiting is not None:
-        yield Line("memory of a waiting call", outcome.waiting.bytes_per_call / 1024, "KB", 32.0)
-    if outcome.waiting_callbacks is not None:
-        yield Line("memory of a waiting callback call", outcome.waiting_callbacks.bytes_per_call / 1024, "KB", 16.0)
-    if outcome.sustained is not None:
-        yield Line("memory growth under callbacks", outcome.sustained.growth_percent, "%", 5.0)
-
-
-def _stream(outcome: Outcome) -> Iterator[Line]:
-    if outcome.stream is not None:
-        yield Line("calls at once on one event stream", outcome.stream.calls, "", 1000.0, at_least=True)
-        yield Line("time until all of them are answered", outcome.stream.wall_s, "s")
-        yield Line("CPU of each of them", outcome.stream.cpu_us, "us")
-
-
-def _handover_ms(outcome: Outcome, row: str) -> float | None:
-    return median_of(outcome, (row, LOAD), lambda sample: sample.handover_p99_ms)
-
-
-def _rate(outcome: Outcome, row: str) -> float | None:
-    return median_of(outcome, (row, LOAD), lambda sample: sample.calls_per_s)
+def _line(outcome: Outcome, group: str, figure: Figure, measured: float) -> Line:
+    line = Line(group, figure.what, measured, figure.unit, figure.owed, figure.at_least)
+    alone = [figure.measure(replace(outcome, rounds=[round_])) for round_ in outcome.rounds]
+    each = [found for found in alone if found is not None]
+    if len(each) < 2 or figure.measure(replace(outcome, rounds=[])) is not None:
+        return line
+    return replace(line, lowest=min(each), highest=max(each))
 
 
 def _p50(sample: Sample) -> float:
     return sample.p50_ms
+
+
+def _p99(sample: Sample) -> float:
+    return sample.p99_ms
+
+
+def _over(upper: Key | str, lower: Key | str, read: Callable[[Sample], float] = f.cpu_us) -> Measure:
+    """The ratio of two rows, at 64 connections where nothing else is said."""
+    return partial(ratio, upper=_key(upper), lower=_key(lower), read=read)
+
+
+def _beyond(upper: Key | str, lower: Key | str, read: Callable[[Sample], float]) -> Measure:
+    """The difference of two rows."""
+    return partial(difference, upper=_key(upper), lower=_key(lower), read=read)
+
+
+def _of(row: Key | str, read: Callable[[Sample], float | None]) -> Measure:
+    """A figure of one row."""
+    return partial(median_of, key=_key(row), read=read)
+
+
+def _key(row: Key | str) -> Key:
+    return (row, LOAD) if isinstance(row, str) else row
+
+
+def _slope(long: str, short: str) -> Measure:
+    """Nanoseconds of CPU time for each further byte of a body."""
+
+    def measure(outcome: Outcome) -> float | None:
+        more_us = difference(outcome, (long, LOAD), (short, LOAD))
+        return None if more_us is None else more_us * 1000 / (LONG_BYTES - SHORT_BYTES)
+
+    return measure
+
+
+def _verifications(outcome: Outcome) -> float | None:
+    """How many verifications a token nobody signed costs more than an echo."""
+    more_us = difference(outcome, (f.FORGED, LOAD), (f.ECHO, LOAD))
+    return None if more_us is None or outcome.verification_us is None else more_us / outcome.verification_us
+
+
+def _idle_mb(outcome: Outcome) -> float | None:
+    idle = [each.idle_bytes[f.MAIN_SUBJECT] for each in outcome.rounds if f.MAIN_SUBJECT in each.idle_bytes]
+    return median(idle) / 1e6 if idle else None
+
+
+def _waiting_kb(outcome: Outcome) -> float | None:
+    return None if outcome.waiting is None else outcome.waiting.bytes_per_call / 1024
+
+
+def _waiting_callback_kb(outcome: Outcome) -> float | None:
+    return None if outcome.waiting_callbacks is None else outcome.waiting_callbacks.bytes_per_call / 1024
+
+
+def _sustained(read: Callable[[Sustained], float]) -> Measure:
+    """A figure of the steady rate of callbacks."""
+    return lambda outcome: None if outcome.sustained is None else read(outcome.sustained)
+
+
+def _streamed(read: Callable[[Stream], float]) -> Measure:
+    """A figure of the crowd on one event stream."""
+    return lambda outcome: None if outcome.stream is None else read(outcome.stream)
+
+
+def _tail(sample: Sample) -> float:
+    return sample.p99_ms / sample.p50_ms
+
+
+def _calls_per_s(sample: Sample) -> float:
+    return sample.calls_per_s
+
+
+def _handover_ms(sample: Sample) -> float | None:
+    return sample.handover_p99_ms
+
+
+def _added(rate: float, owed: float | None = None) -> Figure:
+    what = f"p99 added to the tool server's, {rate:,.0f} calls/s"
+    return Figure(what, _beyond(paced(f.REFERENCE, rate), paced(f.DIRECT, rate), _p99), "ms", owed)
+
+
+# What is owed comes first in each group. Owed as "the same" is 1.1: rounds of a quiet machine differ by a few per cent.
+FIGURES: dict[str, list[Figure]] = {
+    "the whole": [
+        Figure("a call / uvicorn echo", _over(MAIN, f.ECHO), owed=3.0),
+        Figure("reference / uvicorn echo", _over(REFERENCE, f.ECHO), owed=2.4),
+        Figure("reference / nginx proxy", _over(REFERENCE, f.NGINX_PROXY), owed=3.8),
+        Figure("reference / Envoy with JWT and MCP bridge", _over(REFERENCE, f.ENVOY_BRIDGE), owed=0.8),
+        Figure("FastMCP / reference", _over(f.FASTMCP, REFERENCE), owed=35.0, at_least=True),
+        Figure(
+            "p50 of a lone caller, reference / nginx",
+            _over((f.REFERENCE, ALONE), (f.NGINX_PROXY, ALONE), _p50),
+            owed=1.5,
+        ),
+        Figure("p99 / p50, reference, 64 connections", _of(REFERENCE, _tail), owed=2.5),
+        *(_added(rate, 1.0 if rate == PACES[0] else None) for rate in PACES),
+        Figure("idle memory", _idle_mb, "MB", 80.0),
+        Figure("a call / nginx proxy", _over(MAIN, f.NGINX_PROXY)),
+        Figure("reference / Envoy with JWT, a plain proxy", _over(REFERENCE, f.ENVOY)),
+    ],
+    "the guard": [
+        Figure("RS256, limit, access line / without", _over(f.GUARDED, f.BARE), owed=1.25),
+        Figure("the same with limits in Redis / without", _over(f.GUARDED_REDIS, f.BARE), owed=1.4),
+        Figure("limits in Redis / in memory", _over(f.GUARDED_REDIS, f.GUARDED), owed=1.15),
+        Figure("429 / uvicorn echo", _over(f.LIMITED, f.ECHO), owed=1.35),
+        Figure("401 without a token / uvicorn echo", _over(f.UNKNOWN, f.ECHO), owed=1.35),
+        Figure("bad signature beyond echo, in verifications", _verifications, "", 1.2),
+        Figure("two workers / one, Redis", _over(f.WORKERS, f.REDIS), owed=1.1),
+        Figure("one verification", lambda outcome: outcome.verification_us, "us"),
+        Figure("reference, limits and records in Redis / in memory", _over(f.REFERENCE_REDIS, REFERENCE)),
+    ],
+    "kept calls": [
+        Figure("keyed / without id", _over(f.KEYED, MAIN), owed=1.08),
+        Figure("keyed / without id, Redis", _over(f.REDIS_KEYED, f.REDIS), owed=1.35),
+        Figure("memory of a waiting call", _waiting_kb, "KB", 32.0),
+        Figure("memory of a waiting callback call", _waiting_callback_kb, "KB", 16.0),
+        Figure("callback to answer, p99", _of(f.CALLBACK_PACED, _handover_ms), "ms", 2.0),
+        Figure("callback to answer, p99, Redis", _of(f.CALLBACK_REDIS_PACED, _handover_ms), "ms", 5.0),
+        Figure("callback calls on one core, Redis", _of(f.CALLBACK_REDIS, _calls_per_s), "/s", 1000.0, at_least=True),
+        # Asked for is 1,000; the last of them is answered a moment after the end.
+        Figure("steady callback calls, Redis", _sustained(lambda it: it.calls_per_s), "/s", 990.0, at_least=True),
+        Figure("memory growth meanwhile", _sustained(lambda it: it.growth_percent), "%", 5.0),
+        Figure("calls at once on one event stream", _streamed(lambda it: it.calls), "", 1000.0, at_least=True),
+        Figure("time until all of them are answered", _streamed(lambda it: it.wall_s), "s"),
+        Figure("CPU of each of them", _streamed(lambda it: it.cpu_us), "us"),
+    ],
+    "size": [
+        Figure("512 connections / 16", _over((f.TOOLGATE, CROWD), (f.TOOLGATE, FEW)), owed=1.4),
+        Figure("many tools / 10", _over(f.TOOLGATE_MANY, MAIN), owed=1.1),
+        Figure("many routes / one", _over(f.TOOLGATE_ROUTES, MAIN), owed=1.1),
+        Figure("many backends / one", _over(f.TOOLGATE_BACKENDS, MAIN), owed=1.1),
+        Figure("many waiting calls / none", _over(f.TOOLGATE_CROWD, MAIN), owed=1.1),
+        # The catalogue no longer fits the processor's caches when every tool of it is used.
+        Figure("all of many tools called / 10", _over(f.TOOLGATE_EVERY, MAIN)),
+        Figure("4 KB / 300 B", _over(f.TOOLGATE_4K, MAIN)),
+        Figure("a byte of the body", _slope(f.TOOLGATE_100K, f.TOOLGATE), "ns"),
+        Figure("a byte of a body of notes", _slope(f.TOOLGATE_NOTES, f.TOOLGATE), "ns"),
+        Figure("a byte of the body, uvicorn echo", _slope(f.ECHO_100K, f.ECHO), "ns"),
+        Figure("a byte of the body, nginx proxy", _slope(f.NGINX_100K, f.NGINX_PROXY), "ns"),
+    ],
+}

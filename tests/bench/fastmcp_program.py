@@ -1,0 +1,31 @@
+"""FastMCP as a peer: a server of tools made from an OpenAPI description. Runs in an environment of its own.
+
+`python fastmcp_program.py FILE`, where FILE is JSON: port, api, openapi, issuer, audience, public_key.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import httpx2
+import uvicorn
+from fastmcp import FastMCP
+from fastmcp.server.auth.providers.jwt import JWTVerifier
+
+
+def main() -> None:
+    """Serves until it is stopped."""
+    told = json.loads(Path(sys.argv[1]).read_text())
+    auth = JWTVerifier(
+        public_key=told["public_key"], issuer=told["issuer"], audience=told["audience"], algorithm="RS256"
+    )
+    client = httpx2.AsyncClient(base_url=told["api"])
+    server = FastMCP.from_openapi(told["openapi"], client=client, name="bench", auth=auth)
+    app = server.http_app(path="/mcp", stateless_http=True, json_response=True)
+    uvicorn.run(app, port=told["port"], loop="uvloop", http="httptools", log_level="warning", access_log=False)
+
+
+if __name__ == "__main__":
+    main()

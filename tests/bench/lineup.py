@@ -1,0 +1,157 @@
+"""The subjects of the benchmark and what each is asked, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from tests.bench import calls, credentials, figures, peers, proxies
+from tests.bench.calls import Answer, Size
+from tests.bench.credentials import Config
+from tests.bench.figures import ALONE, CROWD, FEW, LOAD, PACES, paced
+from tests.bench.gateways import BACKEND, toolgate
+from tests.bench.subjects import Bed, Load, Running, Subject
+
+Start = Callable[[Subject, Bed], AbstractContextManager[Running]]
+
+GENTLE_PACE = 250.0  # calls a second: few enough that none waits for another
+FOUR_KB, HUNDRED_KB, NOTES = Size(4_000), Size(100_000), Size(100_000, notes=True)
+MANY_ROUTES, MANY_BACKENDS = 1000, 100
+
+QUIET: Config = {"logging": {"level": "warning"}}  # no line for each call
+# A limit that is counted for each call and never met: what is measured is the counting.
+COUNTED: Config = {"rate_limits": [{"name": "per-caller", "key": "caller", "rate": "1000000/s"}]}
+# Two calls, of all callers together, and those that prove that arguments are validated are these.
+SPENT: Config = {"rate_limits": [{"name": "spent", "key": "route", "rate": "1/d", "burst": 2, "operations": ["call"]}]}
+# Credentials that are refused cost what they cost, however many there are.
+UNHINDERED: Config = {
+    "rate_limits": [
+        {"name": "failed-verifications", "key": "ip", "rate": "1000000/s", "operations": ["failed_verification"]}
+    ]
+}
+REFUSAL = '"message"'  # is in every refusal
+
+
+def lineup(many: int, crowd: int) -> list[Subject]:
+    """All servers that are measured in rounds; `many` tools in large catalogues, `crowd` calls where calls wait."""
+    return [*_proxies(), *_guard(), *_kept(), *_ways(), *_sizes(many, crowd), *_peers()]
+
+
+def _proxies() -> Iterator[Subject]:
+    yield Subject(
+        "echo",
+        proxies.echo,
+        (
+            Load(figures.ECHO, ALONE),
+            Load(figures.ECHO, LOAD),
+            Load(figures.ECHO_4K, LOAD, size=FOUR_KB),
+            Load(figures.ECHO_100K, LOAD, size=HUNDRED_KB),
+        ),
+    )
+    yield Subject(
+        "nginx",
+        proxies.nginx,
+        (
+            Load(figures.NGINX_PROXY, ALONE),
+            Load(figures.NGINX_PROXY, LOAD),
+            Load(figures.NGINX_100K, LOAD, size=HUNDRED_KB),
+            *_paces(figures.NGINX_PROXY),
+        ),
+        missing=proxies.no_nginx,
+    )
+    yield Subject("direct", proxies.direct, tuple(_paces(figures.DIRECT)))
+
+
+def _guard() -> Iterator[Subject]:
+    """What it costs to know and to limit callers, and to refuse them; the reference work is among it."""
+    yield Subject("bare", toolgate, (Load(figures.BARE, LOAD),), config=QUIET)
+    reference = (
+        Load(figures.GUARDED, LOAD),
+        Load(figures.REFERENCE, ALONE, keyed=True),
+        Load(figures.REFERENCE, LOAD, keyed=True),
+        *_paces(figures.REFERENCE, keyed=True),
+    )
+    yield Subject("reference", toolgate, reference, credentials=credentials.rs256, config=COUNTED)
+    shared = (Load(figures.GUARDED_REDIS, LOAD), Load(figures.REFERENCE_REDIS, LOAD, keyed=True))
+    yield Subject("reference-redis", toolgate, shared, redis=True, credentials=credentials.rs256, config=COUNTED)
+    yield _refused("limited", figures.LIMITED, 429, credentials.rs256, SPENT)
+    yield _refused("unknown", figures.UNKNOWN, 401, credentials.absent, UNHINDERED)
+    yield _refused("forged", figures.FORGED, 401, credentials.forged, UNHINDERED)
+
+
+def _refused(name: str, row: str, status: int, shown: Callable[[], credentials.Credentials], config: Config) -> Subject:
+    loads = (Load(row, LOAD),)
+    return Subject(name, toolgate, loads, answer=Answer(status, REFUSAL), credentials=shown, config=config)
+
+
+def _kept() -> Iterator[Subject]:
+    """Calls that are remembered, here and in Redis, and several processes that share what is remembered."""
+    state = (Load(figures.REDIS, LOAD), Load(figures.REDIS_KEYED, LOAD, keyed=True))
+    yield Subject("redis", toolgate, state, redis=True)
+    two: Config = {"server": {"workers": 2}}
+    yield Subject("workers", toolgate, (Load(figures.WORKERS, LOAD),), redis=True, config=two)
+
+
+def _ways() -> Iterator[Subject]:
+    """From every protocol to every other."""
+    yield Subject("oxp-otc", toolgate, (Load(figures.TO_OTC, LOAD),), protocol="otc")
+    yield Subject("rcrt", toolgate, (Load(figures.TO_RCRT, LOAD),), protocol="rcrt")
+    yield _callbacks("callback", figures.CALLBACK, figures.CALLBACK_PACED)
+    yield _callbacks("callback-redis", figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED, redis=True)
+
+
+def _callbacks(name: str, busy: str, gentle: str, *, redis: bool = False) -> Subject:
+    loads = (Load(busy, LOAD), Load(gentle, LOAD, rate=GENTLE_PACE))
+    return Subject(name, toolgate, loads, protocol="callback", redis=redis)
+
+
+def _sizes(many: int, crowd: int) -> Iterator[Subject]:
+    """Few and many of everything there can be many of; one connection shows latency without queueing."""
+    plain = tuple(Load(figures.TOOLGATE, count) for count in (ALONE, FEW, LOAD, CROWD))
+    yield Subject(figures.MAIN_SUBJECT, toolgate, (*plain, Load(figures.KEYED, LOAD, keyed=True)))
+    large = (
+        Load(figures.TOOLGATE_4K, LOAD, size=FOUR_KB),
+        Load(figures.TOOLGATE_100K, LOAD, size=HUNDRED_KB),
+        Load(figures.TOOLGATE_NOTES, LOAD, size=NOTES),
+    )
+    yield Subject("bodies", toolgate, large)
+    yield Subject("many", toolgate, (Load(figures.TOOLGATE_MANY, LOAD),), tools=many)
+    yield Subject("every", toolgate, (Load(figures.TOOLGATE_EVERY, LOAD),), tools=many, called=many - 1)
+    yield _spread("routes", figures.TOOLGATE_ROUTES, min(many, MANY_ROUTES))
+    yield _spread("backends", figures.TOOLGATE_BACKENDS, min(many, MANY_BACKENDS), apart=True)
+    yield Subject("crowd", toolgate, (Load(figures.TOOLGATE_CROWD, LOAD),), waiting=crowd)
+
+
+def _spread(name: str, row: str, tools: int, *, apart: bool = False) -> Subject:
+    """A route for each tool; and with `apart` a backend for each of them."""
+    names = calls.find_tools(tools)
+    servers = [f"{BACKEND}-{number}" for number in range(len(names))] if apart else [BACKEND] * len(names)
+    routes = [{"tools": f"{tool}@*", "backend": server} for tool, server in zip(names, servers, strict=True)]
+    config: Mapping[str, Any] = {
+        "routes": [*routes, {"tools": calls.WAIT_TOOL + "@*", "backend": BACKEND}],
+        "further_backends": servers if apart else [],
+    }
+    return Subject(name, toolgate, (Load(row, LOAD),), tools=tools, config=config)
+
+
+def _peers() -> Iterator[Subject]:
+    """Others of the trade, measured only where they are named."""
+    yield _peer("envoy", peers.envoy, figures.ENVOY, peers.ENVOY)
+    yield _peer("envoy-bridge", peers.envoy, figures.ENVOY_BRIDGE, peers.ENVOY, protocol="rest")
+    yield _peer("fastmcp", peers.fastmcp, figures.FASTMCP, peers.FASTMCP, protocol="rest")
+
+
+def _peer(name: str, start: Start, row: str, program: Path, *, protocol: str = "oxp") -> Subject:
+    missing = peers.not_installed(program)
+    loads = (Load(row, ALONE), Load(row, LOAD))
+    return Subject(name, start, loads, protocol=protocol, credentials=credentials.rs256, missing=missing)
+
+
+def _paces(row: str, *, keyed: bool = False) -> Iterator[Load]:
+    for rate in PACES:
+        yield Load(paced(row, rate), LOAD, keyed=keyed, rate=rate)
+
+
+PEERS = frozenset({"envoy", "envoy-bridge", "fastmcp"})

@@ -1,0 +1,86 @@
+"""What Toolgate is compared with and every machine has, or can: a stock uvicorn echo, nginx, and nothing at all."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.bench.calls import ASKED, OTC, OXP, Answer, Form, Script
+from tests.bench.children import ask, child, free_port, listens, wait_until
+from tests.bench.credentials import hs256
+from tests.bench.subjects import Bed, Running, Subject
+
+# Distributions install it where an ordinary user's PATH does not lead.
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/local/sbin:/usr/sbin")
+
+NGINX_CONFIG = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log warn;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    client_max_body_size 1m;
+    client_body_buffer_size 256k;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    keepalive_requests 100000000;
+    upstream tools {{
+        server 127.0.0.1:{tools};
+        keepalive 512;
+        keepalive_requests 100000000;
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://tools;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+        }}
+    }}
+}}
+"""
+
+
+@contextmanager
+def echo(subject: Subject, bed: Bed) -> Iterator[Running]:
+    """Stock uvicorn at its fastest settings, answering each call with the call's own body."""
+    port, log = free_port(), bed.folder / "echo.log"
+    command = [sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--port", str(port)]
+    command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
+    with child(command, bed.cores.subject, log) as process:
+        wait_until(lambda: ask(port, "GET", "/")[0] == 200, process, log)
+        yield Running(process.pid, port, _script(subject, OTC), Answer(200, ASKED))
+
+
+@contextmanager
+def nginx(subject: Subject, bed: Bed) -> Iterator[Running]:
+    """nginx with one worker and keep-alive on both sides, passing calls on as they are."""
+    assert NGINX is not None
+    port, log = free_port(), bed.folder / "nginx.log"
+    config = bed.folder / "nginx.conf"
+    config.write_text(NGINX_CONFIG.format(folder=bed.folder, port=port, tools=bed.server.port))
+    with child([NGINX, "-p", str(bed.folder), "-c", str(config)], bed.cores.subject, log) as process:
+        wait_until(lambda: listens(port), process, log)
+        yield Running(process.pid, port, _script(subject, OTC))
+
+
+def no_nginx() -> str | None:
+    """Why nginx is not measured, if it is not."""
+    return None if NGINX else "nginx is not measured: not installed."
+
+
+@contextmanager
+def direct(subject: Subject, bed: Bed) -> Iterator[Running]:
+    """Nothing between callers and the tool server."""
+    yield Running(None, bed.server.port, _script(subject, OXP))
+
+
+def _script(subject: Subject, form: Form) -> Script:
+    return Script(subject.tools, subject.called, hs256().bearers, form)

@@ -1,0 +1,95 @@
+"""What callers send: as long as it is said to be, valid, and nobody's token but where that is wanted."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+import jwt
+import pytest
+
+from tests.bench import calls, credentials, peers
+from tests.bench.calls import MCP, OTC, OXP, Form, Script, Size
+from tests.bench.lineup import PEERS, lineup
+from tests.bench.plan import names
+
+BEARERS = credentials.hs256().bearers
+SIZES = [Size(), Size(4_000), Size(100_000), Size(100_000, notes=True)]
+
+
+def body(request: bytes) -> bytes:
+    return request.partition(b"\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize(("tools", "called"), [(10, 9), (10_000, 9), (2_000, 1_999)])
+def test_every_call_is_another_tool_and_of_300_bytes_whatever_the_catalogue(tools: int, called: int) -> None:
+    script = Script(tools, called, BEARERS)
+    assert len(set(script.ordinary())) == called
+    every = [*script.ordinary(), *script.waiting(), *islice(script.requests(keyed=True), called)]
+    assert {len(body(request)) for request in every} == {300}
+    assert len(calls.definitions(tools)) == tools
+
+
+@pytest.mark.parametrize("form", [OTC, OXP, MCP])
+@pytest.mark.parametrize("size", SIZES)
+def test_calls_are_as_long_as_wanted_and_valid_in_every_form(form: Form, size: Size) -> None:
+    sent = [body(request) for request in Script(10, 2, BEARERS, form).ordinary(size)]
+    assert {len(each) for each in sent} == {size.body_bytes}
+    asked = json.loads(sent[0])
+    arguments = asked["params"]["arguments"] if form is MCP else asked.get("request", asked)["input"]
+    assert jsonschema_rs.is_valid(calls.SCHEMA, arguments)
+    assert ("notes" in arguments) is size.notes
+
+
+def test_a_keyed_call_never_has_the_id_of_another() -> None:
+    script = Script(10, 9, BEARERS)
+    ids = [json.loads(body(request))["request"]["call_id"] for request in islice(script.requests(keyed=True), 30)]
+    again = json.loads(body(next(script.requests(keyed=True))))["request"]["call_id"]
+    assert len({*ids, again}) == 31
+
+
+def test_callers_take_turns_however_few_tools_there_are() -> None:
+    shown = credentials.forged().bearers
+    assert len(set(Script(10, 9, shown).ordinary())) == len(set(shown)) == credentials.FORGERIES
+
+
+def opened(token: str | None) -> Any:
+    assert token is not None
+    return jwt.decode(
+        token, credentials.public_pem(), ["RS256"], audience=credentials.AUDIENCE, issuer=credentials.ISSUER
+    )
+
+
+def test_tokens_are_signed_and_forged_ones_are_well_formed_but_not() -> None:
+    good, bad = credentials.rs256(), credentials.forged()
+    assert len({opened(token)["sub"] for token in good.bearers}) == credentials.CALLERS
+    for token in bad.bearers[:3]:
+        with pytest.raises(jwt.InvalidSignatureError):
+            opened(token)
+    assert opened(bad.good)["sub"] == opened(credentials.absent().good)["sub"] == "caller-0"
+    assert b"Authorization" not in Script(10, 9, credentials.absent().bearers).ordinary()[0]
+
+
+def test_a_verification_takes_the_time_of_one() -> None:
+    assert 5 < credentials.verification_us() < 5000
+
+
+def test_every_row_has_a_name_of_its_own_and_every_subject_too() -> None:
+    subjects = lineup(200, 20)
+    rows = [(load.row, load.connections) for subject in subjects for load in subject.loads]
+    assert len(set(rows)) == len(rows)
+    assert len(set(names())) == len(names())
+    assert set(names()) >= PEERS
+
+
+def test_a_peer_that_is_not_installed_says_how_to_install_it() -> None:
+    absent = peers.not_installed(peers.ENVOY.with_name("no-such-program"))
+    assert absent() == "envoy is not measured: install it with make bench-peers."
+
+
+def test_an_api_has_an_operation_for_every_tool_that_answers_at_once() -> None:
+    api = peers.openapi(10)
+    names = [path["post"]["operationId"] for path in api["paths"].values()]
+    assert names == [tool.replace(".", "_") for tool in calls.find_tools(10)]
