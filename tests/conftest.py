@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -22,6 +23,18 @@ hypothesis.settings.load_profile("any machine")
 def anyio_backend() -> tuple[str, dict[str, bool]]:
     """Coroutine tests run on uvloop, as the gateway does."""
     return "asyncio", {"use_uvloop": True}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Has all that tests and the programs they start put into a temporary folder end up where pytest clears up.
+
+    Whoever is killed leaves its folders behind.
+    """
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("programs")))
+        environment.setattr(tempfile, "tempdir", None)  # what it has found before
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

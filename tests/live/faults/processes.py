@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -65,6 +66,11 @@ class GatewayProcess:
     def logged(self, message: str) -> list[dict[str, Any]]:
         """The lines with that message."""
         return [line for line in _lines(self.log) if line["message"] == message]
+
+    def processor_s(self) -> float:
+        """How long it has had a processor (proc_pid_stat(5), utime and stime)."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def peak_memory_bytes(self) -> int:
         """The most memory it has ever held (proc_pid_status(5), VmHWM)."""

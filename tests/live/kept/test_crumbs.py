@@ -44,9 +44,11 @@ class Place:
 async def calm() -> AsyncIterator[Place]:
     """One where nothing happens to the stream."""
     state = {"max_pending_per_caller": 10_000}  # on a busy machine many of a crowd are asked for more than once
-    async with demo_server("rcrt") as crumbs:
-        async with replica(settings({"crumbs": backend(crumbs, "Crumbs")}, state=state)) as only:
-            yield Place(crumbs, only.running, only.http)
+    async with (
+        demo_server("rcrt") as crumbs,
+        replica(settings({"crumbs": backend(crumbs, "Crumbs")}, state=state)) as only,
+    ):
+        yield Place(crumbs, only.running, only.http)
 
 
 @pytest.fixture(scope="module")

@@ -33,10 +33,10 @@ async def test_what_was_sent_may_have_been_done_and_what_waited_behind_it_was_no
 ) -> None:
     assert await link.ask("get", "k") == [b"absent"]
     redis_server.freeze()
-    sent = asyncio.create_task(link.ask("get", "k"))
+    sent = link.ask("get", "k")
     await asyncio.sleep(0)  # it has been asked for
     await asyncio.sleep(0)  # and is on its way
-    behind = asyncio.create_task(link.ask("get", "k"))
+    behind = link.ask("get", "k")
     first, second = await asyncio.gather(sent, behind, return_exceptions=True)
     redis_server.thaw()
     assert isinstance(first, StateUnavailable)

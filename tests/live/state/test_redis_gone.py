@@ -19,6 +19,7 @@ from gateway.state.servers import connect
 from tests.contract.state.calls import (
     ACCEPTED,
     AWAITING_USER,
+    DEADLINE_S,
     DISPATCHING,
     KEYS,
     REGISTERED,
@@ -33,13 +34,20 @@ from tests.live.state.replica import TIMING
 
 pytestmark = pytest.mark.anyio
 
+AT_ONCE_S = FLIGHT_S / 2  # without asking the server, on a busy machine
 LONG_S = 60.0  # for what takes a second or two on an idle machine
 T = TypeVar("T")
 
 
 async def back(*states: RedisState) -> None:
     """Waits until replicas have noticed that Redis was away, and have it again."""
-    await until(_is(lambda: not any(state.is_up for state in states)), "every replica has noticed")
+    noticed: set[str] = set()  # one may have it back before the other has missed it
+
+    def all_have_noticed() -> bool:
+        noticed.update(state.replica for state in states if not state.is_up)
+        return len(noticed) == len(states)
+
+    await until(_is(all_have_noticed), "every replica has noticed")
     await until(_is(lambda: all(state.is_up for state in states)), "every replica has Redis again")
 
 
@@ -77,7 +85,7 @@ async def test_a_dead_redis_is_told_at_once_and_costs_nothing(redis_server: Redi
         before = time.monotonic()
         with suppress(StateUnavailable):
             assert not await asked
-        assert time.monotonic() - before < 0.1
+        assert time.monotonic() - before < AT_ONCE_S
     used = time.process_time()
     await asyncio.sleep(1.0)  # of looking for it
     assert time.process_time() - used < 0.3
@@ -177,8 +185,8 @@ async def test_a_frozen_redis_holds_nobody_up(redis_server: RedisServer, replica
     start = time.monotonic()
     with pytest.raises(StateUnavailable):
         await state.begin(new)
-    assert time.monotonic() - start < FLIGHT_S + 0.5
-    assert await refuses(state) < 0.1
+    assert time.monotonic() - start < 3 * FLIGHT_S
+    assert await refuses(state) < AT_ONCE_S
     assert not waiting.done()
     redis_server.thaw()
     await back(state)
@@ -208,10 +216,10 @@ async def test_a_call_to_be_forgotten_while_redis_is_frozen_is_forgotten_later(
     await until(is_free, "the call is free for others")
 
 
-@pytest.mark.alone
-async def test_two_thousand_wait_through_a_crash(redis_server: RedisServer, replicas: Replicas) -> None:
+@pytest.mark.parametrize("many", [200, pytest.param(2000, marks=[pytest.mark.soak, pytest.mark.alone])])
+async def test_many_wait_through_a_crash(redis_server: RedisServer, replicas: Replicas, many: int) -> None:
     one, two = await replicas.open(), await replicas.open()
-    keys = [held.key for held in await asyncio.gather(*(began(one, to=ACCEPTED) for _ in range(2000)))]
+    keys = [held.key for held in await asyncio.gather(*(began(one, to=ACCEPTED) for _ in range(many)))]
     waiting = [asyncio.create_task((one, two)[number % 2].wait(key, LONG_S)) for number, key in enumerate(keys)]
     await asyncio.sleep(0)
     redis_server.kill()
@@ -231,7 +239,7 @@ async def test_a_wait_ends_in_time_however_redis_is(redis_server: RedisServer, r
     redis_server.kill()
     start = time.monotonic()
     record = await waiting
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < DEADLINE_S
     assert record is not None
     assert record.state is ACCEPTED
     with pytest.raises(StateUnavailable):
@@ -244,9 +252,9 @@ async def test_a_gateway_starts_without_redis_and_finds_it_later(redis_server: R
     try:
         start = time.monotonic()
         await state.start()
-        assert time.monotonic() - start < 3.0
+        assert time.monotonic() - start < DEADLINE_S
         assert not state.is_up
-        assert await refuses(state) < 0.1
+        assert await refuses(state) < AT_ONCE_S
         redis_server.start()
         assert isinstance(await once_reached(state.begin, call()), Created)
         await until(_is(lambda: state.is_up), "the state says that it is up")

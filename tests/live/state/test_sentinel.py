@@ -21,26 +21,32 @@ from gateway.state.port import Created, Exists, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import Tls, connect
-from tests.contract.state.calls import ACCEPTED, KEYS, began, call, until
+from tests.contract.state.calls import ACCEPTED, DEADLINE_S, KEYS, began, call, until
 from tests.live.state.replica import TIMING
-from tests.live.state.sentinels import PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched
+from tests.live.state.sentinels import FAILOVER_S, PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched
 from tests.live.state.tlsfront import tls_front
 
 pytestmark = pytest.mark.anyio
 
-LONG_S = 20.0
+
+@pytest.fixture
+def doomed(tmp_path: Path) -> Iterator[Watched]:
+    """Five processes of the test's own, to be killed."""
+    watched = Watched(tmp_path / "watched")
+    yield watched
+    watched.kill()
 
 
 @pytest.fixture(scope="module")
 def all_watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    watched = Watched(tmp_path_factory.mktemp("watched"))
+    watched = Watched(tmp_path_factory.mktemp("all") / "watched")
     yield watched
     watched.kill()
 
 
 @pytest.fixture
 def watched(all_watched: Watched) -> Iterator[Watched]:
-    """Five processes, of which one may be dead after the first failover; nothing else asks for two of them."""
+    """Five processes that many tests share; frozen ones go on afterwards."""
     yield all_watched
     for sentinel in all_watched.sentinels:
         sentinel.process.send_signal(signal.SIGCONT)
@@ -51,8 +57,8 @@ def address(watched: Watched, service: str = SERVICE) -> Address:
     return Address.parse(f"redis+sentinel://:{quote(PASSWORD, safe='')}@{hosts}/{service}/0")
 
 
-async def test_calls_outlive_the_primary(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    redis = connect(address(watched), sentinel_password=SENTINEL_PASSWORD)
+async def test_calls_outlive_the_primary(doomed: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    redis = connect(address(doomed), sentinel_password=SENTINEL_PASSWORD)
     state = RedisState(redis, StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
     await state.start()
     try:
@@ -60,10 +66,9 @@ async def test_calls_outlive_the_primary(watched: Watched, caplog: pytest.LogCap
         await began(state, pending, ACCEPTED)
         await began(state, finished)
         await state.settle(finished.key, b"from the first")
-        waiting = asyncio.create_task(state.wait(pending.key, LONG_S))
+        waiting = asyncio.create_task(state.wait(pending.key, DEADLINE_S + FAILOVER_S))
         assert await redis.wait(1, 1000) == 1  # the replica has it all
-        watched.sentinels[0].process.send_signal(signal.SIGSTOP)  # the others are a majority
-        watched.primary.kill()
+        doomed.lose_the_primary()
 
         async def is_down() -> bool:
             return not state.is_up
@@ -72,7 +77,8 @@ async def test_calls_outlive_the_primary(watched: Watched, caplog: pytest.LogCap
             return state.is_up
 
         await until(is_down, "the state has noticed")
-        await until(is_up, "there is another primary", LONG_S)
+        with doomed.telling():
+            await until(is_up, "there is another primary", FAILOVER_S)
         again = await state.begin(finished)
         assert isinstance(again, Exists)
         assert again.record.outcome == b"from the first"
