@@ -8,12 +8,19 @@ import sys
 from collections.abc import Sequence
 
 from gateway import __version__
-from gateway.cli import call, check, demo, hash_key, serve, token, tools
 from gateway.cli.command import PROGRAM, find, overview
 from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain
 from gateway.errors import ConfigError
 
-COMMANDS = (serve.COMMAND, check.COMMAND, tools.COMMAND, call.COMMAND, token.COMMAND, hash_key.COMMAND, demo.COMMAND)
+COMMANDS = {
+    "serve": "run the gateway",
+    "check": "check a configuration, and with --live what is behind it",
+    "tools": "list the tools of a running gateway",
+    "call": "call a tool of a running gateway",
+    "token": "make a bearer token for development",
+    "hash-key": "make the hash of an API key",
+    "demo": "run demonstration tool servers behind a gateway, with curl lines to paste",
+}
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -62,7 +62,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="call",
-    summary="call a tool of a running gateway",
     description="Prints the value. Exit code: 0 success, 1 the tool failed, 2 refused, 3 gateway out of reach.",
     add_arguments=_add_arguments,
     run=_run,

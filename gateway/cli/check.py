@@ -65,7 +65,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="check",
-    summary="check a configuration, and with --live what is behind it",
     description="Says everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad.",
     add_arguments=_add_arguments,
     run=_run,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import NoReturn
 
 from gateway.cli.output import USAGE, CommandError
@@ -24,10 +25,9 @@ class Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command: what it is for in a few words, its arguments, and what runs it and returns the exit code."""
+    """One command: what it does, its arguments, and what runs it and returns the exit code."""
 
     name: str
-    summary: str
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
@@ -63,20 +63,20 @@ def _unknown(word: str, options: Sequence[str]) -> str:
     return f"there is no option {name}{suggestion(name, options)}"
 
 
-def find(commands: Sequence[Command], name: str) -> Command:
-    """The command of that name. Raises CommandError."""
-    known = {command.name: command for command in commands}
-    if name not in known:
+def find(commands: Mapping[str, str], name: str) -> Command:
+    """The command of that name, imported only now: all of them together take a second. Raises CommandError."""
+    if name not in commands:
         what = "option" if name.startswith("-") else "command"
-        hint = suggestion(name, known) or f"; {PROGRAM} --help lists the commands"
+        hint = suggestion(name, commands) or f"; {PROGRAM} --help lists the commands"
         raise CommandError(USAGE, sentence(f"{PROGRAM}: there is no {what} {name!r}{hint}"))
-    return known[name]
+    command: Command = import_module(f"gateway.cli.{name.replace('-', '_')}").COMMAND
+    return command
 
 
-def overview(commands: Sequence[Command]) -> str:
+def overview(commands: Mapping[str, str]) -> str:
     """The help of the program as a whole."""
-    widest = max(len(command.name) for command in commands)
-    lines = [f"  {command.name.ljust(widest)}  {command.summary}" for command in commands]
+    widest = max(map(len, commands))
+    lines = [f"  {name.ljust(widest)}  {summary}" for name, summary in commands.items()]
     return "\n".join(
         [
             f"usage: {PROGRAM} COMMAND ...",

@@ -52,7 +52,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="demo",
-    summary="run demonstration tool servers behind a gateway, with curl lines to paste",
     description="Runs demonstration tool servers behind a gateway until Ctrl-C, and prints curl lines to paste.",
     add_arguments=_add_arguments,
     run=_run,

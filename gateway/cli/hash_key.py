@@ -28,7 +28,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="hash-key",
-    summary="make the hash of an API key",
     description="Reads an API key from standard input and prints its hash for auth.api_keys. "
     "A good key: openssl rand -hex 32.",
     add_arguments=_add_arguments,

@@ -34,7 +34,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="serve",
-    summary="run the gateway",
     description="Runs the gateway until SIGTERM or Ctrl-C, which let calls under way finish. SIGHUP reads FILE again.",
     add_arguments=configuration.add_option,
     run=_run,

@@ -37,7 +37,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="token",
-    summary="make a bearer token for development",
     description="Prints a token that the gateway of a configuration accepts.",
     add_arguments=_add_arguments,
     run=_run,

@@ -17,7 +17,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     name="tools",
-    summary="list the tools of a running gateway",
     description="Lists the tools you may use. Of each: its input, [optional] in brackets, and what else it needs.",
     add_arguments=add_options,
     run=_run,
