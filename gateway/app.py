@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from gateway import __version__
 from gateway.admission import Admission
-from gateway.assembly import parts
+from gateway.assembly import parts, remembering
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.measuring import known, readings
 from gateway.assembly.retirement import Retirement
@@ -60,8 +60,8 @@ class Gateway:
         self._challenges = Challenges(keys, clock=time.time)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
-        self._limits = parts.rate_limits(config)
-        self.state = parts.state(remembered)
+        self._limits = remembering.rate_limits(config)
+        self.state = remembering.state(remembered)
         # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Backend] = {}
@@ -71,7 +71,7 @@ class Gateway:
             Digester(keys, "calls"),
             backends=self.backends,
             callback_url=lambda key: self._called_back_at + CALLBACKS + tokens.mint(key),
-            alone=not parts.is_shared(self.state),
+            alone=not remembering.is_shared(self.state),
         )
         self.callbacks = Callbacks(
             self.state, tokens, backends=self._receivers, published=lambda tool: self.catalogue.router.published(tool)
@@ -112,7 +112,7 @@ class Gateway:
         catalogue = Catalogue(parts.sources(config, backends))
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = self._limits if before is None else before.limits.under(parts.rate_limit_rules(config))
+        limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=Limiter(limits),
@@ -262,7 +262,7 @@ class Gateway:
             "status": self.status,
             "version": __version__,
             "reloads": dict(self.reloads),
-            "state": parts.state_details(self.state),
+            "state": remembering.state_details(self.state),
             "issuers": {name: issuer.as_json() for name, issuer in self._issuers.status().items()},
             "backends": backends,
         }
@@ -283,7 +283,7 @@ class Gateway:
         if self._receivers.get(name) is not backend:  # it does not take any, or another one does in its place
             return False
         # Where replicas share what they remember, an outcome for another one may arrive here.
-        return bool(self.state.pending()[name]) or (parts.is_shared(self.state) and time.monotonic() < until)
+        return bool(self.state.pending()[name]) or (remembering.is_shared(self.state) and time.monotonic() < until)
 
     def _forget(self, name: str, backend: Backend) -> None:
         for known_by_name in (self.backends, self._receivers):

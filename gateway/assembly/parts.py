@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import httpx
-from msgspec.structs import replace
-from redis.asyncio import Redis
 
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.backends.callback import ACK_TIMEOUT_S, CallbackBackend
@@ -20,10 +18,7 @@ from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Source
 from gateway.dialects import recognise
-from gateway.model import JsonObject
 from gateway.ports import Backend, Outcomes, ServerDialect
-from gateway.ratelimit import Limits as RateLimits
-from gateway.ratelimit import MemoryBuckets, RedisBuckets, Rule
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     ApiKeyAuthSettings,
@@ -33,20 +28,10 @@ from gateway.settings import (
     Config,
     HttpBackendSettings,
     JwtAuthSettings,
-    RateLimitSettings,
     RcrtBackendSettings,
     RouteSettings,
-    StateSettings,
     TlsSettings,
 )
-from gateway.state.address import Address
-from gateway.state.fallback import FallbackState, LocalState
-from gateway.state.known import Known
-from gateway.state.memory import MemoryState
-from gateway.state.port import State, StateLimits
-from gateway.state.redis import RedisState
-from gateway.state.sealing import Digester, Sealer
-from gateway.state.servers import Tls, connect
 from gateway.transport import HttpTransport, Limits, Origin, Pool
 
 SPARE_CONNECTIONS = 16  # beside calls: lists, challenges, notices, tokens, results that are looked for
@@ -55,86 +40,6 @@ ASKS_IN: dict[str, ServerDialect] = {
     "otc": recognise.OTC,
     "oxp": recognise.OXP,
 }  # how a tool server of unknown dialect is asked for its tools
-
-
-def state(settings: StateSettings) -> State:
-    """Where calls are remembered: in Redis, or in this process."""
-    limits = StateLimits(
-        pending_ttl_s=settings.pending_ttl_s,
-        result_ttl_s=settings.result_ttl_s,
-        seen_ttl_s=settings.seen_ttl_s,
-        max_pending=settings.max_pending_per_caller,
-        max_records=settings.max_records_per_caller,
-        max_result_bytes=settings.max_result_bytes,
-        max_bytes=settings.max_bytes,
-    )
-    address = settings.address
-    if address is None:
-        return MemoryState(limits, time.monotonic)
-    sealer = Sealer([key.reveal() for key in settings.keys], "state")
-    if settings.on_failure == "refuse":
-        return RedisState(redis(settings, address), limits, sealer)
-    shared = RedisState(redis(settings, address), limits, sealer, on_restored=lambda: fallback.back())
-    fallback = _fallback(shared, limits)
-    return fallback
-
-
-def _fallback(shared: State, limits: StateLimits) -> FallbackState:
-    """Redis with this process's memory behind it, a quarter of which tells what Redis knows."""
-    met_bytes = limits.max_bytes // 4
-    local = LocalState(replace(limits, max_bytes=limits.max_bytes - met_bytes), time.monotonic, shared.replica)
-    remembered_s = limits.pending_ttl_s + limits.result_ttl_s + limits.seen_ttl_s
-    return FallbackState(shared, local, Known(remembered_s, met_bytes, time.monotonic))
-
-
-def redis(settings: StateSettings, address: Address) -> Redis:
-    """A client for the servers at an address."""
-    files = settings.tls or TlsSettings()
-    password = settings.sentinel_password
-    return connect(
-        address,
-        tls=Tls(ca=files.ca, cert=files.cert, key=files.key),
-        sentinel_password=None if password is None else password.reveal(),
-    )
-
-
-def state_details(state: State) -> JsonObject:
-    """Where new calls are remembered at the moment, for operators."""
-    if isinstance(state, MemoryState):
-        return {"kept_in": "memory", "up": True}
-    if isinstance(state, FallbackState):
-        kept_in = "redis" if state.is_up else "memory"
-        return {"kept_in": kept_in, "up": state.is_up, "unfinished_here": state.unfinished_here}
-    return {"kept_in": "redis", "up": state.is_up}
-
-
-def rate_limits(config: Config) -> RateLimits:
-    """How often callers may ask, counted where calls are remembered."""
-    rules = rate_limit_rules(config)
-    here = MemoryBuckets(time.monotonic_ns)
-    settings = config.state or StateSettings()
-    if settings.address is None:
-        return RateLimits(rules, here)
-    digester = Digester([key.reveal() for key in settings.keys], "rate limits")
-    local = here if settings.on_failure == "local" else None
-    return RateLimits(rules, here, RedisBuckets(redis(settings, settings.address), digester, local=local))
-
-
-def rate_limit_rules(config: Config) -> Sequence[Rule]:
-    return [_rule(entry) for entry in config.rate_limits]
-
-
-def _rule(entry: RateLimitSettings) -> Rule:
-    return Rule(
-        name=entry.name,
-        parts=entry.key,
-        count=entry.rate.count,
-        per_s=entry.rate.per_s,
-        burst=entry.at_once,
-        operations=frozenset(entry.operations),
-        tools=entry.tools,
-        backends=frozenset(entry.backends),
-    )
 
 
 def admission(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> Admission[Server]:
@@ -310,11 +215,6 @@ def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
 def is_waiting(backend: Backend) -> bool:
     """Whether a backend looks for the outcomes of calls by itself."""
     return isinstance(backend, RcrtBackend) and backend.waiting > 0
-
-
-def is_shared(state: State) -> bool:
-    """Whether others can see what is remembered."""
-    return not isinstance(state, MemoryState)
 
 
 def give_patience(admissions: Mapping[str, Admission[Server]], config: Config) -> None:

@@ -10,7 +10,7 @@ from time import monotonic
 from msgspec import Struct
 
 from gateway.app import Gateway
-from gateway.assembly import parts
+from gateway.assembly import parts, shared
 from gateway.catalogue.catalogue import BackendStatus
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, ToolDefinition
@@ -61,7 +61,7 @@ async def _look_at_state(config: Config) -> JsonObject:
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
-    async with parts.redis(config.state, address) as redis:
+    async with shared.client(config.state, address) as redis:
         found = await look_at(redis)
     return {
         "kept_in": repr(address),

@@ -10,7 +10,6 @@ from gateway.ratelimit.limiter import Limiter
 from gateway.ratelimit.limits import Limits
 from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import Outcome, RateLimited, headers
-from gateway.ratelimit.redis import RedisBuckets
 from gateway.ratelimit.rules import Operation, Part, Rule
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "Outcome",
     "Part",
     "RateLimited",
-    "RedisBuckets",
     "Rule",
     "Target",
     "headers",

@@ -9,7 +9,8 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.ratelimit import MemoryBuckets, RedisBuckets
+from gateway.ratelimit import MemoryBuckets
+from gateway.ratelimit.redis import RedisBuckets
 from gateway.state.link import FLIGHT_S
 from gateway.state.sealing import Digester
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.ratelimit import MemoryBuckets, Outcome, RedisBuckets
+from gateway.ratelimit import MemoryBuckets, Outcome
+from gateway.ratelimit.redis import RedisBuckets
 from gateway.ratelimit.rules import Plan
 from gateway.state.link import FLIGHT_S
 from gateway.state.port import StateUnavailable

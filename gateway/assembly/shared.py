@@ -1,0 +1,41 @@
+"""What replicas share through Redis; imported only where a configuration names one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redis.asyncio import Redis
+
+from gateway.ratelimit import MemoryBuckets
+from gateway.ratelimit.redis import RedisBuckets
+from gateway.settings import StateSettings, TlsSettings
+from gateway.state.address import Address
+from gateway.state.port import StateLimits
+from gateway.state.redis import RedisState
+from gateway.state.sealing import Digester, Sealer
+from gateway.state.servers import Tls, connect
+
+
+def client(settings: StateSettings, address: Address) -> Redis:
+    """A client for the servers at an address."""
+    files = settings.tls or TlsSettings()
+    password = settings.sentinel_password
+    return connect(
+        address,
+        tls=Tls(ca=files.ca, cert=files.cert, key=files.key),
+        sentinel_password=None if password is None else password.reveal(),
+    )
+
+
+def state(
+    settings: StateSettings, address: Address, limits: StateLimits, *, on_restored: Callable[[], None] = lambda: None
+) -> RedisState:
+    """Calls that every replica can see; `on_restored` is told that Redis is back and knows everything again."""
+    sealer = Sealer([key.reveal() for key in settings.keys], "state")
+    return RedisState(client(settings, address), limits, sealer, on_restored=on_restored)
+
+
+def buckets(settings: StateSettings, address: Address, local: MemoryBuckets | None) -> RedisBuckets:
+    """Limits that hold for all replicas together; those of `local` hold while Redis is away."""
+    digester = Digester([key.reveal() for key in settings.keys], "rate limits")
+    return RedisBuckets(client(settings, address), digester, local=local)
