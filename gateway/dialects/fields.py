@@ -170,6 +170,9 @@ def status_of(code: ErrorCode) -> int:
     assert_never(code)
 
 
+STATUSES = {code: status_of(code) for code in ErrorCode}  # a dozen comparisons with members cost as much as a frame
+
+
 def error_reply(error: GatewayError, first: JsonObject, headers: Headers = ()) -> WireReply:
     """A refusal as ServerErrorResponse or ValidationErrorResponse, after the members the dialect puts first."""
     body = first | {"message": error.message}
@@ -182,7 +185,7 @@ def error_reply(error: GatewayError, first: JsonObject, headers: Headers = ()) -
     extra = list(error.headers)
     if error.retry_after_s is not None:
         extra.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
-    return WireReply(status=status_of(error.code), headers=(JSON_TYPE, NO_STORE, *headers, *extra), body=encode(body))
+    return WireReply(status=STATUSES[error.code], headers=(JSON_TYPE, NO_STORE, *headers, *extra), body=encode(body))
 
 
 def result_object(result: ToolResult, call_id: str) -> JsonObject:

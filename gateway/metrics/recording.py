@@ -75,6 +75,7 @@ class Metrics:
         self._overhead = store.row(OVERHEAD, ())
         # Rows bound on first use. The keys are what was asked for, as far as it is known: never a caller's word.
         self._requests: dict[tuple[str | None, str, int], tuple[Cells, Cells]] = {}
+        self._counted: dict[tuple[str, tuple[str, ...]], Cells] = {}
         self._calls: dict[tuple[str, str, str], tuple[Cells, Cells]] = {}
 
     def know(self, known: Known, *, max_tools: int) -> None:
@@ -141,7 +142,10 @@ class Metrics:
             del self._shown[key]
 
     def _add(self, family: Family, *labels: str) -> None:
-        self._store.row(family, labels)[0] += 1.0
+        cells = self._counted.get((family.name, labels))
+        if cells is None:
+            cells = self._counted[family.name, labels] = self._store.row(family, labels)
+        cells[0] += 1.0
 
     def _backend(self, name: str | None) -> str:
         return NONE if name is None else _of(name, self._known.protocols)
