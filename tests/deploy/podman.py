@@ -77,7 +77,7 @@ def store() -> Iterator[Podman]:
     need_namespaces()
     for name in ("podman", "mmdebstrap"):
         program(name, name)
-    with TemporaryDirectory(prefix="toolgate-podman-") as folder:
+    with TemporaryDirectory(prefix="toolgate-podman-", dir="/tmp") as folder:  # it takes paths of 50 characters at most
         podman = Podman(Path(folder))
         try:
             _build_base(podman)
