@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.ports import Backend
 
-log = logging.getLogger("gateway.processes.reload")
+log = logging.getLogger("gateway.reload")
 
 LOOK_S = 0.5  # between two looks at whether a backend still waits for something
 

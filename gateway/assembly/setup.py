@@ -18,7 +18,7 @@ from gateway.ports import Authenticator, Backend
 from gateway.ratelimit import Limits
 from gateway.settings import Config
 
-log = logging.getLogger("gateway.processes.reload")
+log = logging.getLogger("gateway.reload")
 
 CLOSED_S = 30.0  # for backends that are given up before they were used
 

@@ -24,7 +24,7 @@ from gateway.routing import PublishedTool, Router
 
 __all__ = ["BackendStatus", "Catalogue", "Source"]
 
-log = logging.getLogger("gateway.catalogue.catalogue")
+log = logging.getLogger("gateway.catalogue")
 
 LIST_LIMIT_S = 120.0  # for one listing: above what any adapter takes by itself
 READY_LIMIT_S = 10.0  # a fleet with one dead tool server starts all the same

@@ -96,7 +96,7 @@ class Edge:
             except GatewayError as error:
                 request.refused = error
                 reply = recognise.refusal(error, head)
-            status, size = self._status(reply) if self._strict else reply.status, len(reply.body)
+            status, size = strictly(reply.status) if self._strict else reply.status, len(reply.body)
             more = (request.trace.sent[0], *request.counted)
             answer_now = offered.get(ANSWER)
             if answer_now is None or path == LIST or not answer_now(status, (*reply.headers, *more), reply.body):
@@ -136,8 +136,10 @@ class Edge:
         if status != LEFT:
             await _send(WireReply(status=status, headers=JSON, body=body), status, (request.trace.sent[0],), send)
 
-    def _status(self, reply: WireReply) -> int:
-        return 400 if reply.status in STRICT else reply.status
+
+def strictly(status: int) -> int:
+    """What the letter of the call-tool pages has instead of a status."""
+    return 400 if status in STRICT else status
 
 
 async def _send(reply: WireReply, status: int, more: Headers, send: Send) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from gateway.dialects import recognise, versions
 from gateway.errors import ErrorCode, GatewayError
-from gateway.front.edge import STRICT
+from gateway.front.edge import strictly
 from gateway.front.watched import request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
@@ -76,7 +76,7 @@ def public_app(
         except GatewayError as error:
             return _response(recognise.refusal(error, asked.head))
         reply = await answer(asked, request.path_params["call_id"])
-        status = 400 if strict and reply.status in STRICT else reply.status
+        status = strictly(reply.status) if strict else reply.status
         return _response(WireReply(status=status, headers=(*reply.headers, *asked.counted), body=reply.body))
 
     async def show_openapi(request: HttpRequest) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.state.port import StateUnavailable
 
-log = logging.getLogger("gateway.kept.backlog")
+log = logging.getLogger("gateway.backlog")
 
 MAX_BYTES = 64 * 1024 * 1024  # some hundred large results, or a hundred thousand small ones
 MAX_COUNT = 100_000  # a piece of work weighs about a kilobyte besides what it remembers

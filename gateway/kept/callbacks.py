@@ -22,7 +22,7 @@ from gateway.routing import Decode, PublishedTool
 from gateway.state.port import CallState, Record, State, StateUnavailable
 from gateway.state.sealing import Digester
 
-log = logging.getLogger("gateway.kept.callbacks")
+log = logging.getLogger("gateway.callbacks")
 
 PATH = "/callbacks/"
 RANDOM_BYTES = 16

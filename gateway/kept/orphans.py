@@ -11,7 +11,7 @@ from gateway.kept.standing import PREFIX
 from gateway.ports import AsyncBackend, Backend
 from gateway.state.port import CallState, Record, State, StateUnavailable
 
-log = logging.getLogger("gateway.kept.calls")
+log = logging.getLogger("gateway.calls")
 
 LOOK_S = 3.0  # between two looks for them; a lease is 10 s
 AT_ONCE = 100

@@ -19,7 +19,7 @@ from gateway.model import ToolResult
 from gateway.ports import AsyncBackend, Backend
 from gateway.state.port import ACCEPTED, DISPATCHING, REGISTERED, CallState, State, StateUnavailable
 
-log = logging.getLogger("gateway.kept.calls")
+log = logging.getLogger("gateway.calls")
 
 FINISH_S = 5.0  # at the end, for calls whose callers have gone
 

@@ -100,9 +100,8 @@ class Metrics:
 
     def turned_away(self, dialect: str | None, operation: str, status: int) -> None:
         """Counts a request of which nobody knows how long it took: it never got where that is measured."""
-        (self._requests.get((dialect, operation, status)) or self._bind_request(dialect, operation, status))[0][0] += (
-            1.0
-        )
+        count, _ = self._requests.get((dialect, operation, status)) or self._bind_request(dialect, operation, status)
+        count[0] += 1.0
 
     def tool_call(self, backend: str, tool: str, outcome: str, tool_s: float) -> None:
         """Counts a call by how it ended. `tool_s` is 0 when no tool server was asked; `tool` has no version."""

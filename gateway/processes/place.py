@@ -19,7 +19,7 @@ from gateway.processes.worker import MAX_REPORT_BYTES, REPORT_S, packed
 from gateway.server import Stop
 from gateway.settings import Config
 
-log = logging.getLogger("gateway.processes.workers")
+log = logging.getLogger("gateway.workers")
 
 LASTING_S = 10.0  # a worker that lived so long did not die of starting
 FIRST_PAUSE_S = 0.25  # before a worker is replaced that did not, twice as long each time

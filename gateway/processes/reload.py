@@ -17,7 +17,7 @@ from gateway.errors import ConfigError
 from gateway.settings import Config
 from gateway.settings.substitution import EXPRESSION
 
-log = logging.getLogger("gateway.processes.reload")
+log = logging.getLogger("gateway.reload")
 
 LOOK_S = 1.0  # between two looks at the files; a handful of system calls each
 

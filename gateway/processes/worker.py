@@ -28,7 +28,7 @@ from gateway.processes.serving import Serving
 from gateway.server import Listener, Stop, closing_all, listen, main_loop, serve
 from gateway.settings import Config
 
-log = logging.getLogger("gateway.processes.workers")
+log = logging.getLogger("gateway.workers")
 
 REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be; a worker without reports hangs
 LENGTH_BYTES = 4

@@ -42,7 +42,7 @@ from gateway.server import (
 )
 from gateway.settings import Config, Secret, StateSettings
 
-log = logging.getLogger("gateway.processes.workers")
+log = logging.getLogger("gateway.workers")
 
 APPLY_S = 60.0  # for a worker to put a configuration to use; new backends are given 10 s to answer
 END_S = 20.0  # beyond shutdown_grace, for connections, notices and the state to be closed

@@ -411,7 +411,7 @@ async def test_what_is_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -
 async def test_changes_are_logged_with_hashes(caplog: pytest.LogCaptureFixture) -> None:
     server = ToolServer("crm", tool("A.Changed"), tool("A.Gone"))
     async with running(one_backend(server)) as (_, hours):
-        caplog.set_level(logging.INFO, "gateway.catalogue.catalogue")
+        caplog.set_level(logging.INFO, "gateway.catalogue")
         server.tools = [tool("A.Changed", description="new"), tool("A.New"), tool("A.Newer")]
         await hours.pass_()
         await hours.pass_()
