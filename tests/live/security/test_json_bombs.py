@@ -14,7 +14,7 @@ from tests.live.faults.processes import GatewayProcess, gateway, settings
 from tests.live.faults.toolserver import ToolServer, definition, echo, tool_server
 
 SIZE = 1024 * 1024 - 256  # just within the limit, so that all of it is read
-QUICK_S = 0.5  # of a processor; the slowest takes 60 ms
+QUICK_S = 3.0  # of a processor; the slowest takes 0.3 s on a slow one, and what grows with the square of a size minutes
 NUMBER, APART = {"type": "integer"}, {"type": "array", "uniqueItems": True}
 STRICT = {
     "type": "object",
