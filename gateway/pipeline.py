@@ -27,11 +27,10 @@ from gateway.request import Request
 from gateway.requirements import fitting
 from gateway.routing import PublishedTool, Router
 from gateway.telling import CALL_ID, Telling, checked, outcome_of, outcome_of_refusal, refusal, with_headers
-from gateway.wire import WireReply
+from gateway.wire import Body, WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
-ReadBody = Callable[[], Awaitable[bytes]]
 PREFERENCE_APPLIED = b"preference-applied"
 
 
@@ -81,20 +80,22 @@ class Pipeline:
         self._strict = strict
         self._listing = Listing()
 
-    async def call(self, request: Request, read_body: ReadBody) -> WireReply:
+    async def call(self, request: Request, arriving: Body) -> WireReply:
         """Answers `POST /tools/call` and `POST /call`."""
         try:
             check_media(request.head)
             caller = self._identify("call", request) or await self._identify_later(request)
-            body = await read_body()
+            body = arriving.now()
+            if body is None:
+                body = await arriving.read()
             request.bytes_in = len(body)
             try:
                 call, tool = self._read(body, request, caller)
             except GatewayError:
-                request.counted += await self._limiter.spend("call", caller.principal, request.ip, None)
+                request.extra += await self._limiter.spend("call", caller.principal, request.ip, None)
                 raise
             if self._limiter.spends:
-                request.counted += await self._limiter.spend("call", caller.principal, request.ip, tool.target)
+                request.extra += await self._limiter.spend("call", caller.principal, request.ip, tool.target)
             if caller.user_id is not None:
                 call = _for_user(call, caller.user_id)
             invocation = self._admit(tool, call, caller, request)
@@ -108,12 +109,12 @@ class Pipeline:
         except Exception as exc:
             return refusal(exc, request)
 
-    async def list(self, request: Request, read_body: ReadBody) -> WireReply:
+    async def list(self, request: Request, arriving: Body) -> WireReply:
         """Answers `GET /tools`. A body, which OTC allows for its `$schema`, is read but never required."""
         try:
             caller = self._identify("list", request) or await self._identify_later(request)
-            document = read_optional(await read_body())
-            request.counted += await self._limiter.spend("list", caller.principal, request.ip, None)
+            document = read_optional(await arriving.read())
+            request.extra += await self._limiter.spend("list", caller.principal, request.ip, None)
             dialect = recognise.of_list(request.head, document)
             request.speak(dialect)
             request.spelling = dialect.negotiate(request.head, document)
@@ -137,7 +138,7 @@ class Pipeline:
     ) -> WireReply:
         try:
             caller = self._identify("poll", request) or await self._identify_later(request)
-            request.counted += await self._limiter.spend("poll", caller.principal, request.ip, None)
+            request.extra += await self._limiter.spend("poll", caller.principal, request.ip, None)
             kept = await find(call_id, caller)
             if kept is None:
                 raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
@@ -150,7 +151,7 @@ class Pipeline:
 
     def _identify(self, operation: Operation, request: Request) -> Caller | None:
         """The caller, None if more has to be known first. Raises RATE_LIMITED, UNAUTHENTICATED."""
-        request.counted = self._limiter.admit(operation, request.ip)
+        request.extra = self._limiter.admit(operation, request.ip)
         try:
             caller = self._authenticator.identify(request.head)
         except UndecidedError:
@@ -244,10 +245,8 @@ class Pipeline:
             log.exception("a call failed inside the gateway after it may have reached a tool server")
             request.outcome = "unknown"
             reply = dialect.encode_result(BROKEN, call_id, spelling)
-        named = (CALL_ID, call_id.encode())
-        if applied is None:
-            return with_headers(reply, named)
-        return with_headers(reply, named, (PREFERENCE_APPLIED, applied.encode()))
+        request.extra = (*request.extra, (CALL_ID, call_id.encode()))
+        return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
 
     async def _keep(
         self, call: ToolCall, caller: Caller, invocation: Invocation, preference: Preference, request: Request
@@ -263,7 +262,7 @@ class Pipeline:
             preference=preference,
             dialect=request.dialect.name,
             spelling=request.spelling,
-            keep=request.keep,
+            keep=None if request.served is None else request.served.keep,
         )
         request.outcome = "unknown"  # to whoever leaves now
         request.joined = True

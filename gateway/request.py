@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Dialect
 from gateway.routing import PublishedTool
+from gateway.served import Served
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers
 
@@ -29,26 +29,26 @@ SINGLE = (
 class Request:
     """Filled in step by step, so that whatever ends it early can be told, counted and written down as far as it came.
 
-    `ip` is the caller's address. `spelling` is the version of `dialect` as the caller wrote it. `counted` are the
-    headers that tell how the caller's limits stand. `outcome` is one of `ok`, `tool_error`, `invalid`, `refused`,
-    `timeout`, `unknown`; `tool_s` are the seconds spent waiting for a tool server. `keep`, where the server offers it,
-    lets whoever answers go on if the caller leaves, and returns the task that does. `joined`: the call was another's
-    already, or was over, so that nothing was run for this one. `trace` is its name on its way,
+    `ip` is the caller's address. `served` is the request as our own server has it, which lets whoever answers go on if
+    the caller leaves. `spelling` is the version of `dialect` as the caller wrote it. `extra` are headers for the answer
+    besides its own: how the caller's limits stand, and what the call is called. `outcome` is one of `ok`, `tool_error`,
+    `invalid`, `refused`, `timeout`, `unknown`; `tool_s` are the seconds spent waiting for a tool server. `joined`: the
+    call was another's already, or was over, so that nothing was run for this one. `trace` is its name on its way,
     `refused` why it was refused, `backend` whom a callback is from, `bytes_in` the size of its body.
     """
 
     __slots__ = (
         "backend",
         "bytes_in",
-        "counted",
         "dialect",
+        "extra",
         "head",
         "ip",
         "joined",
-        "keep",
         "outcome",
         "principal",
         "refused",
+        "served",
         "spelling",
         "tool",
         "tool_s",
@@ -59,17 +59,17 @@ class Request:
         self,
         head: Head,
         ip: str = "",
-        keep: Callable[[], asyncio.Task[None]] | None = None,
+        served: Served | None = None,
         trace: Trace = UNTRACED,
     ) -> None:
         self.head = head
         self.ip = ip
-        self.keep = keep
+        self.served = served
         self.dialect: Dialect | None = None
         self.spelling = ""
         self.principal = ""
         self.tool: PublishedTool | None = None
-        self.counted: Headers = ()
+        self.extra: Headers = ()
         self.outcome = "refused"
         self.tool_s = 0.0
         self.joined = False

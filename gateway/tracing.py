@@ -49,14 +49,13 @@ class Chance:
     """
 
     def __init__(self) -> None:
-        self._digits = b""
-        self._used = 0
+        self._made: list[bytes] = []
 
     def __call__(self) -> bytes:
-        if self._used >= len(self._digits):
-            self._digits, self._used = os.urandom(24 * 256).hex().encode(), 0
-        start, self._used = self._used, self._used + 48
-        return self._digits[start : self._used]
+        if not self._made:
+            digits = os.urandom(24 * 256).hex().encode()
+            self._made = [digits[start : start + 48] for start in range(0, len(digits), 48)]
+        return self._made.pop()
 
 
 def identify(headers: Mapping[bytes, bytes], fresh: Callable[[], bytes]) -> Trace:
@@ -65,19 +64,26 @@ def identify(headers: Mapping[bytes, bytes], fresh: Callable[[], bytes]) -> Trac
     Where both are made, the request id is the trace id, so that either leads to the other.
     """
     made = fresh()
+    if REQUEST_ID not in headers and TRACEPARENT not in headers:  # as of nearly every agent
+        return _own(made[:32], made)
     request_id = headers.get(REQUEST_ID)
     if request_id is None or _request_id(request_id) is None:
         request_id = made[:32]
     parent = headers.get(TRACEPARENT)
     known = None if parent is None else _valid(parent)
     if known is None:
-        ours = b"00-" + made[:32] + b"-" + made[32:] + NEW_FLAGS
-        return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
+        return _own(request_id, made)
     ours = b"00-" + known[0] + b"-" + made[32:] + b"-0%x" % (int(known[1], 16) & KNOWN_FLAGS)
     state = headers.get(TRACESTATE)
     if state is None or _tracestate(state) is None:
         return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
     return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours), (TRACESTATE, state)))
+
+
+def _own(request_id: bytes, made: bytes) -> Trace:
+    """A trace that begins here."""
+    ours = b"00-%b-%b%b" % (made[:32], made[32:], NEW_FLAGS)
+    return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
 
 
 def _valid(parent: bytes) -> tuple[bytes, bytes] | None:

@@ -9,14 +9,17 @@ from msgspec import Struct
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-# An extension of ASGI: a function that has the application run to its end even if its caller leaves, which would
-# otherwise cancel it, and returns the task it runs in.
-KEEP = "toolgate.keep"
-# Another: a function of status, headers and body that answers at once, without messages; false if it cannot now. Who
-# puts itself between an application and what that sends has to take it away.
-ANSWER = "toolgate.answer"
-# What the server has answered with in the application's place, once it has: the status.
-ANSWERED = "toolgate.answered"
+
+class Body(Protocol):
+    """The body of a caller's request, which may still be on its way. Both raise PAYLOAD_TOO_LARGE."""
+
+    def now(self) -> bytes | None:
+        """The whole of it if it is there: most are, and then nothing needs to be awaited; None if it is to be read."""
+        ...
+
+    async def read(self) -> bytes:
+        """The whole of it, once it is there."""
+        ...
 
 
 class Head(Struct, frozen=True, kw_only=True):

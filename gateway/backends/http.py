@@ -97,7 +97,8 @@ class HttpBackend:
         finally:
             self._admission.leave(lease)
         if result.duration_ms is None:
-            result = replace(result, duration_ms=round((monotonic() - started) * 1000, 3))
+            took_ms = round((monotonic() - started) * 1000, 3)
+            return ToolResult(value=result.value, failure=result.failure, duration_ms=took_ms)
         return result
 
     def _read(self, reply: Reply, lease: Lease[Server], dialect: ServerDialect, invocation: Invocation) -> ToolResult:

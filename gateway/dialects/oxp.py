@@ -30,6 +30,7 @@ class OxpFlat:
     name = "oxp"
     canonical = versions.HEADER_VERSION
     call_paths = ("/tools/call", "/call")
+    call_headers = (*servers.CALL_HEADERS, (versions.HEADER, versions.HEADER_VERSION.encode("ascii")))
 
     def negotiate(self, head: Head, document: Json) -> str:
         return versions.of_header(head)
@@ -55,7 +56,7 @@ class OxpFlat:
 
     def request_call(self, invocation: Invocation) -> WireRequest:
         body = encode(servers.request_object(invocation))
-        return servers.post(self.call_paths[0], body, self.list_headers(versions.HEADER_VERSION))
+        return servers.post(self.call_paths[0], body, self.call_headers)
 
     def request_list(self) -> WireRequest:
         return servers.get("/tools", self.list_headers(versions.HEADER_VERSION))

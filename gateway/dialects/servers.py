@@ -9,9 +9,12 @@ from gateway.wire import Headers, WireRequest
 ACCEPT = (b"accept", b"application/json")
 
 
-def post(path: str, body: bytes, headers: Headers = ()) -> WireRequest:
+CALL_HEADERS = (JSON_TYPE, ACCEPT)
+
+
+def post(path: str, body: bytes, headers: Headers = CALL_HEADERS) -> WireRequest:
     """A call's request."""
-    return WireRequest(method=b"POST", path=path, headers=(JSON_TYPE, ACCEPT, *headers), body=body)
+    return WireRequest(method=b"POST", path=path, headers=headers, body=body)
 
 
 def get(path: str, headers: Headers = ()) -> WireRequest:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.front.observer import NOWHERE, Observer
 from gateway.front.watched import route_of
-from gateway.wire import ANSWER
+from gateway.served import ANSWER
 
 ANY = "*"
 METHODS = b"GET, POST, DELETE"

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
-from functools import partial
 from time import perf_counter
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
+from gateway.front.body import ArrivingBody, CallerLeft, too_large
 from gateway.front.observer import LEFT, Observer, told
 from gateway.request import Request, head_of, refuse_repeats
+from gateway.served import ANSWER, SERVED, Served
 from gateway.tracing import identify
-from gateway.wire import ANSWER, KEEP, Head, Headers, WireReply
+from gateway.wire import Body, Head, Headers, WireReply
 
 MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
 OPERATIONS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
@@ -30,13 +31,8 @@ LIST = "/tools"
 NOT_TAKEN = b'{"message":"This callback is not taken."}'
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
-ReadBody = Callable[[], Awaitable[bytes]]
-Answer = Callable[[Request, ReadBody], Awaitable[WireReply]]
-Callback = Callable[[Request, str, str | None, ReadBody], Awaitable[int]]
-
-
-class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
-    """The caller closed the connection before the body was whole."""
+Answer = Callable[[Request, Body], Awaitable[WireReply]]
+Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
 
 
 class Edge:
@@ -84,23 +80,24 @@ class Edge:
             return await self._rest(scope, receive, send)
         started = perf_counter()
         prefix, path, answer, max_bytes = route
-        headers = dict(scope["headers"])
-        head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
         offered = scope.get("extensions", {})
-        request = Request(head, self._ip_of(scope), offered.get(KEEP), identify(headers, self._fresh))
+        served: Served | None = offered.get(SERVED)
+        headers = dict(scope["headers"]) if served is None else served.fields
+        head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
+        request = Request(head, self._ip_of(scope), served, identify(headers, self._fresh))
         status, size = LEFT, 0
         try:
             try:
                 _check_head(head, scope, max_bytes)
-                reply = await answer(request, partial(_read_body, receive, max_bytes))
+                reply = await answer(request, ArrivingBody(served, receive, max_bytes))
             except GatewayError as error:
                 request.refused = error
                 reply = recognise.refusal(error, head)
             status, size = strictly(reply.status) if self._strict else reply.status, len(reply.body)
-            more = (request.trace.sent[0], *request.counted)
+            fields = (*reply.headers, request.trace.sent[0], *request.extra)
             answer_now = offered.get(ANSWER)
-            if answer_now is None or path == LIST or not answer_now(status, (*reply.headers, *more), reply.body):
-                await _send(reply, status, more, send)
+            if answer_now is None or path == LIST or not answer_now(status, fields, reply.body):
+                await _send(status, fields, reply.body, send)
         except (CallerLeft, CancelledError) as left:
             status = told(scope, status)
             if isinstance(left, CancelledError):
@@ -124,7 +121,7 @@ class Edge:
                 request,
                 token,
                 None if media is None else media.decode("latin-1"),
-                partial(_read_body, receive, MAX_CALLBACK_BYTES),
+                ArrivingBody(scope.get("extensions", {}).get(SERVED), receive, MAX_CALLBACK_BYTES),
             )
             body = b"{}" if status == 200 else NOT_TAKEN
         except GatewayError:
@@ -134,7 +131,7 @@ class Edge:
         finally:
             self._observer.called_back(request, told(scope, status), perf_counter() - started, len(body))
         if status != LEFT:
-            await _send(WireReply(status=status, headers=JSON, body=body), status, (request.trace.sent[0],), send)
+            await _send(status, (*JSON, request.trace.sent[0]), body, send)
 
 
 def strictly(status: int) -> int:
@@ -142,11 +139,11 @@ def strictly(status: int) -> int:
     return 400 if status in STRICT else status
 
 
-async def _send(reply: WireReply, status: int, more: Headers, send: Send) -> None:
-    length = (b"content-length", b"%d" % len(reply.body))
-    headers = (*reply.headers, *more) if status == 304 else (*reply.headers, *more, length)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+async def _send(status: int, fields: Headers, body: bytes, send: Send) -> None:
+    if status != 304:
+        fields = (*fields, (b"content-length", b"%d" % len(body)))
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
@@ -159,29 +156,4 @@ def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
         refuse_repeats(head, scope)
     announced = head.headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced[:20]) > max_bytes:
-        raise _too_large(max_bytes)
-
-
-async def _read_body(receive: Receive, max_bytes: int) -> bytes:
-    """The whole body. Raises PAYLOAD_TOO_LARGE as soon as it is, CallerLeft when it never gets whole."""
-    message: Message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        body: bytes = message.get("body", b"")
-        if len(body) > max_bytes:
-            raise _too_large(max_bytes)
-        return body
-    parts, size = [], 0
-    while True:
-        if message["type"] == "http.disconnect":
-            raise CallerLeft
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-        message = await receive()
-
-
-def _too_large(max_bytes: int) -> GatewayError:
-    return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, f"The body must not be larger than {max_bytes} bytes.")
+        raise too_large(max_bytes)

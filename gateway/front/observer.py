@@ -9,7 +9,7 @@ from gateway.front.accesslog import AccessLog
 from gateway.metrics import Metrics
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
-from gateway.wire import ANSWERED
+from gateway.served import SERVED, Served
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
 OTHER = "other"  # the operation of what is none
@@ -102,7 +102,7 @@ class Observer:
 
 def told(scope: Scope, status: int) -> int:
     """What the caller was told: this, unless nothing was said and the server has answered in our place."""
-    if status != LEFT or "extensions" not in scope:
+    served: Served | None = scope.get("extensions", {}).get(SERVED)
+    if status != LEFT or served is None or served.answered is None:
         return status
-    answered: int = scope["extensions"].get(ANSWERED, status)
-    return answered
+    return served.answered

@@ -77,7 +77,7 @@ def public_app(
             return _response(recognise.refusal(error, asked.head))
         reply = await answer(asked, request.path_params["call_id"])
         status = strictly(reply.status) if strict else reply.status
-        return _response(WireReply(status=status, headers=(*reply.headers, *asked.counted), body=reply.body))
+        return _response(WireReply(status=status, headers=(*reply.headers, *asked.extra), body=reply.body))
 
     async def show_openapi(request: HttpRequest) -> Response:
         return Response(openapi_document, media_type="application/json")

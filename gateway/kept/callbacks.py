@@ -10,7 +10,7 @@ import hmac
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from gateway.errors import GatewayError
@@ -21,6 +21,7 @@ from gateway.request import Request
 from gateway.routing import Decode, PublishedTool
 from gateway.state.port import CallState, Record, State, StateUnavailable
 from gateway.state.sealing import Digester
+from gateway.wire import Body
 
 log = logging.getLogger("gateway.callbacks")
 
@@ -82,19 +83,17 @@ class Callbacks:
         self._published = published
         self._backlog = Backlog(lambda: state.is_up)
 
-    async def answer(
-        self, request: Request, token: str, content_type: str | None, read_body: Callable[[], Awaitable[bytes]]
-    ) -> int:
+    async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
         """The status to answer with. Never 5xx for a passing trouble of ours, unless there is no room to wait it out.
 
         A tool server that is refused does not come again, so what cannot be looked up now is held and looked up later,
-        and a body that is too large ends its call like any other that cannot be read. Raises what `read_body` does.
+        and a body that is too large ends its call like any other that cannot be read. Raises PAYLOAD_TOO_LARGE.
         """
         key = self._tokens.key_of(token)
         if key is None:
             return 404
         try:
-            body, refusal = await read_body(), None
+            body, refusal = await arriving.read(), None
         except GatewayError as too_large:  # nor will that result be sent again, so nobody shall wait for it
             body, refusal = b"", too_large
         request.bytes_in = len(body)

@@ -163,7 +163,7 @@ class Connection(HttpToolsProtocol):
         # connection is never used again.
         expects = version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue"
         reusable = version == "1.1" and not expects and not self.listener.draining and self.parser.should_keep_alive()
-        self._open(Exchange(self, self.scope, expects_continue=expects, keep_alive=reusable))
+        self._open(Exchange(self, self.scope, fields, expects_continue=expects, keep_alive=reusable))
 
     def on_body(self, body: bytes) -> None:
         self.unread_bytes = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
@@ -12,14 +12,16 @@ from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, HT
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
 
+from gateway.served import ANSWER, SERVED
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES
-from gateway.wire import ANSWER, ANSWERED, KEEP, Headers
+from gateway.wire import Headers
 
 log = logging.getLogger("gateway.server")
 
 LENGTH, CONNECTION, CODING = b"content-length: ", b"connection: ", b"transfer-encoding: "
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_line = b": ".join  # of a header
 
 
 class Owner(Protocol):
@@ -51,10 +53,12 @@ class Exchange:
         "_owner",
         "_scope",
         "_taken",
+        "answered",
         "arrival",
         "body",
         "continue_due",
         "disconnected",
+        "fields",
         "held",
         "keep_alive",
         "more_body",
@@ -63,9 +67,19 @@ class Exchange:
         "task",
     )
 
-    def __init__(self, owner: Owner, scope: HTTPScope, *, expects_continue: bool, keep_alive: bool) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        scope: HTTPScope,
+        fields: Mapping[bytes, bytes],
+        *,
+        expects_continue: bool,
+        keep_alive: bool,
+    ) -> None:
         self._owner = owner
         self._scope = scope
+        self.fields = fields
+        self.answered: int | None = None
         self.arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
         self._kept = False  # runs to its end even if its caller leaves
         self._taken = False  # the application has the whole body
@@ -82,7 +96,7 @@ class Exchange:
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Runs the application to its end and answers for it if it did not."""
-        self._scope["extensions"] = {KEEP: self.keep, ANSWER: self.answer}  # type: ignore[dict-item] # may be any
+        self._scope["extensions"] = {SERVED: self, ANSWER: self.answer}  # type: ignore[dict-item] # may be any
         try:
             await app(self._scope, self.receive, self.send)
         except asyncio.CancelledError:
@@ -102,20 +116,18 @@ class Exchange:
     def fail(self, answered: int | None = None) -> bool:
         """Ends the application, unless it is kept: nobody is left to answer, and what it waits for may be dear.
 
-        It finds the status that the caller was `answered` with (the extension `ANSWERED`); false if it never began.
+        It finds the status that the caller was `answered` with; false if it never began.
         """
-        offered = self._scope.get("extensions")
-        if offered is not None and answered is not None:
-            offered[ANSWERED] = answered  # type: ignore[assignment] # may be any
+        self.answered = answered
         self.disconnected = True
         self.wake()
         if self.task is not None and not self._kept:
             self.task.add_done_callback(self._owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
-        return offered is not None
+        return "extensions" in self._scope
 
     def keep(self) -> asyncio.Task[None]:
-        """From here on the application goes on without its caller; returns its task (the extension `KEEP`)."""
+        """From here on the application goes on without its caller; returns its task (see `Served`)."""
         assert self.task is not None  # it is the application who asks
         self._kept = True
         return self.task
@@ -124,6 +136,13 @@ class Exchange:
         """Tells the application that there is something to receive."""
         if self.arrival is not None:
             self.arrival.set()
+
+    def take_body(self) -> bytes | None:
+        """The whole body, where nobody has to wait for any of it (see `Served`)."""
+        if self.more_body or self._taken or self.disconnected:
+            return None
+        body, self.body, self._taken = self.body, b"", True
+        return body
 
     async def receive(self) -> ASGIReceiveEvent:
         """The next piece of the body; after the last one, that the caller has gone or was answered."""
@@ -159,14 +178,18 @@ class Exchange:
             raise RuntimeError(f"The application sent {kind!r} out of turn.")
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Answers in one go (the extension `ANSWER`). False: it has to be sent, as the caller does not read."""
-        if self._owner.flow.write_paused or self.response_started:
+        """Answers in one go (see `Served`). False: it has to be sent, as the caller does not read, or wants no body."""
+        if self._owner.flow.write_paused or self.response_started or self._scope["method"] == "HEAD":
             return False
-        if not self.disconnected:
-            self.response_started = True
-            self.continue_due = False
-            self.held = status, headers
-            self._write(body, False)
+        if self.disconnected:
+            return True
+        if self.more_body and self.keep_alive:
+            self.keep_alive = _is_skipped(self._scope["headers"])
+        head = STATUS_LINE[status] + b"\r\n".join((*map(_line, headers), b"content-length: %d\r\n" % len(body)))
+        _check_framing(head, fields=len(headers) + 1)
+        self.response_started = True
+        self._owner.transport.write(head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n") + body)
+        self._end()
         return True
 
     def _write(self, body: bytes, more: bool) -> None:
@@ -182,10 +205,13 @@ class Exchange:
         self.held = None  # only now: until here the answer can still become a 500
         self._owner.transport.write(data)
         if not more:
-            self.response_complete = True
-            if self.arrival is not None:
-                self.arrival.set()
-            self._owner.on_response_complete()
+            self._end()
+
+    def _end(self) -> None:
+        self.response_complete = True
+        if self.arrival is not None:
+            self.arrival.set()
+        self._owner.on_response_complete()
 
     def _head(self, status: int, headers: Iterable[tuple[bytes, bytes]], whole: int | None) -> bytes:
         """Encodes the head and settles the framing; `whole` is the size of a body that comes in one piece."""
@@ -243,7 +269,7 @@ def _is_skipped(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 def _check_framing(head: bytes, *, fields: int) -> None:
     """RFC 9110 section 5.5: these three bytes in a value are dangerous, and none of ours holds one."""
-    if head.count(b"\n") != fields + 1 or head.count(b"\r") != fields + 1 or b"\0" in head:
+    if head.count(b"\n") != fields + 1 or head.count(b"\r") != fields + 1 or 0 in head:
         raise RuntimeError("The application sent a header that would break the framing.")
 
 

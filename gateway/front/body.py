@@ -1,0 +1,56 @@
+"""The body of a request, within its limit, whichever server has it."""
+
+from __future__ import annotations
+
+from starlette.types import Receive
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.served import Served
+
+
+class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
+    """The caller closed the connection before the body was whole."""
+
+
+class ArrivingBody:
+    """A body of at most `max_bytes`. `served` is the request as our own server has it, None behind any other.
+
+    Both ways to have it raise PAYLOAD_TOO_LARGE as soon as it is.
+    """
+
+    __slots__ = ("_max_bytes", "_receive", "_served")
+
+    def __init__(self, served: Served | None, receive: Receive, max_bytes: int) -> None:
+        self._served = served
+        self._receive = receive
+        self._max_bytes = max_bytes
+
+    def now(self) -> bytes | None:
+        """The whole body if it is there; None if it has to be read."""
+        body = None if self._served is None else self._served.take_body()
+        if body is not None and len(body) > self._max_bytes:
+            raise too_large(self._max_bytes)
+        return body
+
+    async def read(self) -> bytes:
+        """The whole body, once it is there. Raises CallerLeft when it never is."""
+        whole = self.now()
+        if whole is not None:
+            return whole
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise CallerLeft
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._max_bytes:
+                raise too_large(self._max_bytes)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+
+def too_large(max_bytes: int) -> GatewayError:
+    """The refusal of a body that is larger."""
+    return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, f"The body must not be larger than {max_bytes} bytes.")

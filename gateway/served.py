@@ -1,0 +1,40 @@
+"""What our own server offers an application beyond ASGI, which every other server leaves out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+from gateway.wire import Headers
+
+# Extensions of the scope: a `Served`, and its `answer`, which whoever puts itself between an application and what that
+# sends has to take away.
+SERVED = "toolgate.served"
+ANSWER = "toolgate.answer"
+
+
+class Served(Protocol):
+    """A request as the server has it, for applications that know this server.
+
+    `fields` are the headers by lower-case name, the last of each. `answered` is the status that the server has answered
+    with in the application's place, once it has.
+    """
+
+    fields: Mapping[bytes, bytes]
+    answered: int | None
+
+    def keep(self) -> asyncio.Task[None]:
+        """Has the application run to its end even if its caller leaves; returns the task it runs in."""
+        ...
+
+    def take_body(self) -> bytes | None:
+        """The body, once, if all of it is there; None leaves it to be received."""
+        ...
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        """Answers at once, without messages; false if that cannot be now.
+
+        Content-Length is added, and no other header that frames a message or speaks of the connection may be given.
+        """
+        ...
