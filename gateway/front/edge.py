@@ -28,6 +28,7 @@ STRICT = frozenset({401, 403, 413, 415, 429})
 CALLBACKS = "/callbacks/"
 MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
 LIST = "/tools"
+FAILED = 500
 NOT_TAKEN = b'{"message":"This callback is not taken."}'
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
@@ -102,6 +103,9 @@ class Edge:
             status = told(scope, status)
             if isinstance(left, CancelledError):
                 raise
+        except Exception:
+            status = FAILED  # what the server says in our place
+            raise
         finally:  # whoever leaves in the middle is noted, too
             took_s = perf_counter() - started
             if path == LIST:
