@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Dialect
@@ -26,7 +28,7 @@ SINGLE = (
 )
 
 
-class Request:
+class Request(Struct, eq=False):
     """Filled in step by step, so that whatever ends it early can be told, counted and written down as far as it came.
 
     `ip` is the caller's address. `served` is the request as our own server has it, which lets whoever answers go on if
@@ -37,46 +39,21 @@ class Request:
     `refused` why it was refused, `backend` whom a callback is from, `bytes_in` the size of its body.
     """
 
-    __slots__ = (
-        "backend",
-        "bytes_in",
-        "dialect",
-        "extra",
-        "head",
-        "ip",
-        "joined",
-        "outcome",
-        "principal",
-        "refused",
-        "served",
-        "spelling",
-        "tool",
-        "tool_s",
-        "trace",
-    )
-
-    def __init__(
-        self,
-        head: Head,
-        ip: str = "",
-        served: Served | None = None,
-        trace: Trace = UNTRACED,
-    ) -> None:
-        self.head = head
-        self.ip = ip
-        self.served = served
-        self.dialect: Dialect | None = None
-        self.spelling = ""
-        self.principal = ""
-        self.tool: PublishedTool | None = None
-        self.extra: Headers = ()
-        self.outcome = "refused"
-        self.tool_s = 0.0
-        self.joined = False
-        self.trace = trace
-        self.refused: GatewayError | None = None
-        self.backend = ""
-        self.bytes_in = 0
+    head: Head
+    ip: str = ""
+    served: Served | None = None
+    trace: Trace = UNTRACED
+    dialect: Dialect | None = None
+    spelling: str = ""
+    principal: str = ""
+    tool: PublishedTool | None = None
+    extra: Headers = ()
+    outcome: str = "refused"
+    tool_s: float = 0.0
+    joined: bool = False
+    refused: GatewayError | None = None
+    backend: str = ""
+    bytes_in: int = 0
 
     def speak(self, dialect: Dialect) -> None:
         """Everything from here on is said in this dialect, until more is known in its own spelling."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from starlette.types import Receive
 
 from gateway.errors import ErrorCode, GatewayError
@@ -12,24 +13,21 @@ class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
     """The caller closed the connection before the body was whole."""
 
 
-class ArrivingBody:
+class ArrivingBody(Struct, frozen=True, eq=False):
     """A body of at most `max_bytes`. `served` is the request as our own server has it, None behind any other.
 
     Both ways to have it raise PAYLOAD_TOO_LARGE as soon as it is.
     """
 
-    __slots__ = ("_max_bytes", "_receive", "_served")
-
-    def __init__(self, served: Served | None, receive: Receive, max_bytes: int) -> None:
-        self._served = served
-        self._receive = receive
-        self._max_bytes = max_bytes
+    served: Served | None
+    receive: Receive
+    max_bytes: int
 
     def now(self) -> bytes | None:
         """The whole body if it is there; None if it has to be read."""
-        body = None if self._served is None else self._served.take_body()
-        if body is not None and len(body) > self._max_bytes:
-            raise too_large(self._max_bytes)
+        body = None if self.served is None else self.served.take_body()
+        if body is not None and len(body) > self.max_bytes:
+            raise too_large(self.max_bytes)
         return body
 
     async def read(self) -> bytes:
@@ -40,13 +38,13 @@ class ArrivingBody:
         parts: list[bytes] = []
         size = 0
         while True:
-            message = await self._receive()
+            message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise CallerLeft
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > self._max_bytes:
-                raise too_large(self._max_bytes)
+            if size > self.max_bytes:
+                raise too_large(self.max_bytes)
             if not message.get("more_body", False):
                 return b"".join(parts)
 

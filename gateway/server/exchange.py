@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
+from msgspec import Struct
 from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, HTTPScope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
@@ -36,7 +37,7 @@ class Owner(Protocol):
         ...
 
 
-class Exchange:
+class Exchange(Struct, eq=False):
     """Runs the application and writes what it sends.
 
     The head is held until the first piece of the body, as the specification of `http.response.start` wants: both
@@ -45,70 +46,41 @@ class Exchange:
     are still on their way.
     """
 
-    __slots__ = (
-        "_bodiless",
-        "_chunked",
-        "_kept",
-        "_left",
-        "_owner",
-        "_scope",
-        "_taken",
-        "answered",
-        "arrival",
-        "body",
-        "continue_due",
-        "disconnected",
-        "fields",
-        "held",
-        "keep_alive",
-        "more_body",
-        "response_complete",
-        "response_started",
-        "task",
-    )
-
-    def __init__(
-        self,
-        owner: Owner,
-        scope: HTTPScope,
-        fields: Mapping[bytes, bytes],
-        *,
-        expects_continue: bool,
-        keep_alive: bool,
-    ) -> None:
-        self._owner = owner
-        self._scope = scope
-        self.fields = fields
-        self.answered: int | None = None
-        self.arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
-        self._kept = False  # runs to its end even if its caller leaves
-        self._taken = False  # the application has the whole body
-        self._bodiless = False
-        self._chunked = False
-        self._left: int | None = None  # bytes of the answer's body to come, where it said how many
-        self.body = b""
-        self.more_body = True
-        self.continue_due = expects_continue
-        self.keep_alive = keep_alive
-        self.held: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
-        self.disconnected = self.response_started = self.response_complete = False
-        self.task: asyncio.Task[None] | None = None
+    owner: Owner
+    scope: HTTPScope
+    fields: Mapping[bytes, bytes]
+    continue_due: bool  # the caller waits to be told that its body is wanted
+    keep_alive: bool
+    answered: int | None = None
+    arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
+    body: bytes = b""
+    more_body: bool = True
+    held: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
+    disconnected: bool = False
+    response_started: bool = False
+    response_complete: bool = False
+    task: asyncio.Task[None] | None = None
+    is_kept: bool = False  # runs to its end even if its caller leaves
+    is_taken: bool = False  # the application has the whole body
+    is_bodiless: bool = False
+    is_chunked: bool = False
+    left: int | None = None  # bytes of the answer's body to come, where it said how many
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Runs the application to its end and answers for it if it did not."""
-        self._scope["extensions"] = {SERVED: self, ANSWER: self.answer}  # type: ignore[dict-item] # may be any
+        self.scope["extensions"] = {SERVED: self, ANSWER: self.answer}  # type: ignore[dict-item] # may be any
         try:
-            await app(self._scope, self.receive, self.send)
+            await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
             if not self.disconnected:
-                self._owner.transport.abort()
+                self.owner.transport.abort()
             raise
         except Exception:
             log.exception("The application failed.")
         finally:
-            del self._scope["extensions"]  # it leads back here: without such a cycle everything is freed at once
+            del self.scope["extensions"]  # it leads back here: without such a cycle everything is freed at once
             if self.task is not None:  # in no local: a traceback would hold it, and it the traceback
-                self._owner.tasks.discard(self.task)
+                self.owner.tasks.discard(self.task)
                 self.task = None
         if not self.response_complete and not self.disconnected:
             self._answer_for_application()
@@ -121,15 +93,15 @@ class Exchange:
         self.answered = answered
         self.disconnected = True
         self.wake()
-        if self.task is not None and not self._kept:
-            self.task.add_done_callback(self._owner.tasks.discard)  # one that never began does not see its own end
+        if self.task is not None and not self.is_kept:
+            self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
-        return "extensions" in self._scope
+        return "extensions" in self.scope
 
     def keep(self) -> asyncio.Task[None]:
         """From here on the application goes on without its caller; returns its task (see `Served`)."""
         assert self.task is not None  # it is the application who asks
-        self._kept = True
+        self.is_kept = True
         return self.task
 
     def wake(self) -> None:
@@ -139,21 +111,21 @@ class Exchange:
 
     def take_body(self) -> bytes | None:
         """The whole body, where nobody has to wait for any of it (see `Served`)."""
-        if self.more_body or self._taken or self.disconnected:
+        if self.more_body or self.is_taken or self.disconnected:
             return None
-        body, self.body, self._taken = self.body, b"", True
+        body, self.body, self.is_taken = self.body, b"", True
         return body
 
     async def receive(self) -> ASGIReceiveEvent:
         """The next piece of the body; after the last one, that the caller has gone or was answered."""
-        owner = self._owner
+        owner = self.owner
         if self.continue_due and not owner.transport.is_closing():
             owner.transport.write(CONTINUE)
             self.continue_due = False
         while not (self.disconnected or self.response_complete):
-            if self.body or not (self.more_body or self._taken):
+            if self.body or not (self.more_body or self.is_taken):
                 body, self.body = self.body, b""
-                self._taken = not self.more_body
+                self.is_taken = not self.more_body
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
             owner.flow.resume_reading()
             self.arrival = self.arrival or asyncio.Event()
@@ -163,8 +135,8 @@ class Exchange:
 
     async def send(self, message: ASGISendEvent) -> None:
         """Writes a part of the answer, waiting while the caller does not read."""
-        if self._owner.flow.write_paused and not self.disconnected:
-            await self._owner.flow.drain()
+        if self.owner.flow.write_paused and not self.disconnected:
+            await self.owner.flow.drain()
         if self.disconnected:
             return
         kind = message["type"]
@@ -179,31 +151,31 @@ class Exchange:
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
         """Answers in one go (see `Served`). False: it has to be sent, as the caller does not read, or wants no body."""
-        if self._owner.flow.write_paused or self.response_started or self._scope["method"] == "HEAD":
+        if self.owner.flow.write_paused or self.response_started or self.scope["method"] == "HEAD":
             return False
         if self.disconnected:
             return True
         if self.more_body and self.keep_alive:
-            self.keep_alive = _is_skipped(self._scope["headers"])
+            self.keep_alive = _is_skipped(self.scope["headers"])
         head = STATUS_LINE[status] + b"\r\n".join((*map(_line, headers), b"content-length: %d\r\n" % len(body)))
         _check_framing(head, fields=len(headers) + 1)
         self.response_started = True
-        self._owner.transport.write(head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n") + body)
+        self.owner.transport.write(head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n") + body)
         self._end()
         return True
 
     def _write(self, body: bytes, more: bool) -> None:
         parts = b"" if self.held is None else self._head(*self.held, None if more else len(body))
-        if self._bodiless:
+        if self.is_bodiless:
             data = parts
-        elif self._chunked:
+        elif self.is_chunked:
             data = parts + (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
         else:
-            if self._left is not None:
+            if self.left is not None:
                 self._count(len(body), more)
             data = parts + body
         self.held = None  # only now: until here the answer can still become a 500
-        self._owner.transport.write(data)
+        self.owner.transport.write(data)
         if not more:
             self._end()
 
@@ -211,7 +183,7 @@ class Exchange:
         self.response_complete = True
         if self.arrival is not None:
             self.arrival.set()
-        self._owner.on_response_complete()
+        self.owner.on_response_complete()
 
     def _head(self, status: int, headers: Iterable[tuple[bytes, bytes]], whole: int | None) -> bytes:
         """Encodes the head and settles the framing; `whole` is the size of a body that comes in one piece."""
@@ -226,37 +198,37 @@ class Exchange:
             else:
                 lines += (field, value, b"\r\n")
         if self.more_body and self.keep_alive:
-            self.keep_alive = _is_skipped(self._scope["headers"])
+            self.keep_alive = _is_skipped(self.scope["headers"])
         head = b"".join(lines)
         _check_framing(head, fields=len(lines) // 3)
-        self._bodiless = status in (204, 304) or self._scope["method"] == "HEAD"
-        self._left = declared if declared is not None or self._bodiless else whole
-        if self._left is not None:
-            head += b"content-length: %d\r\n" % self._left
-        elif self._bodiless:
+        self.is_bodiless = status in (204, 304) or self.scope["method"] == "HEAD"
+        self.left = declared if declared is not None or self.is_bodiless else whole
+        if self.left is not None:
+            head += b"content-length: %d\r\n" % self.left
+        elif self.is_bodiless:
             pass  # the head is all there is
-        elif self._scope["http_version"] == "1.0":
+        elif self.scope["http_version"] == "1.0":
             self.keep_alive = False  # the end of the connection is the end of the body
         else:
-            self._chunked = True
+            self.is_chunked = True
             head += b"transfer-encoding: chunked\r\n"
         return head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
 
     def _count(self, size: int, more: bool) -> None:
-        assert self._left is not None
-        self._left -= size
-        if self._left < 0 or (self._left and not more):
+        assert self.left is not None
+        self.left -= size
+        if self.left < 0 or (self.left and not more):
             raise RuntimeError("The application sent a body that is not as long as it said.")
 
     def _answer_for_application(self) -> None:
         if self.response_started and self.held is None:
             # Cut short: an end that looked regular would pass half an answer for a whole one.
-            self._owner.transport.abort()
+            self.owner.transport.abort()
             return
         self.held, self.keep_alive, self.response_started = None, False, True
         self.response_complete = True
-        self._owner.transport.write(refusal(500, "The gateway failed to answer."))
-        self._owner.on_response_complete()
+        self.owner.transport.write(refusal(500, "The gateway failed to answer."))
+        self.owner.on_response_complete()
 
 
 def _is_skipped(headers: Iterable[tuple[bytes, bytes]]) -> bool:
