@@ -16,8 +16,7 @@ from gateway.admission import UNAVAILABLE, Admission, unavailable
 from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.credentials import Credentials
-from gateway.backends.http import USER_AGENT
-from gateway.backends.server import Server
+from gateway.backends.server import USER_AGENT, Server
 from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.dialects.fields import JSON_TYPE

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from gateway import jsontext
 from gateway.admission import unavailable
 from gateway.backends.credentials import Credentials
-from gateway.backends.http import LIST_TIMEOUT_S, MAX_LIST_BYTES, USER_AGENT
-from gateway.backends.server import Server
+from gateway.backends.http import LIST_TIMEOUT_S, MAX_LIST_BYTES
+from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import callback_toolset
 from gateway.transport import Origin, Pool, TransportError
 

@@ -6,32 +6,28 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from time import monotonic
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from gateway import __version__, jsontext
+from gateway import jsontext
 from gateway.admission import UNAVAILABLE, Admission, Lease, Replica, unavailable
 from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader
-from gateway.backends.server import Server
-from gateway.backends.urls import is_https_or_loopback, joined, origin_of
+from gateway.backends.http_refusals import Refusals
+from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import definitions, recognise, replies
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, JsonObject, Listing, ToolFailure, ToolResult
+from gateway.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.ports import ServerDialect
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Headers, WireRequest
 
 log = logging.getLogger("gateway.backends")
 
-USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background; nobody waits for it
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
-CHECK_TIMEOUT_S = 5.0  # somebody waits for a challenge's status
-MAX_CHECK_BYTES = 64 * 1024
-STATUSES = ("pending", "completed", "failed")
+CHECK_TIMEOUT_S = 5.0  # whoever asks only wants to know whether anybody is there
 
 
 class HttpBackend:
@@ -61,6 +57,7 @@ class HttpBackend:
         self._dialect = dialect or asks_in
         self._asks_in = asks_in
         self._credentials = credentials
+        self._refusals = Refusals(name, self._servers, credentials)
         self._reader = ListReader(name, toolkit)
         self._max_response_bytes = max_response_bytes
         self._call_path: str | None = None  # set once a tool server was found not to have the first
@@ -115,14 +112,14 @@ class HttpBackend:
             return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
         except GatewayError as error:
             lease.answered = True
-            raise self._refused(error, lease.replica.target) from None
+            raise self._refusals.completed(error, lease.replica.target) from None
         if status < 500:
             lease.answered = True
         else:
             lease.failed(f"status {status}")
         challenge = replies.in_band_challenge(result.value) if dialect is recognise.LC else None
         if challenge is not None:
-            raise self._refused(challenge, lease.replica.target)
+            raise self._refusals.completed(challenge, lease.replica.target)
         return result
 
     async def _again(
@@ -200,35 +197,6 @@ class HttpBackend:
             message = "The tool server broke off; the tool may have run."
         return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))
 
-    def _refused(self, error: GatewayError, server: Server) -> GatewayError:
-        """Completes a tool server's refusal: challenges with URLs we can stand for, a warning if it refused us."""
-        if error.code is ErrorCode.BACKEND_UNAVAILABLE:
-            log.warning("a tool server does not accept our credential", extra={"backend": self.name})
-        elif error.missing is not None and "authorization" in error.missing:
-            challenges = [kept for one in error.missing["authorization"] if (kept := self._own(one, server))]
-            if not challenges:
-                return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail="a challenge without a safe url")
-            error.missing = dict(error.missing) | {"authorization": challenges}
-        return error
-
-    def _own(self, challenge: JsonObject, server: Server) -> JsonObject | None:
-        """A challenge whose `url` a browser may open, its `check_url` absolute and at an origin of this backend."""
-        if not is_https_or_loopback(challenge["url"]):
-            log.warning("a challenge's url is neither https nor loopback", extra={"backend": self.name})
-            return None
-        if "check_url" not in challenge:
-            return challenge
-        check_url = joined(server.url, challenge["check_url"])
-        if self._at(check_url) is None:
-            log.warning("a challenge's check_url leads elsewhere", extra={"backend": self.name})
-            return {key: value for key, value in challenge.items() if key != "check_url"}
-        return challenge | {"check_url": check_url}
-
-    def _at(self, url: str) -> Server | None:
-        """Which replica a URL leads to."""
-        origin = origin_of(url)
-        return next((server for server in self._servers if origin_of(server.url) == origin), None)
-
     async def list_tools(self) -> Listing:
         """Asks a replica for the catalogue, the next when that fails; learns the dialect. Raises BACKEND_UNAVAILABLE.
 
@@ -277,21 +245,8 @@ class HttpBackend:
         )
 
     async def challenge_status(self, check_url: str) -> str:
-        """Asks how a challenge stands; `pending` when it cannot be told now, `failed` when it never will."""
-        parts = urlsplit(check_url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = (USER_AGENT, *self._credentials.headers("anonymous"))
-        pool = (self._at(check_url) or self._servers[0]).pool
-        try:
-            reply = await pool.request(
-                b"GET", target.encode("ascii"), headers, b"", timeout_s=CHECK_TIMEOUT_S, max_body=MAX_CHECK_BYTES
-            )
-            document = jsontext.decode(reply.body)
-        except (TransportError, UnicodeEncodeError, jsontext.JsonError):
-            return "pending"
-        if reply.status == 200 and isinstance(document, dict) and document.get("status") in STATUSES:
-            return str(document["status"])
-        return "failed" if 400 <= reply.status < 500 else "pending"
+        """How a challenge of this backend stands: `pending`, `completed` or `failed`."""
+        return await self._refusals.challenge_status(check_url)
 
     async def aclose(self) -> None:
         await self._admission.aclose()

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
-from gateway import __version__, jsontext
+from gateway import jsontext
 from gateway.admission import unavailable
+from gateway.backends.server import USER_AGENT
 from gateway.dialects.rcrt import MAX_DEPTH
 from gateway.errors import GatewayError
 from gateway.model import Json, JsonObject
 from gateway.transport import Pool, Reply, TransportError
 from gateway.wire import Headers
 
-USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 JSON_BODY = (b"content-type", b"application/json")
 ROLES = ["emitter", "subscriber"]  # to create and to listen; reading takes none
 TOKEN_LIFE_S = 3600.0  # what we ask for, the server's own default

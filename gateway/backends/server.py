@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from gateway import __version__
 from gateway.transport import Kind, Origin, Pool, TransportError
+
+USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 
 OURS = frozenset((Kind.BUSY, Kind.INVALID))  # kinds of errors that no tool server has to do with
 NEARLY = 0.9  # of the time a tool server is to have; the rest goes by on our side
