@@ -27,20 +27,37 @@ class TlsFiles:
 
 
 class Handshake(ssl.SSLObject):
-    """One connection's TLS; `refused` hears why its handshake has failed, in OpenSSL's word for it."""
+    """One connection's TLS; `refused` hears why its handshake has failed, in OpenSSL's word for it, or `UNFINISHED`.
+
+    The loop goes on with it whenever something came, the first time when nothing has: who then leaves or runs out of
+    time was in the middle of it. Who never says a word only looks whether there is a port.
+    """
 
     refused: Callable[[str], None] | None = None
+    steps = 0
+    is_over = False
 
     def do_handshake(self) -> None:
         """Goes on with it. Raises SSLError; SSLWantReadError while the caller has the word."""
+        self.steps += 1
         try:
             super().do_handshake()
         except ssl.SSLWantReadError:
             raise
         except ssl.SSLError as exc:
-            if self.refused is not None:
-                self.refused(exc.reason or type(exc).__name__)
+            self._fail(exc.reason or type(exc).__name__)
             raise
+        self.is_over = True
+
+    def __del__(self) -> None:
+        """The loop tells nobody that it gave up, but lets go."""
+        if self.steps > 1 and not self.is_over:
+            self._fail("UNFINISHED")
+
+    def _fail(self, why: str) -> None:
+        self.is_over = True
+        if self.refused is not None:
+            self.refused(why)
 
 
 class ServingContext(ssl.SSLContext):

@@ -174,14 +174,25 @@ async def test_plain_http_on_the_port_is_closed_and_others_are_served(authority:
         assert await is_answered(addresses.public, authority.trusting())
 
 
-@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silence", "half a greeting"])
-async def test_a_handshake_that_hangs_is_cut_off(authority: Authority, said: bytes) -> None:
-    async with (
-        serving_tls(presenting(authority.serving()), head_timeout_s=SHORT_S) as addresses,
-        calling(addresses.public) as wire,
-    ):
-        wire.say(said)
-        assert await wire.is_cut()
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [(b"", []), (b"\x16\x03\x01\x02\x00\x01", ["UNFINISHED"])],
+    ids=["silence", "half a greeting"],
+)
+async def test_a_handshake_that_hangs_is_cut_off_and_told_of_once_it_was_begun(
+    authority: Authority, said: bytes, told: list[str]
+) -> None:
+    context, heard = presenting(authority.serving()), list[str]()
+    context.refused = heard.append
+    async with serving_tls(context, head_timeout_s=SHORT_S) as addresses:
+        async with calling(addresses.public) as wire:
+            wire.say(said)
+            assert await wire.is_cut()
+        async with asyncio.timeout(DEADLINE_S):
+            while heard != told:  # noqa: ASYNC110 - letting go says nothing
+                await asyncio.sleep(0.01)
+        assert await is_answered(addresses.public, authority.trusting())
+    assert heard == told  # and nothing of the one that was answered
 
 
 async def test_handshakes_count_against_the_limit_of_connections_and_are_forgotten(authority: Authority) -> None:
