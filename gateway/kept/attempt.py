@@ -10,14 +10,13 @@ from msgspec import Struct
 
 from gateway.errors import GatewayError
 from gateway.kept.preference import Preference
-from gateway.kept.standing import Gone
 from gateway.model import Invocation, ToolCall, ToolResult
 from gateway.ports import Caller
 from gateway.routing import PublishedTool
 
 SLACK_S = 5.0  # beyond a timeout, for what ends a call then to have ended it
 
-Ending = ToolResult | GatewayError | Gone | None  # None: its record tells, later; Gone: nothing was done here
+Ending = ToolResult | GatewayError | None  # None: its record tells, later
 
 
 class Asked(Struct, frozen=True, kw_only=True):

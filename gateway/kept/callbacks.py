@@ -104,7 +104,7 @@ class Callbacks:
 
     async def _take(self, request: Request, key: str, body: bytes, content_type: str | None) -> int:
         try:
-            record = await self._state.get(key)
+            record = self._state.held(key) or await self._state.get(key)
             request.backend = "" if record is None else record.backend
             return await self._receive(record, key, body, content_type)
         except StateUnavailable:

@@ -37,7 +37,6 @@ from gateway.ports import Backend, Caller
 from gateway.state.port import (
     DISPATCHING,
     DONE,
-    REGISTERED,
     Created,
     Exists,
     NewCall,
@@ -99,18 +98,16 @@ class Calls:
             except StateUnavailable:
                 return kept_as(key, note, new.backend, unavailable())
             if isinstance(begun, Created):
-                state, group, found = new.state, note.group, begun.found
+                group, found = note.group, begun.found
                 if found is not None:  # as a dead replica left it
-                    key, state, group = found.key, found.state, note_of(found).group
-                standing = await self._running.follow(key, state, group, asked, asked_at)
+                    key, group = found.key, note_of(found).group
+                standing = await self._running.follow(key, group, asked, asked_at)
                 if standing is None:  # a tool server has it
                     left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
                     del asked, new, begun, found  # thousands may wait here, for minutes, each with its input
                     with suppress(StateUnavailable):  # then all that is known is that it runs
                         standing = self._after(key, await self._state.wait(key, left_s))
                     return kept_as(key, note, backend, UNREMEMBERED if standing is GONE else standing, joined=False)
-                if standing is GONE:  # cancelled, or taken for abandoned
-                    standing = None
             elif isinstance(begun, Exists):
                 record = begun.record
                 key, note = record.key, note_of(record) if record.note else note
@@ -211,7 +208,7 @@ class Calls:
             note=encode(note),
             question=question,
             idempotent=asked.invocation.idempotent,
-            state=REGISTERED if backend.asynchronous else DISPATCHING,
+            state=DISPATCHING,  # at once, which saves another way to the state
             older=older,
         )
         return new, note

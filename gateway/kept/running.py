@@ -14,10 +14,10 @@ from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked, Attempt, Ending
 from gateway.kept.endings import Endings
 from gateway.kept.preference import NO_PREFERENCE
-from gateway.kept.standing import BROKEN, GONE, OUTLASTED, PREFIX, STOPPED, Gone, unavailable
+from gateway.kept.standing import BROKEN, OUTLASTED, PREFIX, STOPPED
 from gateway.model import ToolResult
 from gateway.ports import AsyncBackend, Backend
-from gateway.state.port import ACCEPTED, DISPATCHING, REGISTERED, CallState, State, StateUnavailable
+from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 
@@ -55,29 +55,24 @@ class Running:
             task.cancel()
         await asyncio.gather(*running, *self._background, return_exceptions=True)
 
-    def follow(
-        self, key: str, state: CallState, group: str, asked: Asked, asked_at: float
-    ) -> Coroutine[Any, Any, Ending]:
-        """Begins to run a call; what is returned waits as long as its caller for the end; GONE: it is not ours."""
+    def follow(self, key: str, group: str, asked: Asked, asked_at: float) -> Coroutine[Any, Any, Ending]:
+        """Begins to run a call; what is returned waits as long as its caller for the end."""
         attempt = self._attempts[key] = Attempt()
-        work = self._attempt(attempt, key, state, group, asked, asked_at)
-        stays, keep = asked.preference is NO_PREFERENCE or asked.stays, asked.keep
-        if stays and keep is not None and not asked.tool.backend.asynchronous:
-            attempt.task = keep()  # that of the request: one of its own would cost a tenth of the call
+        work = self._attempt(attempt, key, group, asked, asked_at)
+        waits_for_end = not asked.tool.backend.asynchronous and (asked.preference is NO_PREFERENCE or asked.stays)
+        if waits_for_end and asked.keep is not None:
+            attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
             return work
         attempt.task = self._loop.create_task(work)
-        waits_for_end = stays and not asked.tool.backend.asynchronous
         return attempt.wait(None if waits_for_end else self.until(asked_at + asked.patience_s))
 
-    async def _attempt(
-        self, attempt: Attempt, key: str, state: CallState, group: str, asked: Asked, asked_at: float
-    ) -> Ending:
+    async def _attempt(self, attempt: Attempt, key: str, group: str, asked: Asked, asked_at: float) -> Ending:
         """Runs a call that its caller may leave; nothing of what it brings is lost."""
         backend = asked.tool.backend
         ending: Ending = BROKEN
         try:
             try:
-                if backend.asynchronous or state is not DISPATCHING:
+                if backend.asynchronous:
                     ending = await self._dispatch(key, group, asked, asked_at)
                 else:
                     ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key))
@@ -85,10 +80,10 @@ class Running:
                 ending = refusal
             except Exception:
                 log.exception("a call failed inside the gateway after it may have reached a tool server")
-            if isinstance(ending, GatewayError):
-                await self._endings.refuse(key, ending, keyed=asked.call.call_id is not None)
-            elif ending is not None and ending is not GONE and not await self._endings.settle(key, ending):
+            if isinstance(ending, ToolResult) and not await self._endings.settle(key, ending):
                 ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
+            elif isinstance(ending, GatewayError):
+                await self._endings.refuse(key, ending, keyed=asked.call.call_id is not None)
         except StateUnavailable:  # a call whose result is at hand does not fail for it
             log.warning("the state is away while a call runs")
         except asyncio.CancelledError:
@@ -101,20 +96,10 @@ class Running:
                 attempt.ending = ending
         return attempt.ending
 
-    async def _dispatch(self, key: str, group: str, asked: Asked, asked_at: float) -> ToolResult | Gone | None:
-        """Asks the tool server; None if the outcome comes later, GONE if the call was cancelled or taken for abandoned.
-
-        Raises GatewayError: the tool did not run.
-        """
+    async def _dispatch(self, key: str, group: str, asked: Asked, asked_at: float) -> ToolResult | None:
+        """Hands a call over; None if the outcome comes later. Raises GatewayError: the tool did not run."""
         backend, route = asked.tool.backend, asked.tool.route
-        try:
-            if not await self._state.advance(key, (REGISTERED,), DISPATCHING):
-                return GONE
-        except StateUnavailable as exc:
-            raise unavailable() from exc
         invocation = replace(asked.invocation, call_id=PREFIX + key, group=group, config_ids=route.config_ids)
-        if not backend.asynchronous:
-            return await backend.call(invocation)
         result = await cast(AsyncBackend, backend).dispatch(invocation, self._callback_url(key))
         if result is None:
             with suppress(StateUnavailable):  # it completes the record only

@@ -31,7 +31,7 @@ UNREMEMBERED = ToolResult(
 )
 
 
-class Note(Struct, frozen=True, kw_only=True, array_like=True):
+class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What any replica needs to know of a call besides its outcome: how to tell it, and what it waits for.
 
     `call_id` is what the caller is told, `tool` the full id of what ran; `group` as in `Invocation`; `challenge` what
@@ -66,7 +66,7 @@ GONE: Final = Gone.GONE  # whether something is not of a class of msgspec's cost
 Standing = ToolResult | Consent | Gone | None  # None: it still runs
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class Kept(Struct, frozen=True, gc=False):
     """How a call stands: its result, the consent it waits for, why it was refused, or None while it runs.
 
     `id` is ours. `remembered`: it can be asked for by that id. `joined`: nothing was run for who is told this.
@@ -145,10 +145,11 @@ def kept_as(
 ) -> Kept:
     """A call as its caller is told of it."""
     if isinstance(standing, ToolResult):
-        remembered = standing.failure is None or not standing.failure.can_retry
+        failure = standing.failure
+        remembered = failure is None or not failure.can_retry
     else:
         remembered = not isinstance(standing, GatewayError)
-    return Kept(id=PREFIX + key, note=note, backend=backend, standing=standing, remembered=remembered, joined=joined)
+    return Kept(PREFIX + key, note, backend, standing, remembered, joined)
 
 
 def kept_by(record: Record) -> Kept:

@@ -128,6 +128,9 @@ class FallbackState:
     async def get(self, key: str) -> Record | None:
         return await self._home(key).get(key)
 
+    def held(self, key: str) -> Record | None:
+        return self._home(key).held(key)
+
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         home = self._home(key)
         record = await home.wait(key, timeout_s, beyond=beyond)

@@ -30,6 +30,7 @@ class Holding:
         self._records = records
         self._limits = limits
         self._held: dict[str, Record] = {}
+        self._touched: set[str] = set()  # of those held: others have done something to them
         self._beginning: set[str] = set()  # whose reply to `begin` is due; others may end them meanwhile
         self._recent = Recent()
         self._untold: dict[str, Ended] = {}  # of a Redis that has lost them
@@ -42,6 +43,16 @@ class Holding:
 
     def get(self, key: str) -> Record | None:
         return self._held.get(key)
+
+    def untouched(self, key: str) -> Record | None:
+        """A call that is held, if nobody else can have moved it on and its time is not over."""
+        held = None if key in self._touched else self._held.get(key)
+        return held if held is not None and held.created_s >= self._oldest() else None
+
+    def touch(self, key: str) -> None:
+        """Another replica has done something to a call."""
+        if key in self._held:
+            self._touched.add(key)
 
     def all(self) -> dict[str, Record]:
         """Those held now, by key."""
@@ -76,6 +87,7 @@ class Holding:
     def end(self, key: str, outcome: bytes | None) -> Record | None:
         """A call is over, with this outcome if it was ours that counted; returns it if it was held."""
         held = self._held.pop(key, None)
+        self._touched.discard(key)
         if held is not None or outcome is not None:
             self._recent.note(key, held, outcome)
         return held
@@ -83,18 +95,24 @@ class Holding:
     def drop(self, key: str) -> None:
         """A call is as if it had never begun."""
         self._held.pop(key, None)
+        self._touched.discard(key)
 
     def let_go(self, key: str, record: Record) -> None:
         """Drops a call that is over or gone, unless it has begun anew meanwhile."""
         if self._held.get(key) is record:
             del self._held[key]
+            self._touched.discard(key)
             self._recent.note(key, record)
 
     def outlived(self) -> list[str]:
         """Calls held beyond their time: nobody settled them."""
-        oldest = time.time() - self._limits.pending_ttl_s
+        oldest = self._oldest()
         first = islice(self._held.items(), RESTORED_AT_ONCE)
         return [key for key, record in first if record.created_s < oldest]
+
+    def _oldest(self) -> float:
+        """Since when a call may have begun and not be over."""
+        return time.time() - self._limits.pending_ttl_s
 
     # What a Redis that has lost them is told.
 

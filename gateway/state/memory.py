@@ -176,6 +176,10 @@ class MemoryState:
         call = self._find(key)
         return None if call is None else call.record(self.replica)
 
+    def held(self, key: str) -> Record | None:
+        call = self._find(key)
+        return None if call is None else call.record(self.replica)
+
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         call = self._find(key)
         if call is None:

@@ -22,18 +22,14 @@ MAX_BYTES = 16 << 20
 ENTRY_BYTES = 1024  # what one weighs besides its note and its outcome
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class Ended(Struct, frozen=True, gc=False):
     """`record` if the call was ours, `outcome` if it ended here, `when` in seconds of the clock."""
 
     key: str
     when: float
     record: Record | None
     outcome: bytes | None
-
-    @property
-    def size_bytes(self) -> int:
-        note = b"" if self.record is None else self.record.note
-        return ENTRY_BYTES + len(note) + len(self.outcome or b"")
+    size_bytes: int
 
 
 class Recent:
@@ -47,13 +43,14 @@ class Recent:
 
     def note(self, key: str, record: Record | None, outcome: bytes | None = None) -> None:
         """Remembers one half of an ending, or both; what is known of it already stays known."""
-        known = self._ended.pop(key, None)
-        if known is not None:
+        if key in self._ended:
+            known = self._ended.pop(key)
             self._bytes -= known.size_bytes
             record, outcome = record or known.record, known.outcome if outcome is None else outcome
         now = self._clock()
-        ended = self._ended[key] = Ended(key=key, when=now, record=record, outcome=outcome)
-        self._bytes += ended.size_bytes
+        size_bytes = ENTRY_BYTES + len(record.note if record else b"") + len(outcome or b"")
+        self._ended[key] = Ended(key, now, record, outcome, size_bytes)
+        self._bytes += size_bytes
         if now >= self._look_at or self._bytes > MAX_BYTES or len(self._ended) > MAX_COUNT:
             self._make_room(now)
 

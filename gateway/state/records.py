@@ -25,11 +25,11 @@ class Records:
 
     def note(self, key: str, note: bytes) -> Raw:
         """A note as the script takes it, sealed for its record; nothing stays nothing."""
-        return _packed(self._sealer.seal(note, _place(key, "note")) if note else b"")
+        return _packed(self._sealer.seal(note, f"{key}/note".encode()) if note else b"")
 
     def outcome(self, key: str, outcome: bytes) -> Raw:
         """An outcome as the script takes it, sealed for its record."""
-        return _packed(self._sealer.seal(outcome, _place(key, "outcome")))
+        return _packed(self._sealer.seal(outcome, f"{key}/outcome".encode()))
 
     def begin(self, call: NewCall, *, unheld: bool) -> tuple[Any, ...]:
         """The arguments of the operation `begin`."""
@@ -98,8 +98,8 @@ class Records:
             return structs.replace(
                 unknown,
                 state=_state(state, outcome),
-                note=self._sealer.open(note, _place(name, "note")) if note else b"",
-                outcome=None if outcome is None else self._sealer.open(outcome, _place(name, "outcome")),
+                note=self._sealer.open(note, f"{name}/note".encode()) if note else b"",
+                outcome=None if outcome is None else self._sealer.open(outcome, f"{name}/outcome".encode()),
             )
         except (Unsealable, ValueError):
             log.warning("a stored call cannot be opened; it counts as unknown", extra={"backend": unknown.backend})
@@ -109,10 +109,6 @@ class Records:
 def _packed(data: bytes) -> Raw:
     """Bytes as MessagePack's `str 32`: Redis's own reader (cmsgpack 0.4.0) does not know the type for binary data."""
     return Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
-
-
-def _place(key: str, field: str) -> bytes:
-    return f"{key}/{field}".encode()
 
 
 def _text(field: bytes | None) -> str:

@@ -41,6 +41,8 @@ from gateway.state.sealing import Sealer
 from gateway.state.tending import Tending, Timing
 from gateway.state.waiting import Waiters
 
+LOST = (b"absent", b"restoring")  # replies about a call that Redis does not have, or not yet again
+
 
 class RedisState:
     """Implements `port.State`. `on_restored` is called whenever Redis is back and the calls of all replicas with it."""
@@ -99,7 +101,7 @@ class RedisState:
         unheld = self._holding.expect(call)
         doubtful = unheld  # cancelled too: it may have been registered, and nobody here will run it
         try:
-            reply = await self._ask("begin", *self._records.begin(call, unheld=unheld))
+            reply = await self._link.ask("begin", *self._records.begin(call, unheld=unheld))
             doubtful = False
         except NotDone:
             doubtful = False
@@ -107,7 +109,7 @@ class RedisState:
         finally:
             if unheld:
                 self._holding.expected(call, doubtful=doubtful)
-        begun = self._records.begun(reply, call, self.replica)
+        begun = self._records.begun(_known(reply), call, self.replica)
         if isinstance(begun, Created):
             self._holding.hold(begun.record)
         return begun
@@ -119,7 +121,10 @@ class RedisState:
         check_move(from_states, to)
         check_note(note or b"")
         sealed = False if note is None else self._records.note(key, note)
-        reply = await self._ask_about(key, "advance", key, [int(state) for state in from_states], int(to), sealed)
+        operation = ("advance", key, [int(state) for state in from_states], int(to), sealed)
+        reply = await self._link.ask(*operation)
+        if reply[0] in LOST:
+            reply = await self._ask_again(key, operation, reply)
         if reply[0] != b"yes":
             return False
         self._holding.move(key, to, note)
@@ -130,7 +135,10 @@ class RedisState:
         check_digest(key)
         if len(outcome) > self._max_result_bytes:
             raise OutcomeTooLarge
-        reply = await self._ask_about(key, "settle", key, self._records.outcome(key, outcome))
+        operation = ("settle", key, self._records.outcome(key, outcome))
+        reply = await self._link.ask(*operation)
+        if reply[0] in LOST:
+            reply = await self._ask_again(key, operation, reply)
         is_the_end = bool(reply[0] == b"yes")
         held = self._holding.end(key, outcome if is_the_end else None)
         if held is not None and is_the_end:  # nothing that Redis could add
@@ -144,20 +152,24 @@ class RedisState:
         check_digest(key)
         return self._record(await self._ask("get", key))
 
+    def held(self, key: str) -> Record | None:
+        return self._holding.untouched(key)
+
     async def _watch(self, key: str) -> Record | None:
         """As `get`; from now on this process hears at once when something becomes of the call."""
         return self._record(await self._ask("watch", key))
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         check_digest(key)
-        seen, epoch = None, self._tending.epoch
+        seen, epoch = self.held(key) if self.is_up else None, self._tending.epoch
         waiter = self._waiters.add(key, beyond)
         try:
             async with asyncio.timeout(timeout_s):
-                with suppress(StateUnavailable):  # then the call is looked at when Redis is back
-                    seen = await self._watch(key)
-                    if seen is None or seen.state > beyond:
-                        return seen
+                if seen is None or seen.state > beyond:  # else whoever ends it has us woken, as its holder
+                    with suppress(StateUnavailable):  # then the call is looked at when Redis is back
+                        seen = await self._watch(key)
+                        if seen is None or seen.state > beyond:
+                            return seen
                 record = await waiter
                 if record is None and seen is not None and epoch != self._tending.epoch:
                     return await self._lost(seen)
@@ -216,23 +228,26 @@ class RedisState:
         return self._holding.strange([name.decode() for name in reply[1]])
 
     async def _ask(self, *operation: Any) -> Reply:
-        reply = await self._link.ask(*operation)
-        if reply[0] == b"restoring":
-            raise NotDone("the state has lost its data and is being put together again")
-        return reply
+        return _known(await self._link.ask(*operation))
 
-    async def _ask_about(self, key: str, *operation: Any) -> Reply:
-        """Asks about a call that this process may hold: then Redis may have lost it, but we have not."""
-        reply = await self._link.ask(*operation)
+    async def _ask_again(self, key: str, operation: tuple[Any, ...], reply: Reply) -> Reply:
+        """Asks about a call that Redis has lost: if this process holds it, it is put back first."""
         held = self._holding.get(key)
-        if reply[0] in (b"absent", b"restoring") and held is not None:
+        if held is not None:
             await self._holding.put_back(held)
-        elif reply[0] != b"restoring":
+        elif reply[0] == b"absent":
             return reply
         return await self._ask(*operation)
 
     def _record(self, reply: Reply) -> Record | None:
         return self._records.read(reply[1], reply[2]) if reply[0] == b"record" else None
+
+
+def _known(reply: Reply) -> Reply:
+    """A reply, unless it is that nothing can be said yet."""
+    if reply[0] == b"restoring":
+        raise NotDone("the state has lost its data and is being put together again")
+    return reply
 
 
 def _settings(replica: str, limits: StateLimits, timing: Timing) -> dict[str, Any]:

@@ -59,9 +59,15 @@ local function dead(replica) return replica ~= me and lease(replica) <= now and 
 
 local function row(key) return redis.call('HMGET', call_key(key), unpack(FIELDS)) end
 
-local function wake(key, watchers)
+local function tell(replica, key)
+  if replica ~= me then redis.call('PUBLISH', 'toolgate:wake:' .. replica, key) end
+end
+
+-- Tells who holds a call, and who watches it, that something became of it.
+local function wake(key, holder, watchers)
+  tell(holder, key)
   for replica in string.gmatch(watchers or '', '[^,]+') do
-    if replica ~= me then redis.call('PUBLISH', 'toolgate:wake:' .. replica, key) end
+    if replica ~= holder then tell(replica, key) end
   end
 end
 
@@ -141,6 +147,7 @@ function operations.begin(key, fingerprint, principal, backend, note, question, 
       if not may_take(tonumber(got[2]), got[3], got[4], unheld) then return { 'exists', name[1], row(name[1]) } end
       redis.call('HSET', call_key(name[1]), 'state', state, 'replica', me, 'note', name[3])
       redis.call('SREM', held_key(got[3]), name[1])
+      tell(got[3], name[1])
       hold(name[1])
       return { 'created', name[1], row(name[1]) }
     end
@@ -178,7 +185,7 @@ function operations.advance(key, from, to, note)
   if note then redis.call('HSET', call_key(key), 'note', note) end
   if to == AWAITING_USER then
     open(got[3], key)
-    wake(key, got[4])
+    wake(key, got[2], got[4])
   end
   return YES
 end
@@ -197,7 +204,7 @@ function operations.settle(key, outcome)
   redis.call('ZREM', pending_key(got[2]), key)
   redis.call('ZADD', records_key(got[2]), now + config.result_ms, key)
   redis.call('SREM', held_key(got[3]), key)
-  wake(key, got[5])
+  wake(key, got[3], got[5])
   return YES
 end
 
@@ -239,7 +246,7 @@ function operations.forget(key)
   redis.call('ZREM', pending_key(got[2]), key)
   redis.call('ZREM', records_key(got[2]), key)
   redis.call('SREM', held_key(me), key)
-  wake(key, got[5])
+  wake(key, me, got[5])
   return YES
 end
 
@@ -275,16 +282,17 @@ end
 
 -- One call of a dead replica: what becomes of it, or nil if it is over or gone.
 local function inherit(key)
-  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'idempotent', 'watchers')
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'idempotent', 'watchers', 'replica')
   local state = tonumber(got[1] or DONE)
   if state >= UNKNOWN then return nil end
   if state == DISPATCHING and got[3] ~= '1' then
     redis.call('HSET', call_key(key), 'state', UNKNOWN)
     redis.call('ZREM', pending_key(got[2]), key)
-    wake(key, got[4])
+    wake(key, got[5], got[4])
   else
     redis.call('HSET', call_key(key), 'replica', me, 'state', state == DISPATCHING and REGISTERED or state)
     hold(key)
+    tell(got[5], key) -- it may have been frozen only
   end
   return { key, row(key) }
 end

@@ -10,6 +10,7 @@ import hmac
 import os
 from binascii import b2a_base64
 from collections.abc import Sequence
+from struct import Struct
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -20,6 +21,7 @@ MIN_KEY_CHARACTERS = 32
 KEY_ID_BYTES = 4  # tells which key sealed; two keys that share one are both tried
 NONCE_BYTES = 12
 NONCES_AT_ONCE = 256
+NONCES = Struct(f"{NONCE_BYTES}s" * NONCES_AT_ONCE)
 URL_SAFE = bytes.maketrans(b"+/", b"-_")  # RFC 4648, section 5
 LENGTH_BYTES = 8  # before each part of a digest, so that no two lists of parts are the same bytes
 
@@ -40,20 +42,15 @@ class Sealer:
             for secret in _secrets(keys)
         ]
         # Not to be carried into another process: two that share a nonce tell what they sealed. Workers start afresh.
-        self._chance, self._used = b"", 0
+        self._nonces: list[bytes] = []
 
     def seal(self, text: bytes, place: bytes) -> bytes:
         """Seals a text so that it opens only at the same `place`: a record's body is no other record's."""
+        if not self._nonces:  # chance for many at once: a system call for each costs as much as the sealing
+            self._nonces.extend(NONCES.unpack(os.urandom(NONCES.size)))
+        nonce = self._nonces.pop()
         key_id, cipher = self._ciphers[0]
-        nonce = self._nonce()
         return key_id + nonce + cipher.encrypt(nonce, text, place)
-
-    def _nonce(self) -> bytes:
-        """Chance, fetched for many at once: a system call for each costs as much as the sealing."""
-        if self._used == len(self._chance):
-            self._chance, self._used = os.urandom(NONCE_BYTES * NONCES_AT_ONCE), 0
-        start, self._used = self._used, self._used + NONCE_BYTES
-        return self._chance[start : self._used]
 
     def open(self, sealed: bytes, place: bytes) -> bytes:
         """The text. Raises Unsealable."""

@@ -139,7 +139,7 @@ class Tending:
         """One heartbeat and what it brings to light; False if Redis is away."""
         outlived = self._holding.outlived()
         try:
-            _, epoch, restoring = await self._link.probe("beat", outlived, self.epoch)
+            _, epoch, restoring = await self._link.ask("beat", outlived, self.epoch, probing=True)
             for key, record in self._holding.all().items() if outlived else ():
                 if key in outlived:
                     self._holding.let_go(key, record)
@@ -175,7 +175,9 @@ class Tending:
                     while True:
                         message = await subscription.get_message(timeout=LISTEN_S)
                         if message is not None and message["type"] == "message":
-                            self.look_at(message["data"].decode())
+                            key = message["data"].decode()
+                            self._holding.touch(key)
+                            self.look_at(key)
                         elif message is not None:  # subscribed, perhaps again: what was said meanwhile is lost
                             retry_s = FIRST_RETRY_S
                             self._look_at_all()

@@ -294,12 +294,10 @@ async def test_without_the_state_nothing_is_begun_and_nothing_is_told(it: Desk) 
     assert len(it.later.dispatched) == 1
 
 
-async def test_a_call_that_cannot_be_claimed_is_not_dispatched(it: Desk) -> None:
-    it.state.away = {"advance"}
-    assert refusal(await it.ask()).code is ErrorCode.BACKEND_UNAVAILABLE
-    assert it.later.dispatched == []
-    it.state.away = set()
+async def test_a_call_that_was_begun_is_dispatched_whatever_becomes_of_the_state(it: Desk) -> None:
+    it.state.away = {"advance", "wait"}
     assert (await it.ask(preference=AT_ONCE)).standing is None
+    assert len(it.later.dispatched) == 1
 
 
 async def test_a_result_is_told_at_once_and_kept_as_soon_as_it_can_be(it: Desk) -> None:

@@ -1,0 +1,64 @@
+"""A connection to Redis that stays taken, for somebody who asks all the time.
+
+A client takes a connection from its pool for each command, counts that, has the write done by a task of its own, sets
+two timers, and gives the connection back: 210,000 instructions, more than everything else about a batch together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
+
+
+def packed(*words: bytes) -> bytes:
+    """Words of a command as they travel (RESP, bulk strings)."""
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+
+
+class Dedicated:
+    """Asks one thing after the other. The connection is made when it is first needed, and anew when it has broken."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._pool = redis.connection_pool
+        self._connection: AbstractConnection | None = None
+
+    async def ask(self, count: int, words: Sequence[bytes]) -> Any:
+        """The reply to a command of `count` words, which are given `packed`, in as many pieces as one likes.
+
+        Whoever asks limits the time. Raises RedisError, OSError.
+        """
+        connection = self._connection
+        if connection is None or await _is_unfit(connection):
+            connection = await self._connect()
+        # When something goes wrong both close the connection: no reply that is late is taken for that of another.
+        await connection.send_packed_command([b"*%d\r\n" % count, *words], check_health=False)
+        return await connection.read_response(timeout=math.inf)
+
+    async def _connect(self) -> AbstractConnection:
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            connection.socket_timeout = None  # with one, each write is a task, and each read sets a timer
+        else:
+            await self._pool.ensure_connection(connection)
+        return connection
+
+    async def aclose(self) -> None:
+        """Gives the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+            await self._pool.release(connection)
+
+
+async def _is_unfit(connection: AbstractConnection) -> bool:
+    """Whether it was closed, or has something to say that nobody asked for."""
+    try:
+        return await connection.can_read()
+    except (RedisError, OSError):
+        return True

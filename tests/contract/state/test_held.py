@@ -1,0 +1,82 @@
+"""What a process knows of the calls it holds without asking, and what it does not claim to know."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from gateway.state.port import StateLimits
+from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
+from tests.contract.state.conftest import OpenReplica, OpenState
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 10.0
+WOKEN_WITHIN_S = 1.0  # the slow poll of these tests comes after 5 s
+
+
+async def test_a_call_is_held_as_it_stands_by_whoever_began_it(open_state: OpenState) -> None:
+    state = await open_state(StateLimits())
+    key = (await began(state, call(note=b"note"), to=DISPATCHING)).key
+    held = state.held(key)
+    assert held is not None
+    assert (held.key, held.state, held.note, held.replica) == (key, DISPATCHING, b"note", state.replica)
+    assert await state.advance(key, [DISPATCHING], ACCEPTED, note=b"other")
+    held = state.held(key)
+    assert held is not None
+    assert (held.state, held.note) == (ACCEPTED, b"other")
+
+
+async def test_nothing_is_held_of_a_call_that_nobody_began_or_that_was_forgotten(open_state: OpenState) -> None:
+    state = await open_state(StateLimits())
+    key = (await began(state)).key
+    await state.forget(key)
+    assert state.held(key) is None
+    assert state.held("never") is None
+
+
+async def test_a_call_whose_time_is_over_is_not_held(open_replica: OpenReplica) -> None:
+    state = await open_replica(StateLimits(pending_ttl_s=0.05))
+    key = (await began(state, to=ACCEPTED)).key
+
+    async def gone() -> bool:
+        return await state.get(key) is None
+
+    await until(gone, "the call is gone")
+    assert state.held(key) is None
+
+
+async def test_whoever_holds_a_call_that_another_replica_ends_is_woken(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one, to=ACCEPTED)).key
+    waiting = asyncio.create_task(one.wait(key, LONG_S))
+    await asyncio.sleep(0)
+    start = time.monotonic()
+    assert await two.settle(key, b"outcome")
+    record = await waiting
+    assert time.monotonic() - start < WOKEN_WITHIN_S
+    assert record is not None
+    assert record.outcome == b"outcome"
+
+
+async def test_of_a_call_that_another_replica_has_touched_nothing_is_claimed(open_replica: OpenReplica) -> None:
+    """And whoever begins to wait for it afterwards has missed nothing."""
+    one, two = await open_replica(), await open_replica()
+    ended, asking = [(await began(one, to=ACCEPTED)).key for _ in range(2)]
+    assert one.held(ended) is not None
+    assert two.held(ended) is None
+    assert await two.settle(ended, b"outcome")
+    assert await two.advance(asking, [ACCEPTED], AWAITING_USER, note=b"challenge")
+
+    async def heard() -> bool:
+        return one.held(ended) is None and one.held(asking) is None
+
+    await until(heard, "the holder has heard of it")
+    start = time.monotonic()
+    records = [await one.wait(key, LONG_S) for key in (ended, asking)]
+    assert time.monotonic() - start < WOKEN_WITHIN_S
+    assert [record and record.state for record in records] == [DONE, AWAITING_USER]
+    assert await two.settle(asking, b"after all")
+    assert await state_of(one, asking) is DONE
