@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
+import os
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -13,6 +16,10 @@ import pytest
 # Two files that are there anyway: they are locked, never written, and a lock ends with the process that holds it.
 ROOM = Path(__file__)
 DOOR = ROOM.with_name("__init__.py")
+
+HANGS_S = 300.0  # a test that takes so long says where it is
+REARMED_S = 30.0  # how much shorter it may be
+WATCHED, STDERR = pytest.StashKey[float](), pytest.StashKey[int]()  # since when, and where it is told
 
 # How long an example takes says more of the machine than of the code; the tests of speed measure for themselves.
 hypothesis.settings.register_profile("any machine", deadline=None)
@@ -43,6 +50,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
     Whoever waits for the room keeps the door, so that one who wants it alone is not passed by the many who share it.
     """
+    watch(item.config)
     if not hasattr(item.config, "workerinput"):  # not a worker of several
         return (yield)
     mode = fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH
@@ -51,3 +59,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             fcntl.flock(door, mode)
             fcntl.flock(room, mode)
         return (yield)
+
+
+def watch(config: pytest.Config) -> None:
+    """Has the interpreter tell of a test that hangs.
+
+    pytest can (`faulthandler_timeout`), but for each test it waits for a thread to begin and for it to end: up to 3 ms
+    on a busy machine, ten thousand times.
+    """
+    now = time.monotonic()
+    if now - config.stash.get(WATCHED, -REARMED_S) >= REARMED_S:
+        faulthandler.dump_traceback_later(HANGS_S, file=config.stash[STDERR])
+        config.stash[WATCHED] = now
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STDERR] = os.dup(2)  # before it is captured
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    faulthandler.cancel_dump_traceback_later()
+    os.close(config.stash[STDERR])

@@ -31,12 +31,16 @@ MISSED_AT_FIRST = round(60.0 / REPORT_S)  # to start an interpreter on a machine
 
 
 class Place:
-    """Keeps a worker in one place. `ready` is set while it accepts callers, `failed` once one died before it did."""
+    """Keeps a worker in one place. `ready` is set while it accepts callers, `failed` once one died before it did.
 
-    def __init__(self, number: int, directory: Path, stop: Stop) -> None:
+    One that has missed more than `patience` reports hangs.
+    """
+
+    def __init__(self, number: int, directory: Path, stop: Stop, *, patience: int = MISSED) -> None:
         self.ready, self.failed = asyncio.Event(), asyncio.Event()
         self._starts = 0
         self._number = number
+        self._patience = patience
         self._directory = directory
         self._stop = stop
         self._process: Process | None = None
@@ -112,7 +116,7 @@ class Place:
         """
         self._missed = 0
         while not self._stop.asked.is_set():
-            if self._missed > (MISSED if self._report else MISSED_AT_FIRST):
+            if self._missed > (self._patience if self._report else MISSED_AT_FIRST):
                 log.warning("a worker hangs and is killed", extra={"worker": self._number, "pid": process.pid})
                 self.kill()
                 return

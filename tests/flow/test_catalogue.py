@@ -213,7 +213,7 @@ async def test_a_backend_without_a_list_delays_and_spoils_nothing(
         assert [backends[name]["up"] for name in ("sick", "gone", "scripted")] == [False, False, True]
 
 
-@pytest.mark.soak  # the same from outside: tests/live/faults/test_dead_backends.py
+@pytest.mark.soak  # the limit alone: tests/unit/catalogue/test_catalogue.py
 async def test_a_silent_backend_holds_nobody_up_and_readiness_only_for_a_while(
     start: StartGateway, server: ToolServer
 ) -> None:

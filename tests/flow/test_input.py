@@ -165,8 +165,8 @@ async def test_of_a_name_given_twice_the_last_value_is_checked_and_sent(
     caller: Caller, server: ToolServer, dialect: str
 ) -> None:
     """Ours: what was validated is what the tool gets, however another parser would have read it."""
-    request = b'{"tool_id":"Count.Up","input":{"n":"bad","n":1}}'
+    request = b'{"tool_id":"Count.Up","input":{"n":"wrong","n":1}}'
     content = request if dialect == "oxp" else b'{"request":%b}' % request
     answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)
     assert answer.value == {"n": 1}
-    assert b"bad" not in server.calls[0].body
+    assert b"wrong" not in server.calls[0].body

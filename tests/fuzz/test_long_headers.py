@@ -15,7 +15,7 @@ from tests.flow.gateways import config, running
 from tests.flow.test_any_request import ask
 
 SIZE = 32 * 1024  # of a head, unless configured
-QUICK_S = 0.25  # of a processor; a millisecond does, and many seconds for what grows with the square
+QUICK_S = 2.0  # of a processor; a millisecond does, and many seconds for what grows with the square
 UNITS = [
     b'"',
     b'"\\',

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gateway.schemas import InputSchema, OutputSchema, SchemaError, inline_refs
 from gateway.schemas.compiled import MAX_EXPLAINED, MAX_FINDINGS
 
+QUICK_S = 5.0  # of a processor; a tenth of a second at most does, and minutes for what doubles or is squared
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 EXPRESSION = {
@@ -131,10 +132,10 @@ def test_errors_are_bounded_in_number_and_length() -> None:
 
 def test_of_a_very_large_value_only_the_first_error_is_told() -> None:
     started = time.process_time()
-    assert errors(properties(a={"items": {"type": "string"}}), {"a": [1] * MAX_EXPLAINED * 50}) == {
+    assert errors(properties(a={"items": {"type": "string"}}), {"a": [1] * MAX_EXPLAINED * 250}) == {
         "a": "at a[0]: is not a string"
     }
-    assert time.process_time() - started < 0.5  # 0.8 s when every error is made
+    assert time.process_time() - started < 1  # 4 s when every error is made, and 0.01 s when one is
 
 
 HUGE = 10**4299  # 4,300 digits, the longest integer that is read
@@ -242,7 +243,7 @@ def test_references_spelled_in_many_ways_do_not_multiply_the_work() -> None:
     spelled = {f"p{n}": {"$ref": "#/$defs/" + "".join(_spelled(n))} for n in range(2000)}
     started = time.process_time()
     InputSchema.compile({"properties": spelled, "$defs": {"abcdefghijk": properties(**spelled)}})
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < QUICK_S
 
 
 def _spelled(number: int) -> list[str]:
@@ -268,7 +269,7 @@ def test_no_pattern_takes_long(pattern: str, value: str) -> None:
     schema = InputSchema.compile(properties(a={"pattern": pattern}))
     started = time.process_time()
     assert set(schema.errors({"a": value})) == {"a"}
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < QUICK_S
 
 
 def test_patterns_with_look_around_work() -> None:
@@ -283,7 +284,7 @@ def test_a_wrong_value_of_a_recursive_union_is_explained_in_no_time() -> None:
     value = nested(60, {"op": "?"}, op="not")
     started = time.process_time()
     assert schema.errors({"e": value}) == {"e": "does not have any of the allowed forms"}
-    assert time.process_time() - started < 0.5
+    assert time.process_time() - started < QUICK_S
 
 
 def test_a_recursive_tree_is_explained_at_its_first_level() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -108,12 +110,17 @@ def test_no_two_requests_are_made_the_same_name() -> None:
 
 
 def test_naming_a_request_takes_no_time() -> None:
-    """Ten times what it takes on a quiet machine."""
-    headers = {b"traceparent": f"00-{TRACE}-{PARENT}-01".encode(), b"x-request-id": b"request-1"}
-    best_s, chance = 1.0, Chance()
+    """About what one UUID takes, by which the speed of the machine is measured."""
+    headers, chance = {b"traceparent": f"00-{TRACE}-{PARENT}-01".encode(), b"x-request-id": b"request-1"}, Chance()
+    assert best_s(lambda: identify(headers, chance)) < 8 * best_s(uuid.uuid4)
+
+
+def best_s(work: Callable[[], object]) -> float:
+    """The processor's time for one of two thousand, the best of ten times."""
+    took_s = []
     for _ in range(10):
         started = time.process_time()
         for _ in range(2000):
-            identify(headers, chance)
-        best_s = min(best_s, (time.process_time() - started) / 2000)
-    assert best_s < 15e-6
+            work()
+        took_s.append(time.process_time() - started)
+    return min(took_s) / 2000

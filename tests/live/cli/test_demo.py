@@ -107,7 +107,7 @@ def ends_by_sigterm(command: Running) -> None:
     command.process.terminate()
 
 
-@pytest.mark.parametrize("end", [ends_by_ctrl_c, ends_by_sigterm])
+@pytest.mark.parametrize("end", [ends_by_ctrl_c, pytest.param(ends_by_sigterm, marks=pytest.mark.soak)])
 def test_it_ends_with_0_and_leaves_no_process_and_no_port(end: Callable[[Running], None]) -> None:
     with running([*TOOLGATE, "demo", "--port", "0"]) as command:
         command.wait_for(LAST_LINE)
@@ -123,7 +123,7 @@ def test_it_ends_with_0_and_leaves_no_process_and_no_port(end: Callable[[Running
         socket.create_server(("127.0.0.1", port or 0)).close()
 
 
-@pytest.mark.parametrize("end", [ends_by_ctrl_c, ends_by_sigterm])
+@pytest.mark.parametrize("end", [pytest.param(ends_by_ctrl_c, marks=pytest.mark.soak), ends_by_sigterm])
 def test_it_can_be_stopped_while_it_still_starts(end: Callable[[Running], None]) -> None:
     with running([*TOOLGATE, "demo", "--port", "0"]) as command:
         eventually(lambda: bool(command.children()), "a tool server starts")

@@ -19,8 +19,8 @@ import httpx
 
 CHECKOUT = Path(__file__).parents[3]
 START_S = 30.0  # an interpreter and all imports take 0.6 s alone, several on a busy machine
-STOP_S = 10.0  # from SIGTERM to gone, with nothing under way
-DEADLINE_S = 10.0  # for anything else a test waits for
+STOP_S = 20.0  # from SIGTERM to gone, with nothing under way
+DEADLINE_S = 20.0  # for anything else a test waits for; all of it takes a second or two on an idle machine
 POLL_S = 0.01
 
 Settings = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.live.faults.calling import call, caller, result
 from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
 
 TIMEOUT = "1s"  # of a call: most here outlive it and are asked for again
-DONE_S = 20.0  # a lease of 10 s, and what a busy machine adds
+DONE_S = 40.0  # a lease of 10 s, and what a busy machine adds
 KEY = "a key of the tests with 32 characters"
 OWNER_ID = "00000000-0000-0000-0000-000000000001"
 AGENT_ID = "6f1c0a1e-0000-4000-8000-000000007c11"
@@ -44,9 +44,12 @@ class Site:
     b: Replica
 
 
-def callback_settings(url: str, backend: Settings | None = None, **more: Any) -> Settings:
-    """A gateway in front of the tool server that calls back."""
-    return settings({"builds": {"protocol": "callback", "url": url, "timeout": TIMEOUT} | (backend or {})}, **more)
+def callback_settings(
+    url: str, backend: Settings | None = None, others: Mapping[str, Settings] | None = None, **more: Any
+) -> Settings:
+    """A gateway in front of the tool server that calls back, and of others."""
+    builds = {"protocol": "callback", "url": url, "timeout": TIMEOUT} | (backend or {})
+    return settings({"builds": builds, **(others or {})}, **more)
 
 
 def crumbs_settings(crumbs: DemoServer) -> Settings:

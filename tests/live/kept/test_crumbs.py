@@ -65,7 +65,6 @@ async def place() -> AsyncIterator[Place]:
             yield Place(crumbs, only.running, only.http)
 
 
-@pytest.mark.alone
 @pytest.mark.anyio
 async def test_whatever_is_lost_of_events_a_call_ends_with_its_value(place: Place) -> None:
     """All at once, since each takes as long as it takes to suspect a stream or to poll beside one that seems well."""

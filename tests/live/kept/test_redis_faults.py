@@ -20,7 +20,7 @@ CALLERS = 16  # each makes one call after the other
 WAITING = 40  # calls that outlast the fault
 AWAY_S = 0.5  # a Redis that restarts; time enough for everybody to notice
 FROZEN_S = 2.0  # several times what one question to it may take
-OVER_S = 30.0  # for a call to be over, the fault included
+OVER_S = 60.0  # for a call to be over, the fault included
 
 
 @dataclass(frozen=True)

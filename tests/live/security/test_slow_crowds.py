@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -21,14 +22,15 @@ from tests.live.faults.processes import DEADLINE_S, gateway, settings, until
 from tests.live.faults.toolserver import echo, tool_server
 from tests.live.server.authority import Authority
 
-pytestmark = [pytest.mark.anyio, pytest.mark.alone]
+pytestmark = pytest.mark.anyio
 
-CROWDS = [300, pytest.param(2000, marks=pytest.mark.soak)]
+CROWDS = [300, pytest.param(2000, marks=[pytest.mark.soak, pytest.mark.alone])]
 # Of callers over TLS: how many say their heads slowly, and how many do not get that far.
-TLS_CROWDS = [(50, 150), pytest.param(200, 800, marks=pytest.mark.soak)]
+TLS_CROWDS = [(50, 150), pytest.param(200, 800, marks=[pytest.mark.soak, pytest.mark.alone])]
 FILES = 4000  # open ones, for the largest crowd and the tests
 LIMIT = "1500ms"  # for a head and for a body
-OTHERS_P99_S = 0.25
+OTHERS_S = 0.5  # what half of the others' calls stay below on a busy machine; alone all of them take 10 ms
+OTHERS_P99_S = 1.4  # who is kept waiting by the slow waits for as long as they are given
 PAUSE_S = 0.2  # between two bytes of a slow caller
 
 HEAD = b"POST /otc/tools/call HTTP/1.1\r\nHost: gateway\r\nX-Slow: "
@@ -134,10 +136,11 @@ async def outlast(slow: Crowd, http: httpx.AsyncClient) -> list[float]:
     return took
 
 
-def p99(took: list[float]) -> float:
+def assert_served(took: list[float]) -> None:
+    """Nobody was kept waiting."""
     assert len(took) >= 5  # some hundreds on an idle machine
-    assert len(took) >= 5  # some hundreds on an idle machine
-    return sorted(took)[int(len(took) * 0.99)]
+    assert median(took) < OTHERS_S
+    assert sorted(took)[int(len(took) * 0.99)] < OTHERS_P99_S
 
 
 @pytest.mark.parametrize("many", CROWDS)
@@ -151,7 +154,7 @@ async def test_slow_callers_keep_nobody_waiting(many: int) -> None:
                     slow.join(socket.create_connection(address), BODY if number % 2 else HEAD)
 
             await asyncio.to_thread(fill)
-            assert p99(await outlast(slow, http)) < OTHERS_P99_S
+            assert_served(await outlast(slow, http))
             assert slow.said.count(b"HTTP/1.1 408 ") == many
 
 
@@ -176,5 +179,5 @@ async def test_slow_handshakes_and_slow_heads_over_tls_keep_nobody_waiting(
                     slow.join(socket.create_connection(address), HELLO)
 
             await asyncio.to_thread(fill)
-            assert p99(await outlast(slow, http)) < OTHERS_P99_S
+            assert_served(await outlast(slow, http))
             assert slow.said.count(b"HTTP/1.1 408 ") == heads

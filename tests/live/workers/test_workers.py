@@ -144,6 +144,7 @@ async def test_a_worker_that_is_killed_breaks_its_own_calls_only_is_replaced_and
             await _stops_at_once_when_told_twice(running)
 
 
+@pytest.mark.soak  # that it is replaced: tests/unit/processes/test_workers.py, in a third of the time
 async def test_a_worker_that_hangs_is_replaced_while_the_other_serves_on(redis_url: str) -> None:
     """Ours: a process that does not end and does nothing is worse than one that dies; nobody else would notice it."""
     async with (

@@ -190,8 +190,10 @@ async def test_what_the_tool_server_says_no_to_is_no_failure_of_it(call: bytes) 
 
 async def test_callers_in_a_hurry_cannot_take_a_tool_server_away_from_others() -> None:
     async with fleet(listening) as of:
-        hurried = replace(INVOCATION, timeout_s=0.02)
-        await asyncio.gather(*(of.backend.call(hurried) for _ in range(10)))
+        hurried = replace(INVOCATION, timeout_s=PATIENCE_S / 3)
+        calls = (of.backend.call(hurried) for _ in range(10))
+        await asyncio.gather(*calls, return_exceptions=True)  # on a busy machine some find no connection in time
+        assert of.calls(of.servers[0]) > 0
         assert of.states == ["closed"]
 
 
@@ -280,7 +282,7 @@ async def test_a_check_url_at_another_replica_is_the_backends_own() -> None:
 
 
 async def test_time_in_the_queue_is_part_of_a_calls_time() -> None:
-    """The second call gets in when half of its time has passed, and no more than the rest afterwards."""
+    """The second call gets in when most of its time has passed, and has no more than the rest afterwards."""
     held: list[Peer] = []
 
     async def hold(peer: Peer) -> None:
@@ -290,15 +292,15 @@ async def test_time_in_the_queue_is_part_of_a_calls_time() -> None:
 
     async with fleet(hold, concurrency=1, queue=1) as of:
         loop = asyncio.get_running_loop()
-        first = asyncio.create_task(of.backend.call(replace(INVOCATION, timeout_s=0.4)))
+        first = asyncio.create_task(of.backend.call(replace(INVOCATION, timeout_s=0.8)))
         await until(lambda: len(held) == 1)
         begun = loop.time()
-        result = await of.backend.call(replace(INVOCATION, timeout_s=0.8))
+        result = await of.backend.call(replace(INVOCATION, timeout_s=1.2))
         took = loop.time() - begun
         await first
         assert result.failure is not None
-        assert "0.8 seconds" in result.failure.message
-        assert 0.75 < took < 1.1
+        assert "1.2 seconds" in result.failure.message
+        assert 1.15 < took < 1.9  # and not 0.8 + 1.2
         assert len(held) == 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -460,16 +461,16 @@ async def test_without_backends_it_is_ready_at_once() -> None:
 
 
 async def test_thousands_of_schemas_do_not_keep_the_loop_from_others() -> None:
-    """Another task gets its turn at least every 250 ms while 2,000 schemas are compiled (about 5 ms each turn)."""
+    """Another task gets its turn all the time while 2,000 schemas are compiled (about 5 ms each turn)."""
     schema = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(20)}}
     server = ToolServer("crm", *(tool(f"A.T{number}", schema) for number in range(2000)))
     gaps: list[float] = []
 
     async def watch() -> None:
-        last = asyncio.get_running_loop().time()
+        last = time.thread_time()  # of this thread: how long others had the processor is not what is measured
         while True:
             await asyncio.sleep(0)
-            now = asyncio.get_running_loop().time()
+            now = time.thread_time()
             gaps.append(now - last)
             last = now
 
@@ -477,5 +478,5 @@ async def test_thousands_of_schemas_do_not_keep_the_loop_from_others() -> None:
     async with running(one_backend(server, max_tools=5000)) as (catalogue, _):
         assert len(ids(catalogue)) == 2000
     watcher.cancel()
-    assert max(gaps) < 0.25  # room for a busy machine; in one piece they take 700 ms
+    assert max(gaps) < sum(gaps) / 10  # in one piece they would take most of it
     assert sum(gap > 0.004 for gap in gaps) > 10  # the work was indeed cut up

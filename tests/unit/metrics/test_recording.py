@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from gateway.metrics import LocalStore, Metrics, Reading, families
-from tests.unit.metrics.scraping import made, scraped
+from tests.unit.metrics.scraping import KNOWN, made, scraped
 
 pytestmark = pytest.mark.anyio
 
@@ -76,6 +79,20 @@ async def test_words_that_are_not_configured_are_counted_as_other() -> None:
     assert found["toolgate_callbacks_total{backend=other,outcome=other}"] == 100
 
 
+async def test_words_that_become_known_later_are_counted_by_their_names_from_then_on() -> None:
+    metrics, store = counting()
+    for known in (KNOWN, replace(KNOWN, rules=frozenset({"new"})), replace(KNOWN, reasons=frozenset({"new"}))):
+        metrics.know(known, max_tools=10)
+        for _ in range(2):
+            metrics.rate_limited("new")
+            metrics.rate_limited("per-caller")
+            metrics.auth_failure("new")
+    found = await scraped(metrics, store)
+    limited = [found[f"toolgate_rate_limited_total{{rule={rule}}}"] for rule in ("new", "per-caller", "other")]
+    failed = [found[f"toolgate_auth_failures_total{{reason={reason}}}"] for reason in ("new", "other")]
+    assert (limited, failed) == ([2, 4, 6], [2, 4])
+
+
 async def test_only_so_many_tools_are_told_apart() -> None:
     metrics, store = counting(max_tools=2)
     for _ in range(2):
@@ -124,15 +141,32 @@ async def test_a_gauge_shows_what_is_so_now_and_vanishes_with_what_it_was_about(
     assert (await scraped(metrics, store))["toolgate_calls_in_flight{backend=mail}"] == 1
 
 
-@pytest.mark.alone
-def test_counting_a_call_takes_microseconds() -> None:
-    """Ten times what it takes on a quiet machine; `labels()` of the client library for each would not pass."""
+def test_counting_a_call_takes_a_fraction_of_what_the_client_library_takes() -> None:
+    """An eighth on a quiet machine: five children, none of which is looked up by its labels at each call."""
     metrics, _ = counting()
-    best_s = 1.0
+    registry = CollectorRegistry()
+    requests = Counter("requests", "Counted.", ["dialect", "operation", "status"], registry=registry)
+    durations = Histogram("durations", "Measured.", ["dialect", "operation"], registry=registry)
+
+    def ours() -> None:
+        metrics.request("otc", "call", 200, 0.5, 0.49)
+        metrics.tool_call("mail", "Mail.Send", "ok", 0.49)
+
+    def theirs() -> None:
+        for _ in range(2):
+            requests.labels("otc", "call", "200").inc()
+        for _ in range(3):
+            durations.labels("otc", "call").observe(0.5)
+
+    assert _best_s(ours) < _best_s(theirs) / 2
+
+
+def _best_s(work: Callable[[], None]) -> float:
+    """The processor's time for two thousand, the best of ten times."""
+    took_s = []
     for _ in range(10):
         started = time.process_time()
         for _ in range(2000):
-            metrics.request("otc", "call", 200, 0.5, 0.49)
-            metrics.tool_call("mail", "Mail.Send", "ok", 0.49)
-        best_s = min(best_s, (time.process_time() - started) / 2000)
-    assert best_s < 6e-6
+            work()
+        took_s.append(time.process_time() - started)
+    return min(took_s)

@@ -43,11 +43,11 @@ def test_keys_written_twice_are_both_there_for_the_reader_to_judge() -> None:
 def test_aliases_that_multiply_are_stopped_before_they_do() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(YamlError, match="makes more than 1000000 nodes, aliases expanded") as caught:
         parse("\n".join(lines))
     assert caught.value.mark.line == 6
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5  # milliseconds; for all of them, days
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
