@@ -94,8 +94,11 @@ class Pipeline:
             except GatewayError:
                 request.extra += await self._limiter.spend("call", caller.principal, request.ip, None)
                 raise
-            if self._limiter.spends:
-                request.extra += await self._limiter.spend("call", caller.principal, request.ip, tool.target)
+            limiter = self._limiter
+            if limiter.spends and limiter.is_here:
+                request.extra += limiter.spend_here("call", caller.principal, request.ip, tool.target)
+            elif limiter.spends:
+                request.extra += await limiter.spend("call", caller.principal, request.ip, tool.target)
             if caller.user_id is not None:
                 call = _for_user(call, caller.user_id)
             invocation = self._admit(tool, call, caller, request)

@@ -66,10 +66,11 @@ class Target(NamedTuple):
 class Limiter(Protocol):
     """How often callers may ask. What it returns are the headers that tell a caller how its limits stand.
 
-    `spends`: there is a second phase, which costs every request another wait.
+    `spends`: there is a second phase. `is_here`: that is in this process, too, so that nobody has to wait for it.
     """
 
     spends: bool
+    is_here: bool
 
     def admit(self, operation: Operation, ip: str) -> Headers:
         """The first phase, before anybody is identified, and in this process only. Raises RATE_LIMITED."""
@@ -84,6 +85,10 @@ class Limiter(Protocol):
 
         Raises RATE_LIMITED, or BACKEND_UNAVAILABLE if nobody can say.
         """
+        ...
+
+    def spend_here(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
+        """As `spend`, only where it `is_here`."""
         ...
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.kept.standing import PREFIX, Consent, Kept, still_running
 from gateway.model import JsonObject, ToolFailure, ToolResult
 from gateway.ports import Dialect
@@ -21,8 +21,6 @@ CALL_ID = b"toolgate-call-id"
 LOCATION = b"location"
 UNCHECKED = OutputCheck.OFF  # a global: reading a member off its class costs half a microsecond in Python 3.11
 FAILED = "The gateway failed."
-# Their reason is in the line of the request itself: a flood of them must not cost a second one each.
-TOLD_BY_ACCESS = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.RATE_LIMITED})
 
 
 class ChallengeSealer(Protocol):
@@ -96,8 +94,9 @@ def refusal(exc: Exception, request: Request) -> WireReply:
     error = exc if isinstance(exc, GatewayError) else GatewayError(ErrorCode.INTERNAL, FAILED)
     if error is not exc:
         log.error("a request failed inside the gateway", exc_info=exc)
-    elif error.detail is not None and error.code not in TOLD_BY_ACCESS:
+    elif error.detail is not None and not isinstance(error, FixedError):
         log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
+    error.drop_trace()  # before the request knows it
     request.refused = error
     request.outcome = outcome_of_refusal(error)
     if request.dialect is None:

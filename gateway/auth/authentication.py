@@ -6,15 +6,25 @@ operator's own choices left: `jku`, `x5u` and `jwk` are not read.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 from gateway.auth.claims import caller_of
 from gateway.auth.compact import MalformedError, Parts, take_apart
 from gateway.auth.issuers import JwtIssuer, Keys
-from gateway.auth.refusals import Reason, missing, refused, several, undecided
+from gateway.auth.refusals import (
+    HEADER,
+    ISSUER,
+    SIGNATURE,
+    UNREADABLE,
+    Reason,
+    missing,
+    refused,
+    several,
+    undecided,
+)
 from gateway.errors import UndecidedError
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
@@ -72,8 +82,10 @@ class Authentication:
         headers = head.headers
         if self._api_keys and not headers.keys().isdisjoint(KEY_HEADERS):
             return self._by_key_header(headers)
-        header = headers.get(b"authorization", b"")
-        digest = hashlib.sha256(header).digest()
+        header = headers.get(b"authorization")
+        if not header:
+            raise missing()
+        digest = sha256(header).digest()
         known = self._cache.get(digest)
         if known is not None and self._clock() < known[1]:
             return known[0]
@@ -109,7 +121,7 @@ class Authentication:
 
     def _by_key(self, key: bytes) -> Caller | None:
         """Found by its digest, of which nothing can be guessed bit by bit; compared in constant time all the same."""
-        digest = hashlib.sha256(key).digest()
+        digest = sha256(key).digest()
         known, caller = self._api_keys.get(digest, (bytes(32), None))
         return caller if hmac.compare_digest(known, digest) else None
 
@@ -138,7 +150,7 @@ class Authentication:
         try:
             return take_apart(credential)
         except MalformedError as exc:
-            raise refused(Reason.API_KEY if self._api_keys else Reason.UNREADABLE) from exc
+            raise refused(Reason.API_KEY if self._api_keys else UNREADABLE) from exc
 
     def _issuer_of(self, token: Parts) -> JwtIssuer:
         """Whom a token says it is from; the signature then decides whether that is true."""
@@ -146,7 +158,7 @@ class Authentication:
         issuer = self._issuers.get(name) if isinstance(name, str) else None
         issuer = issuer or self._issuers.get(None)
         if issuer is None:
-            raise refused(Reason.ISSUER)
+            raise refused(ISSUER)
         return issuer
 
 
@@ -161,17 +173,15 @@ def _check_signature(token: Parts, keys: Keys) -> None:
     elif verifier.accepts(token.signed, token.signature):
         return
     elif kid is None:
-        reason = Reason.SIGNATURE  # the only key of its issuer may have been another when it was signed
+        reason = SIGNATURE  # the only key of its issuer may have been another when it was signed
     else:
-        raise refused(Reason.SIGNATURE)
+        raise refused(SIGNATURE)
     raise undecided(reason) if keys.may_change else refused(reason)
 
 
 def _bearer(header: bytes) -> bytes:
-    if not header:
-        raise missing()
     scheme, _, token = header.partition(b" ")
     token = token.strip()
     if scheme.lower() != b"bearer" or not token or len(token) > MAX_TOKEN:
-        raise refused(Reason.HEADER)
+        raise refused(HEADER)
     return token

@@ -32,7 +32,7 @@ class Enveloped:
         return fields.ok(encode({"$schema": spelling, "result": fields.result_object(result, call_id)}))
 
     def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
-        return fields.error_reply(error, {"$schema": spelling})
+        return fields.error_reply(error, (("$schema", spelling),))
 
     def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
         member = self.list_member.encode("ascii")

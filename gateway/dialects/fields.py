@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import assert_never
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
 from gateway.model import CallContext, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
 from gateway.wire import Headers, WireReply
@@ -15,7 +15,7 @@ JSON_TYPE = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")
 
 REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
-CALL_ID = re.compile(r"[ -~]{1,256}")
+MAX_CALL_ID = 256  # characters
 MAX_ANCESTORS = 64  # a conversation that deep is a loop
 MAX_TRACE_ID = 1024  # characters; a W3C traceparent has 55
 MAX_TOOL_ID = 256  # characters; a name has at most 64, a version needs a dozen
@@ -82,9 +82,10 @@ def call_of(request: JsonObject, ref: ToolRef, *, arguments: str = "input") -> T
 
 
 def _call_id(value: Json) -> str:
-    if not CALL_ID.fullmatch(_text(value, "call_id")):
-        raise invalid("call_id must have 1 to 256 printable ASCII characters.")
-    return str(value)
+    call_id = _text(value, "call_id")
+    if not (0 < len(call_id) <= MAX_CALL_ID and call_id.isascii() and call_id.isprintable()):
+        raise invalid(f"call_id must have 1 to {MAX_CALL_ID} printable ASCII characters.")
+    return call_id
 
 
 def _trace_id(value: Json) -> str:
@@ -171,21 +172,38 @@ def status_of(code: ErrorCode) -> int:
 
 
 STATUSES = {code: status_of(code) for code in ErrorCode}  # a dozen comparisons with members cost as much as a frame
+Members = tuple[tuple[str, str], ...]
 
 
-def error_reply(error: GatewayError, first: JsonObject, headers: Headers = ()) -> WireReply:
+def error_reply(error: GatewayError, first: Members = (), headers: Headers = ()) -> WireReply:
     """A refusal as ServerErrorResponse or ValidationErrorResponse, after the members the dialect puts first."""
-    body = first | {"message": error.message}
+    head = (JSON_TYPE, NO_STORE, *headers, *error.headers)
+    if error.retry_after_s is not None:
+        head = (*head, _retry_after(error.retry_after_s))
+    body = _words(first, error.message) if isinstance(error, FixedError) else encode(_error_object(error, first))
+    return WireReply(status=STATUSES[error.code], headers=head, body=body)
+
+
+@lru_cache(maxsize=256)  # whoever is refused for the same reason has about as long to wait
+def _retry_after(seconds: float) -> tuple[bytes, bytes]:
+    return b"retry-after", b"%d" % max(1, round(seconds))
+
+
+@lru_cache(maxsize=64)  # few sentences, in every spelling of every dialect
+def _words(first: Members, message: str) -> bytes:
+    return encode(dict(first) | {"message": message})
+
+
+def _error_object(error: GatewayError, first: Members) -> JsonObject:
+    body: JsonObject = dict(first)
+    body["message"] = error.message
     if error.developer_message is not None:
         body["developer_message"] = error.developer_message
     if error.parameters is not None:
         body["parameter_errors"] = dict(error.parameters)
     if error.missing is not None:
         body["missing_requirements"] = dict(error.missing)
-    extra = list(error.headers)
-    if error.retry_after_s is not None:
-        extra.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
-    return WireReply(status=STATUSES[error.code], headers=(JSON_TYPE, NO_STORE, *headers, *extra), body=encode(body))
+    return body
 
 
 def result_object(result: ToolResult, call_id: str) -> JsonObject:

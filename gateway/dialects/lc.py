@@ -50,7 +50,7 @@ class Lc(Enveloped):
         return fields.ok(encode(body))
 
     def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
-        return fields.error_reply(error, {"detail": error.message})
+        return fields.error_reply(error, (("detail", error.message),))
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         return encode(definitions.bare_definition(tool))

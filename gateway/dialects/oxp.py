@@ -43,7 +43,7 @@ class OxpFlat:
         return fields.ok(encode(fields.result_object(result, call_id)), self.list_headers(spelling))
 
     def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
-        return fields.error_reply(error, {}, self.list_headers(spelling))
+        return fields.error_reply(error, (), self.list_headers(spelling))
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         return encode(definitions.bare_definition(tool))

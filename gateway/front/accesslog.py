@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.logs.lines import Lines
-from gateway.logs.output import clock, printable, stamp
+from gateway.logs.output import clock, printable, stamp_ms
 
 MAX_PRINCIPAL = 256  # characters; what an issuer calls somebody may be of any length
 ALIKE = 1024  # kinds of lines whose words are known; with principals of 8 KB each, which no issuer has, 8 MB
@@ -53,7 +53,13 @@ class AccessLine(Struct, gc=False):
         )  # fmt: skip
         tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
         figures = _encode(Figures(int(self.duration_s * 1e6) / 1e3, self.bytes_in, self.bytes_out, tool_ms))
-        return b"".join((HEAD, stamp(self.time), NAME, self.request_id, b'",', words, b",", figures[1:], b"\n"))
+        begin = _begin(int(self.time * 1000))
+        return b"".join((begin, self.request_id, b'",', words, b",", figures[1:], b"\n"))
+
+
+@lru_cache(maxsize=8)  # as `stamp_ms` itself
+def _begin(milliseconds: int) -> bytes:
+    return HEAD + stamp_ms(milliseconds) + NAME
 
 
 class Figures(Struct, omit_defaults=True, gc=False):

@@ -23,6 +23,8 @@ class Observer:
         self.metrics = metrics
         self._count = metrics.request
         self._count_call = metrics.tool_call
+        self._count_stranger = metrics.auth_failure
+        self._count_limited = metrics.rate_limited
         self._write = access.write
 
     def called(self, request: Request, status: int, duration_s: float, bytes_in: int, bytes_out: int) -> None:
@@ -71,10 +73,10 @@ class Observer:
     def _refused(self, error: GatewayError) -> str:
         """Counts what is counted by its reason, and says that; empty for all else."""
         if isinstance(error, UnauthenticatedError):
-            self.metrics.auth_failure(error.reason)
+            self._count_stranger(error.reason)
             return error.reason
         if isinstance(error, RateLimited):
-            self.metrics.rate_limited(error.rule)
+            self._count_limited(error.rule)
             return error.rule
         return ""
 

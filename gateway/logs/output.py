@@ -83,11 +83,12 @@ def _descriptor() -> int | None:
 
 def stamp(seconds: float) -> bytes:
     """A moment as lines in JSON have it."""
-    return _stamp(int(seconds * 1000))
+    return stamp_ms(int(seconds * 1000))
 
 
 @lru_cache(maxsize=8)  # lines come in order, and when time matters many in the same millisecond
-def _stamp(milliseconds: int) -> bytes:
+def stamp_ms(milliseconds: int) -> bytes:
+    """The same of milliseconds since 1970."""
     return b"%b.%03dZ" % (_second(milliseconds // 1000), milliseconds % 1000)
 
 

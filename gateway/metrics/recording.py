@@ -76,13 +76,16 @@ class Metrics:
         # Rows bound on first use. The keys are what was asked for, as far as it is known: never a caller's word.
         self._requests: dict[tuple[str | None, str, int], tuple[Cells, Cells]] = {}
         self._counted: dict[tuple[str, tuple[str, ...]], Cells] = {}
+        self._failures: dict[str, Cells] = {}
+        self._limited: dict[str, Cells] = {}
         self._calls: dict[tuple[str, str, str], tuple[Cells, Cells]] = {}
 
     def know(self, known: Known, *, max_tools: int) -> None:
         """Goes by other words from here on; what was counted under the old ones stays."""
         self._known = known
         self._max_tools = max_tools
-        self._calls.clear()
+        for bound in (self._calls, self._failures, self._limited):
+            bound.clear()
 
     def request(
         self, dialect: str | None, operation: str, status: int, duration_s: float, tool_s: float | None = None
@@ -113,11 +116,15 @@ class Metrics:
 
     def auth_failure(self, reason: str) -> None:
         """Counts a caller nobody knows, by the reason in `UnauthenticatedError`."""
-        self._add(AUTH_FAILURES, _of(reason, self._known.reasons))
+        cells = self._failures.get(reason) or self._bind_reason(
+            AUTH_FAILURES, reason, self._known.reasons, self._failures
+        )
+        cells[0] += 1.0
 
     def rate_limited(self, rule: str) -> None:
         """Counts a refusal by the limit that has to be waited for longest."""
-        self._add(RATE_LIMITED, _of(rule, self._known.rules))
+        cells = self._limited.get(rule) or self._bind_reason(RATE_LIMITED, rule, self._known.rules, self._limited)
+        cells[0] += 1.0
 
     def callback(self, backend: str | None, status: int) -> None:
         """Counts what a tool server has posted, by the status it was answered with."""
@@ -157,6 +164,13 @@ class Metrics:
         if spoken != OTHER and done != OTHER and status in STATUSES:
             self._requests[dialect, operation, status] = rows
         return rows
+
+    def _bind_reason(self, family: Family, word: str, known: Collection[str], bound: dict[str, Cells]) -> Cells:
+        told = _of(word, known)
+        cells = self._store.row(family, (told,))
+        if told == word:
+            bound[told] = cells
+        return cells
 
     def _bind_call(self, tool: str, backend: str, outcome: str) -> tuple[Cells, Cells]:
         told = _of(outcome, OUTCOMES)

@@ -14,6 +14,7 @@ class Limiter:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.spends = limits.spends
+        self.is_here = limits.is_here
         self.verification_failed = limits.verification_failed
         self.start = limits.start
         self.aclose = limits.aclose
@@ -22,6 +23,15 @@ class Limiter:
         outcome = self._limits.admit(operation, ip)
         return () if outcome is UNLIMITED else headers(outcome)
 
+    def spend_here(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
+        """As `spend`, only where `is_here`."""
+        outcome = self._limits.spend_here(operation, caller, ip, target)
+        return () if outcome is UNLIMITED else headers(outcome)
+
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        outcome = await self._limits.spend(operation, caller, ip, target)
+        limits = self._limits
+        if self.is_here:  # without a second coroutine
+            outcome = limits.spend_here(operation, caller, ip, target)
+        else:
+            outcome = await limits.spend(operation, caller, ip, target)
         return () if outcome is UNLIMITED else headers(outcome)

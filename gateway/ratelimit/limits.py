@@ -48,11 +48,12 @@ class Limits:
 
     def __init__(self, rules: Sequence[Rule], here: MemoryBuckets, shared: SharedBuckets | None = None) -> None:
         failures = [rule for rule in rules if "failed_verification" in rule.operations] or [FAILED_VERIFICATIONS]
-        early = [rule for rule in rules if rule.parts == ("ip",) and not rule.needs_target]
+        counting = [rule for rule in rules if rule.operations != {"failed_verification"}]
+        early = [rule for rule in counting if rule.parts == ("ip",) and not rule.needs_target]
         self._rules = tuple(rules)
-        self._failures = [Plan((rule,)) for rule in failures]
+        self._failures = [(rule, Plan((rule,))) for rule in failures]
         self._early = Plans(early)
-        self._late = Plans([rule for rule in rules if rule not in early])
+        self._late = Plans([rule for rule in counting if rule not in early])
         self._here = here
         self._shared = shared
         self._sweeping: asyncio.Task[None] | None = None
@@ -68,8 +69,8 @@ class Limits:
     def admit(self, operation: Operation, ip: str) -> Outcome:
         """The first phase, before the caller is asked who it is. Raises RateLimited."""
         here = self._here
-        for plan in self._failures:
-            if (rule := plan.rules[0]) in here.shards:  # else nobody has failed lately, as nearly always
+        for rule, plan in self._failures:
+            if rule in here.shards:  # else nobody has failed lately, as nearly always
                 debt = here.exhausted(rule, ("", network(ip), "", ""))
                 if debt is not None:
                     raise RateLimited(Outcome(plan, (debt,), rule))
@@ -88,32 +89,44 @@ class Limits:
         """Whether there is a second phase."""
         return bool(self._late.rules)
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the second phase, too, is in this process, so that nobody has to be asked and waited for."""
+        return self._shared is None
+
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was not accepted."""
-        for plan in self._failures:
+        for _, plan in self._failures:
             self._here.take(plan, ("", network(ip), "", ""))
+
+    def spend_here(self, operation: Operation, caller: str, ip: str, target: Target | None = None) -> Outcome:
+        """The second phase where it is `here`; as `spend`, without a wait."""
+        plan = self._late.known.get((operation, target)) or self._late.of(operation, target)
+        if not plan.rules:
+            return UNLIMITED
+        outcome = self._here.take(plan, _parts(caller, ip, target))
+        if outcome.refused is not None:
+            raise RateLimited(outcome)
+        return outcome
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None = None) -> Outcome:
         """The second phase. `target` is what a call is for, None if that could not be made out.
 
         Raises RateLimited, or BACKEND_UNAVAILABLE if nobody can say.
         """
-        plan = self._late.known.get((operation, target)) or self._late.of(operation, target)
+        if self._shared is None:
+            return self.spend_here(operation, caller, ip, target)
+        plan = self._late.of(operation, target)
         if not plan.rules:
             return UNLIMITED
-        tool, route = ("", "") if target is None else (target.tool, target.route)
-        parts = (caller, network(ip), tool, route)
-        outcome = self._here.take(plan, parts) if self._shared is None else await self._ask(self._shared, plan, parts)
-        if outcome.refused is not None:
-            raise RateLimited(outcome)
-        return outcome
-
-    async def _ask(self, shared: SharedBuckets, plan: Plan, parts: Parts) -> Outcome:
         try:
-            return await shared.take(plan, parts)
+            outcome = await self._shared.take(plan, _parts(caller, ip, target))
         except StateUnavailable as exc:
             message = "Rate limits cannot be checked at the moment."
             raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
+        if outcome.refused is not None:
+            raise RateLimited(outcome)
+        return outcome
 
     async def start(self) -> None:
         """Begins to forget, in the background, what need not be remembered."""
@@ -132,3 +145,7 @@ class Limits:
             await asyncio.sleep(SWEEP_S)
             for _ in self._here.sweep():
                 await asyncio.sleep(0)
+
+
+def _parts(caller: str, ip: str, target: Target | None) -> Parts:
+    return (caller, network(ip), "", "") if target is None else (caller, network(ip), target.tool, target.route)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, FixedError
 from gateway.ratelimit.rules import Plan, Rule
 from gateway.wire import Headers
 
@@ -79,22 +80,30 @@ def _item(rule: Rule, debt: int) -> bytes:
     return rule.item % ((rule.depth - debt) // step, _reset_s(rule, debt))
 
 
+@lru_cache(maxsize=256)  # the seconds of a flood are few
+def _spent(rule: Rule, reset_s: int) -> tuple[bytes, bytes]:
+    """The item of a rule of which nothing remains, as a header."""
+    return RATELIMIT, b'"%s";r=0;t=%d' % (rule.label, reset_s)
+
+
 def _reset_s(rule: Rule, debt: int) -> int:
     """Seconds, rounded up, until there is one more request to be had; 0 for a full bucket."""
     wait = debt % rule.step or (rule.step if debt else 0)
     return -(-wait // rule.ticks_per_s)
 
 
-class RateLimited(GatewayError):  # noqa: N818 - what happened to a caller, not an error of ours
+class RateLimited(FixedError):  # noqa: N818 - what happened to a caller, not an error of ours
     """A refusal; `rule` names the limit, for metrics and logs. The seconds are whole, as the headers have them."""
 
+    code = ErrorCode.RATE_LIMITED
+    message = MESSAGE
+
     def __init__(self, outcome: Outcome) -> None:
-        assert outcome.refused is not None
-        self.rule = outcome.refused.name
-        super().__init__(
-            ErrorCode.RATE_LIMITED,
-            MESSAGE,
-            detail=f"rate limit {self.rule}",
-            retry_after_s=outcome.retry_after_s,
-            headers=headers(outcome),
-        )
+        rule, plan = outcome.refused, outcome.plan
+        assert rule is not None
+        self.rule = self.reason = rule.name
+        if len(plan.rules) > 1:
+            self.retry_after_s, self.headers = outcome.retry_after_s, headers(outcome)
+        else:  # as most, of which many a second may be refused: nothing remains, and both headers name one time
+            self.retry_after_s = reset_s = _reset_s(rule, outcome.debts[0])
+            self.headers = plan.policy, _spent(rule, reset_s)

@@ -7,7 +7,8 @@ import pytest
 from gateway import jsontext
 from gateway.dialects import recognise
 from gateway.dialects.fields import status_of
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError
+from gateway.wire import Head
 from tests.wire import DIALECTS
 
 STATUSES = {
@@ -44,6 +45,17 @@ def test_what_is_for_our_log_stays_there(name: str) -> None:
 def test_the_time_to_wait_is_said_in_whole_seconds(after_s: float, header: bytes) -> None:
     error = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Later.", retry_after_s=after_s)
     assert recognise.OXP.encode_error(error, "1.0").header(b"retry-after") == header
+
+
+@pytest.mark.parametrize("prefix", [None, *DIALECTS])
+def test_who_is_not_known_is_told_so_as_everybody_else_is_told_something(prefix: str | None) -> None:
+    """Their refusals are remembered, each sentence with its own headers."""
+    head = Head(method="POST", path="/call", headers={}, prefix=prefix)
+    for message, value in (("Who?", b"one"), ("Who?", b"other"), ("You?", b"one"), ("Who?", b"one")):
+        headers = ((b"www-authenticate", value),)
+        stranger = UnauthenticatedError(message, "missing", False, headers)
+        error = GatewayError(ErrorCode.UNAUTHENTICATED, message, headers=headers)
+        assert recognise.refusal(stranger, head) == recognise.refusal(error, head)
 
 
 def test_headers_of_a_refusal_go_on_and_nothing_is_stored() -> None:

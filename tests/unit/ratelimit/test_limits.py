@@ -106,6 +106,19 @@ async def test_the_first_phase_never_asks_what_is_shared() -> None:
     assert away.asked == 0
 
 
+async def test_what_is_counted_here_is_the_same_with_a_wait_and_without() -> None:
+    gate = limits(rule(burst=2), rule("routes", parts=("route",), burst=1))
+    first, second = gate.spend_here("call", "key:a", IP), await gate.spend("call", "key:a", IP)
+    assert [one.standings[0].remaining for one in (first, second)] == [1, 0]
+    with pytest.raises(RateLimited):
+        gate.spend_here("call", "key:a", IP)
+    gate.spend_here("call", "key:b", IP, WEB)
+    with pytest.raises(RateLimited) as caught:
+        gate.spend_here("call", "key:c", IP, WEB)
+    assert (gate.is_here, caught.value.rule) == (True, "routes")
+    assert not Limits([rule()], MemoryBuckets(Clock()), Away()).is_here
+
+
 async def test_limits_that_nobody_can_check_refuse_as_unavailable() -> None:
     gate = Limits([rule()], MemoryBuckets(Clock()), Away())
     with pytest.raises(GatewayError) as caught:

@@ -87,6 +87,21 @@ def test_a_full_bucket_has_no_reset() -> None:
     assert Outcome(Plan((limit,)), (0,)).standings == (Standing("per-caller", 5, 5, 0),)
 
 
+@pytest.mark.parametrize("rate", [rate for rate, _ in POLICIES])
+@pytest.mark.parametrize("part", [0.0, 0.013, 0.9])
+def test_a_refusal_says_what_the_limits_said(rate: tuple[int, int, int], part: float) -> None:
+    """Asked after a part of the time that it takes until there is one more."""
+    count, per_s, burst = rate
+    clock = Clock()
+    buckets, limit = MemoryBuckets(clock), rule(count=count, per_s=per_s, burst=burst)
+    for _ in range(burst):
+        buckets.take(Plan((limit,)), parts())
+    clock.now_us += int(part * 1_000_000 * per_s / count)
+    outcome = buckets.take(Plan((limit,)), parts())
+    error = RateLimited(outcome)
+    assert (error.retry_after_s, error.headers) == (outcome.retry_after_s, headers(outcome))
+
+
 def test_a_refusal_is_an_error_that_names_its_rule_and_not_its_caller() -> None:
     error = RateLimited(take(rule(count=1, per_s=60, burst=1), times=2))
     assert isinstance(error, GatewayError)
