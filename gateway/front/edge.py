@@ -92,6 +92,7 @@ class Edge:
                 _check_head(head, scope, max_bytes)
                 reply = await answer(request, ArrivingBody(served, receive, max_bytes))
             except GatewayError as error:
+                error.drop_trace()
                 request.refused = error
                 reply = recognise.refusal(error, head)
             status, size = strictly(reply.status) if self._strict else reply.status, len(reply.body)

@@ -77,6 +77,7 @@ class Running:
                 else:
                     ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key))
             except GatewayError as refusal:
+                refusal.drop_trace()
                 ending = refusal
             except Exception:
                 log.exception("a call failed inside the gateway after it may have reached a tool server")
