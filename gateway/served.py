@@ -35,6 +35,7 @@ class Served(Protocol):
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
         """Answers at once, without messages; false if that cannot be now.
 
-        Content-Length is added, and no other header that frames a message or speaks of the connection may be given.
+        `status` is one that has a body. Content-Length is added, and no other header that frames a message or speaks of
+        the connection may be given.
         """
         ...

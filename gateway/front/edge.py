@@ -133,6 +133,9 @@ class Edge:
             status, body = 413, NOT_TAKEN
         except CallerLeft:
             pass
+        except Exception:
+            status = FAILED
+            raise
         finally:
             self._observer.called_back(request, told(scope, status), perf_counter() - started, len(body))
         if status != LEFT:

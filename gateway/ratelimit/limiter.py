@@ -29,9 +29,5 @@ class Limiter:
         return () if outcome is UNLIMITED else headers(outcome)
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        limits = self._limits
-        if self.is_here:  # without a second coroutine
-            outcome = limits.spend_here(operation, caller, ip, target)
-        else:
-            outcome = await limits.spend(operation, caller, ip, target)
+        outcome = await self._limits.spend(operation, caller, ip, target)
         return () if outcome is UNLIMITED else headers(outcome)

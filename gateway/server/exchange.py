@@ -159,7 +159,7 @@ class Exchange(Struct, eq=False):
             self.keep_alive = _is_skipped(self.scope["headers"])
         head = STATUS_LINE[status] + b"\r\n".join((*map(_line, headers), b"content-length: %d\r\n" % len(body)))
         _check_framing(head, fields=len(headers) + 1)
-        self.response_started = True
+        self.response_started, self.continue_due = True, False
         self.owner.transport.write(head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n") + body)
         self._end()
         return True

@@ -34,11 +34,11 @@ async def nothing(*_: object) -> Any:
     raise AssertionError("it is a call")
 
 
-def edge(noted: Noted, call: Callable[..., Any]) -> Edge:
+def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = nothing) -> Edge:
     return Edge(
         call=call,
         list_=nothing,
-        callback=nothing,
+        callback=callback,
         rest=nothing,
         ip_of=lambda scope: "127.0.0.1",
         observer=noted.observer,
@@ -48,8 +48,8 @@ def edge(noted: Noted, call: Callable[..., Any]) -> Edge:
     )
 
 
-async def ask(edge: Edge, receive: Receive, send: Send) -> None:
-    scope: Scope = {"type": "http", "method": "POST", "path": "/call", "headers": []}
+async def ask(edge: Edge, receive: Receive, send: Send, path: str = "/call") -> None:
+    scope: Scope = {"type": "http", "method": "POST", "path": path, "headers": []}
     await edge(scope, receive, send)
 
 
@@ -74,6 +74,17 @@ async def test_a_failure_of_ours_is_noted_as_the_500_that_the_server_answers(
         await ask(edge(noted, call), gone, send)
     (line,) = noted.lines()
     assert line["status"] == 500
+
+
+async def test_a_failure_of_ours_at_a_callback_is_noted_as_that_too() -> None:
+    async def failing(*_: object) -> int:
+        raise RuntimeError("a bug")
+
+    noted = Noted()
+    with pytest.raises(RuntimeError):
+        await ask(edge(noted, fails, failing), gone, taken, "/callbacks/token")
+    (line,) = noted.lines()
+    assert (line["status"], line["route"]) == (500, "/callbacks/{token}")
 
 
 async def test_a_caller_who_left_before_the_body_was_whole_is_noted_as_such() -> None:
