@@ -54,15 +54,21 @@ class Slice:
     timings: Timings
     used_s: float  # CPU time of the subject's whole process tree; 0 if nothing runs but callers and tool server
     foreign_cores: float  # what other processes used meanwhile
+    stolen_s: float = 0.0  # for how long the host had a core do something else
 
     @property
     def noisy(self) -> bool:
         return self.foreign_cores > QUIET_CORES
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether calls had to wait for a processor: a moment without one makes the whole tail of a short slice."""
+        return self.noisy or self.stolen_s > 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One load in one round: medians of its slices, percentiles of all its calls.
+    """One load in one round: medians of its slices, percentiles of all calls that nothing from outside interrupted.
 
     `handover_p99_ms`: from a callback to the answer of its call; None for tools that answer at once.
     """
@@ -75,10 +81,12 @@ class Sample:
     busy: float  # how much of its core the subject used; far below 1 the callers were the limit
     slices: int
     noisy_slices: int
+    calm_slices: int  # those whose latencies count; with none of them, all do
 
     @classmethod
     def of(cls, slices: list[Slice]) -> Sample:
-        every_call = Timings.joined([taken.timings for taken in slices])
+        calm = [taken for taken in slices if not taken.interrupted]
+        every_call = Timings.joined([taken.timings for taken in calm or slices])
         handovers = every_call.handovers_ns
         return cls(
             cpu_us=median(taken.used_s / taken.timings.calls * 1e6 for taken in slices),
@@ -89,6 +97,7 @@ class Sample:
             busy=median(taken.used_s / taken.timings.wall_s for taken in slices),
             slices=len(slices),
             noisy_slices=sum(taken.noisy for taken in slices),
+            calm_slices=len(calm),
         )
 
 

@@ -119,21 +119,32 @@ def _stat(pid: int) -> list[str]:
 
 
 class Strangers:
-    """Measures, from its making on, how much CPU processes other than ours use."""
+    """Measures, from its making on, how much CPU processes other than ours use, also on other machines of this host."""
 
     def __init__(self) -> None:
-        self._wall, self._foreign = time.monotonic(), self._foreign_s()
+        self._wall, self._foreign, self._stolen = time.monotonic(), self._foreign_s(), self._stolen_s()
 
     def cores(self) -> float:
         """The cores they kept busy on average. Never below 0, where the two clocks round apart."""
         return max(0.0, (self._foreign_s() - self._foreign) / (time.monotonic() - self._wall))
 
+    def stolen_s(self) -> float:
+        """For how long a core of ours was given to another machine, in whole clock ticks."""
+        return self._stolen_s() - self._stolen
+
+    @classmethod
+    def _foreign_s(cls) -> float:
+        user, nice, system, steal = (cls._spent()[column] for column in (0, 1, 2, 7))
+        return (user + nice + system + steal) / TICKS_PER_S - cpu_s(os.getpid())
+
+    @classmethod
+    def _stolen_s(cls) -> float:
+        return cls._spent()[7] / TICKS_PER_S
+
     @staticmethod
-    def _foreign_s() -> float:
-        # "cpu user nice system idle iowait irq softirq steal": steal is other machines on the same host.
-        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-        busy = sum(int(fields[column]) for column in (1, 2, 3, 8)) / TICKS_PER_S
-        return busy - cpu_s(os.getpid())
+    def _spent() -> list[int]:
+        """Ticks of all cores: user, nice, system, idle, iowait, irq, softirq, steal."""
+        return [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
 
 
 class Patience:

@@ -23,7 +23,7 @@ FULL = Effort(
     many_tools=10_000,
     steady_s=(33.0, 15.0),
     result_ttl_s=30,
-    patience_s=45.0,
+    patience_s=90.0,
 )
 QUICK = Effort(
     rounds=1,

@@ -99,6 +99,9 @@ def _about_rounds(outcome: Outcome, effort: Effort) -> Iterator[str]:
     yield "Reference: guarded, and each call has a call_id of its own, as in rows called keyed."
     yield "Callback: the tool server posts results; paced: 250 calls/s."
     yield "Rows with a rate: calls come at it whatever becomes of them; the time of each counts from when it was due."
+    samples = [sample for round_ in outcome.rounds for sample in round_.samples.values()]
+    calm, of_all = sum(sample.calm_slices for sample in samples), sum(sample.slices for sample in samples)
+    yield f"Latency is of slices in which nobody else had our cores, {calm} of {of_all}; a row without any counts all."
     yield "CPU time is the operating system's for the subject's whole process tree, without Redis."
     yield "Busy: the share of its core it used; far below 100 % the callers were the limit, and calls/s is theirs."
     yield from outcome.left_out

@@ -116,7 +116,8 @@ class Rounds:
                 taken = self._slice(running, load)
             except BenchError as error:
                 raise BenchError(f"{load.row}, {load.connections} connections: {error}") from error
-            if not taken.noisy or not self._patience.lasts_until_quiet(self._place.effort.slice_s):
+            spoiled = taken.noisy if load.rate is None else taken.interrupted
+            if not spoiled or not self._patience.lasts_until_quiet(self._place.effort.slice_s):
                 break
         return taken
 
@@ -130,6 +131,6 @@ class Rounds:
             strangers, before_s = Strangers(), clock.now_s() if clock else 0.0
             timings = swarm.run(effort.slice_s) if load.rate is None else swarm.run_paced(effort.slice_s, load.rate)
             used_s = clock.now_s() - before_s if clock else 0.0
-            foreign_cores = strangers.cores()
+            foreign_cores, stolen_s = strangers.cores(), strangers.stolen_s()
             swarm.finish()
-        return Slice(timings, used_s, foreign_cores)
+        return Slice(timings, used_s, foreign_cores, stolen_s)

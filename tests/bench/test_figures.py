@@ -85,12 +85,20 @@ def verdicts(outcome: Outcome) -> dict[str, bool]:
     return {line.what: line.ok for line in lines(outcome) if line.owed is not None}
 
 
-def test_a_sample_leaves_out_the_disturbed_slices_but_keeps_their_latencies() -> None:
+def test_disturbed_slices_weigh_little_in_a_sample_and_their_latencies_not_at_all() -> None:
     calm = Slice(timings(1_000_000, 80), 0.8, 0.0)
     disturbed = Slice(timings(9_000_000, 40), 0.9, 0.7)
-    taken = Sample.of([disturbed, calm, calm])
-    assert (round(taken.cpu_us), taken.calls_per_s, taken.noisy_slices) == (10_000, 80, 1)
-    assert (taken.p50_ms, taken.p99_ms) == (1.0, 9.0)
+    robbed = Slice(timings(7_000_000, 80), 0.8, 0.02, stolen_s=0.01)
+    taken = Sample.of([disturbed, calm, calm, robbed])
+    assert (round(taken.cpu_us), taken.calls_per_s) == (10_000, 80)
+    assert (taken.slices, taken.noisy_slices, taken.calm_slices) == (4, 1, 2)
+    assert (taken.p50_ms, taken.p99_ms) == (1.0, 1.0)
+
+
+def test_where_no_slice_was_calm_all_latencies_count() -> None:
+    robbed = [Slice(timings(ms * 1_000_000, 80), 0.8, 0.02, stolen_s=0.01) for ms in (1, 7)]
+    taken = Sample.of(robbed)
+    assert (taken.p99_ms, taken.calm_slices) == (7.0, 0)
 
 
 def test_a_row_is_the_median_of_its_rounds() -> None:
