@@ -35,10 +35,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def child(command: Sequence[str], cores: frozenset[int], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def child(
+    command: Sequence[str], cores: frozenset[int], log: Path, *, measured: bool = False
+) -> Iterator[subprocess.Popen[bytes]]:
     """Runs `command` from the root of the repository on `cores`, what it prints going to `log`.
 
-    Its standard input stays open as long as the context; it gets SIGTERM when the benchmark dies.
+    One that is `measured` takes long turns: where several processes have to share a core, as they would not in
+    earnest, they do not lose what they have in its caches at every chance. Its standard input stays open as long as
+    the context; it gets SIGTERM when the benchmark dies.
     """
     with log.open("wb") as output, pinned(cores), _untold(signal.SIGTERM):
         process = subprocess.Popen(
@@ -48,7 +52,7 @@ def child(command: Sequence[str], cores: frozenset[int], log: Path) -> Iterator[
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_take_long_turns if measured else _die_with_parent,
         )
     try:
         yield process
@@ -131,6 +135,11 @@ def _untold(number: signal.Signals) -> Iterator[None]:
 def _die_with_parent() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a child would inherit that it waits
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _take_long_turns() -> None:
+    _die_with_parent()
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -38,7 +38,7 @@ def envoy(subject: Subject, bed: Bed) -> Iterator[Running]:
     config = bed.folder / "envoy.json"
     config.write_text(json.dumps(_envoy_config(port, bed.server.port, filters, bed.folder)))
     command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--use-dynamic-base-id", "-l", "error"]
-    with child(command, bed.cores.subject, log) as process:
+    with child(command, bed.cores.subject, log, measured=True) as process:
         wait_until(lambda: listens(port), process, log)
         yield _guarded(subject, process.pid, port, MCP if bridged else OTC)
 
@@ -51,7 +51,7 @@ def fastmcp(subject: Subject, bed: Bed) -> Iterator[Running]:
     told = {"port": port, "api": f"http://127.0.0.1:{bed.server.port}", "openapi": openapi(subject.tools)}
     file.write_text(json.dumps(told | {"issuer": ISSUER, "audience": AUDIENCE, "public_key": public_pem()}))
     program = Path(__file__).with_name("fastmcp_program.py")
-    with child([str(FASTMCP), str(program), str(file)], bed.cores.subject, log) as process:
+    with child([str(FASTMCP), str(program), str(file)], bed.cores.subject, log, measured=True) as process:
         wait_until(lambda: ask(port, "GET", "/")[0] > 0, process, log)
         yield _guarded(subject, process.pid, port, MCP)
 

@@ -54,7 +54,7 @@ def echo(subject: Subject, bed: Bed) -> Iterator[Running]:
     port, log = free_port(), bed.folder / "echo.log"
     command = [sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--port", str(port)]
     command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
-    with child(command, bed.cores.subject, log) as process:
+    with child(command, bed.cores.subject, log, measured=True) as process:
         wait_until(lambda: ask(port, "GET", "/")[0] == 200, process, log)
         yield Running(process.pid, port, _script(subject, OTC), Answer(200, ASKED))
 
@@ -66,7 +66,7 @@ def nginx(subject: Subject, bed: Bed) -> Iterator[Running]:
     port, log = free_port(), bed.folder / "nginx.log"
     config = bed.folder / "nginx.conf"
     config.write_text(NGINX_CONFIG.format(folder=bed.folder, port=port, tools=bed.server.port))
-    with child([NGINX, "-p", str(bed.folder), "-c", str(config)], bed.cores.subject, log) as process:
+    with child([NGINX, "-p", str(bed.folder), "-c", str(config)], bed.cores.subject, log, measured=True) as process:
         wait_until(lambda: listens(port), process, log)
         yield Running(process.pid, port, _script(subject, OTC))
 

@@ -69,6 +69,7 @@ def _preamble(outcome: Outcome, effort: Effort, cores: Cores) -> Iterator[str]:
         yield f"The subject has core {_list(cores.subject)}; {others}."
     else:
         yield "One core only: nothing is pinned, and callers and tool server slow the subject down."
+    yield "Servers that are measured are batch processes, which take long turns where several share a core."
     if outcome.rounds:
         yield from _about_rounds(outcome, effort)
     if outcome.waiting is not None:
