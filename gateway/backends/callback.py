@@ -19,16 +19,16 @@ from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback, callback_toolset, replies
-from gateway.dialects.fields import JSON_TYPE
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ONCE, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.ports import Outcomes
 from gateway.routing import Decode
 from gateway.transport import Origin, Pool, Reply, TransportError
-from gateway.wire import Headers, WireReply, WireRequest
+from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
 
+JSON = "application/json"
 ACK_TIMEOUT_S = 10.0  # an acknowledgement comes before any work (Tool Invocation, Response)
 BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
 NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
@@ -59,13 +59,12 @@ class CallbackBackend:
         self._pools = pools
         self._admission = admission
         self._server = admission.replicas[0].target
-        self._pool = self._server.pool
         self._credentials = credentials
         self._outcomes = outcomes
         self._on_change = on_change
         self._max_response_bytes = max_response_bytes
         self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
-        self._notices = Notices(name)
+        self._notices = Notices(name, credentials)
         self._warned: set[str] = set()
 
     # Discovery.
@@ -87,9 +86,6 @@ class CallbackBackend:
         self._endpoint = None
         return Listing(rejected=(Rejected(id=self.name, reason=reason),))
 
-    def _target(self, request: WireRequest) -> bytes:
-        return self._server.target(request.path)
-
     # Calls.
 
     async def call(self, invocation: Invocation) -> ToolResult:
@@ -105,11 +101,12 @@ class CallbackBackend:
         """
         if self._endpoint is None:
             raise unavailable("it has no valid toolset")
-        begun = time.monotonic()
+        timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
         lease = self._admission.enter()
         if lease is None:
+            begun = time.monotonic()
             lease = await self._admission.wait(invocation.timeout_s)
-        timeout_s = min(ACK_TIMEOUT_S, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
+            timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
             reply = await self._post(invocation, callback_url, timeout_s)
             if reply.status < 500:
@@ -126,7 +123,7 @@ class CallbackBackend:
             return None
         finally:
             self._admission.leave(lease)
-        result = self._acknowledged(WireReply(status=reply.status, headers=tuple(reply.headers)), invocation)
+        result = self._acknowledged(reply, invocation)
         if result is not None:
             log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
         return result
@@ -144,7 +141,7 @@ class CallbackBackend:
             max_body=self._max_response_bytes,
         )
 
-    def _acknowledged(self, reply: WireReply, invocation: Invocation) -> ToolResult | None:
+    def _acknowledged(self, reply: Reply, invocation: Invocation) -> ToolResult | None:
         """What an acknowledgement means: any 2xx is one, and all else an outcome (Tool Invocation, Error Responses)."""
         match reply.status:
             case 200:
@@ -193,14 +190,22 @@ class CallbackBackend:
         Tool servers do not repeat what was answered with 4xx, and most not even the rest. What comes once a call has
         `ended` is taken and dropped, questions to its user too (Tool Result, Security).
         """
-        self._look_at(content_type)
+        if content_type != JSON:
+            self._look_at(content_type)
         message = callback.decode_callback(body, call_id, group, decode=decode, failure_patterns=failure_patterns)
-        match message:
-            case callback.Result() | callback.Consent() | callback.Choice() if ended:
+        if isinstance(message, callback.Result):  # what nearly all are
+            if ended:
                 self._log_late(call_id)
-                return 200
-            case callback.Result(result, subscription):
-                await self._end(call_id, group, result, cancels=subscription)
+            else:
+                await self._end(call_id, group, message.result, cancels=message.subscription)
+            return 200
+        return await self._heed(call_id, group, message, ended=ended)
+
+    async def _heed(self, call_id: str, group: str, message: callback.Other, *, ended: bool) -> int:
+        """Takes whatever is no result."""
+        match message:
+            case callback.Consent() | callback.Choice() if ended:
+                self._log_late(call_id)
                 return 200
             case callback.Consent(auth_url):
                 return await self._ask_for_consent(call_id, group, auth_url)
@@ -223,7 +228,7 @@ class CallbackBackend:
 
     def _look_at(self, content_type: str | None) -> None:
         """Takes any content type: the work is done, and refusing its result would lose it."""
-        if content_type is None or content_type.partition(";")[0].strip().lower() != "application/json":
+        if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
             self._warn_once("a tool server does not call back with application/json")
 
     async def _end(self, call_id: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
@@ -256,8 +261,7 @@ class CallbackBackend:
             self._log_refusal("its response_url is at an origin that is not allowed")
             await self._end(call_id, group, NOT_OURS, cancels=True)
             return 400
-        body = callback.encode_choice(call_id, choice.default)
-        self._notices.post("choice", *place, self._notice_headers(), body)
+        self._notices.post("choice", *place, callback.encode_choice(call_id, choice.default))
         return 200
 
     def _log_refusal(self, reason: str) -> None:
@@ -285,10 +289,7 @@ class CallbackBackend:
             self._notify("close", callback.close_notice(group))
 
     def _notify(self, what: str, request: WireRequest) -> None:
-        self._notices.post(what, self._pool, self._target(request), self._notice_headers(), request.body)
-
-    def _notice_headers(self) -> Headers:
-        return (USER_AGENT, JSON_TYPE, *self._credentials.headers("anonymous"))
+        self._notices.post(what, self._server.pool, self._server.target(request.path), request.body)
 
     async def aclose(self) -> None:
         """Gives notices under way a moment, then closes every connection."""

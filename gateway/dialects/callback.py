@@ -107,7 +107,8 @@ class Malformed(Struct, frozen=True):
     settles: bool = True
 
 
-Callback = Result | Consent | Choice | Event | View | Foreign | Unknown | Malformed
+Other = Consent | Choice | Event | View | Foreign | Unknown | Malformed
+Callback = Result | Other
 
 
 class _TextItem(Struct, frozen=True, tag_field="type", tag="text"):
@@ -203,9 +204,9 @@ def decode_callback(
 
 
 def _meaning(message: _Message, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> Callback:
+    if isinstance(message, _ToolResult):  # what nearly all of them are, and a pattern costs twice as much
+        return Result(_read_result(message, decode, failure_patterns), message.subscription is True)
     match message:
-        case _ToolResult(subscription=subscription):
-            return Result(_read_result(message, decode, failure_patterns), subscription is True)
         case _OAuth(auth_url=auth_url):
             return Consent(auth_url)
         case _UserChoice(default=default, response_url=response_url):
@@ -225,15 +226,15 @@ def _without_values(exc: msgspec.ValidationError) -> str:
 
 def _read_result(message: _ToolResult, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> ToolResult:
     """The value of a result: its `content`, which wins over `text`; or the failure its text tells of."""
-    items = message.content or [_TextItem(message.text or "")]
-    text = "\n".join(item.text for item in items if isinstance(item, _TextItem))
+    items = message.content
+    text = "\n".join([item.text for item in items if isinstance(item, _TextItem)]) if items else message.text or ""
     if text.startswith(FAILED):
         return _failed(text.removeprefix(FAILED))
-    if any(pattern.match(text, 0, MAX_SEARCHED) for pattern in failure_patterns):
+    if failure_patterns and any(pattern.match(text, 0, MAX_SEARCHED) for pattern in failure_patterns):
         return _failed(text)
-    if all(isinstance(item, _TextItem) for item in items):
-        return ToolResult(value=_value(text, decode))
-    return ToolResult(value=msgspec.to_builtins(items))
+    if items and not all(isinstance(item, _TextItem) for item in items):
+        return ToolResult(value=msgspec.to_builtins(items))
+    return ToolResult(value=_value(text, decode))
 
 
 def _failed(text: str) -> ToolResult:

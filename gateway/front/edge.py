@@ -16,7 +16,7 @@ from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.front.body import ArrivingBody, CallerLeft, too_large
 from gateway.front.observer import LEFT, Observer, told
-from gateway.request import Request, head_of, refuse_repeats
+from gateway.request import Request, refuse_repeats
 from gateway.served import ANSWER, SERVED, Served
 from gateway.tracing import identify
 from gateway.wire import Body, Head, Headers, WireReply
@@ -29,6 +29,7 @@ CALLBACKS = "/callbacks/"
 MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
 LIST = "/tools"
 FAILED = 500
+TAKEN = b"{}"
 NOT_TAKEN = b'{"message":"This callback is not taken."}'
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
@@ -116,30 +117,35 @@ class Edge:
 
     async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A callback is answered with its status alone (RAP, Transport: the body is ignored)."""
-        started, head = perf_counter(), head_of(scope)
-        request = Request(head, self._ip_of(scope), trace=identify(head.headers, self._fresh))
-        media = head.headers.get(b"content-type")
-        token = scope["path"].removeprefix(CALLBACKS)
+        started, path = perf_counter(), scope["path"]
+        offered = scope.get("extensions", {})
+        served: Served | None = offered.get(SERVED)
+        headers = dict(scope["headers"]) if served is None else served.fields
+        trace = identify(headers, self._fresh)
+        request = Request(Head(method="POST", path=path, headers=headers), self._ip_of(scope), trace=trace)
+        media = headers.get(b"content-type")
         status, body = LEFT, b""
         try:
-            status = await self._callback(
-                request,
-                token,
-                None if media is None else media.decode("latin-1"),
-                ArrivingBody(scope.get("extensions", {}).get(SERVED), receive, MAX_CALLBACK_BYTES),
-            )
-            body = b"{}" if status == 200 else NOT_TAKEN
-        except GatewayError:
-            status, body = 413, NOT_TAKEN
-        except CallerLeft:
-            pass
+            try:
+                arriving = ArrivingBody(served, receive, MAX_CALLBACK_BYTES)
+                media_type = None if media is None else media.decode("latin-1")
+                status = await self._callback(request, path[len(CALLBACKS) :], media_type, arriving)
+            except GatewayError:
+                status = 413
+            body = TAKEN if status == 200 else NOT_TAKEN
+            fields = (*JSON, trace.sent[0])
+            answer_now = offered.get(ANSWER)
+            if answer_now is None or not answer_now(status, fields, body):
+                await _send(status, fields, body, send)
+        except (CallerLeft, CancelledError) as left:
+            status = told(scope, status)
+            if isinstance(left, CancelledError):
+                raise
         except Exception:
             status = FAILED
             raise
         finally:
-            self._observer.called_back(request, told(scope, status), perf_counter() - started, len(body))
-        if status != LEFT:
-            await _send(status, (*JSON, request.trace.sent[0]), body, send)
+            self._observer.called_back(request, status, perf_counter() - started, len(body))
 
 
 def strictly(status: int) -> int:

@@ -6,11 +6,13 @@ may end that one call and nothing else.
 
 from __future__ import annotations
 
-import hmac
 import logging
+import os
 import re
-import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import Protocol, cast
 
 from gateway.errors import GatewayError
@@ -19,35 +21,47 @@ from gateway.kept.standing import PREFIX, note_of
 from gateway.ports import Backend
 from gateway.request import Request
 from gateway.routing import Decode, PublishedTool
-from gateway.state.port import CallState, Record, State, StateUnavailable
+from gateway.state.port import DONE, Record, State, StateUnavailable
 from gateway.state.sealing import Digester
 from gateway.wire import Body
 
 log = logging.getLogger("gateway.callbacks")
 
 PATH = "/callbacks/"
-RANDOM_BYTES = 16
-MAC_CHARACTERS = 22  # 128 bits and more of an HMAC-SHA256
+RANDOM_BYTES = MAC_BYTES = 16
+PURPOSE = b"callback "  # before all that is signed, so that the block that holds our own key is digested only once
 
 
 class CallbackTokens:
-    """Makes the last segment of callback URLs: `<key>.<random>.<MAC>`. All keys open, the first one makes."""
+    """Makes the last segment of callback URLs: `<key>.<random>.<MAC>`. All keys open, the first one makes.
+
+    The MAC is one of BLAKE2b in its keyed mode (RFC 7693).
+    """
 
     def __init__(self, digester: Digester) -> None:
-        self._digester = digester
+        keys = digester.digests("callback")
+        self._begun = [blake2b(PURPOSE, key=key.encode(), digest_size=MAC_BYTES) for key in keys]
 
     def mint(self, key: str) -> str:
         """A token for the outcome of the call with that key."""
-        nonce = secrets.token_urlsafe(RANDOM_BYTES)
-        return f"{key}.{nonce}.{self._digester.digest('callback', key, nonce)[:MAC_CHARACTERS]}"
+        signed = f"{key}.{os.urandom(RANDOM_BYTES).hex()}"
+        return f"{signed}.{_mac(self._begun[0], signed)}"
 
     def key_of(self, token: str) -> str | None:
         """The key of the call; None for a token that is not ours."""
-        key, _, rest = token.partition(".")
-        nonce, _, mac = rest.partition(".")
-        macs = self._digester.digests("callback", key, nonce)
-        known = [hmac.compare_digest(mac.encode(), good[:MAC_CHARACTERS].encode()) for good in macs]
-        return key if any(known) else None
+        if not token.isascii():  # as ours are: no others can be compared in constant time
+            return None
+        signed, _, mac = token.rpartition(".")
+        for begun in self._begun:
+            if compare_digest(_mac(begun, signed), mac):
+                return signed.partition(".")[0]
+        return None
+
+
+def _mac(begun: blake2b, signed: str) -> str:
+    digest = begun.copy()
+    digest.update(signed.encode())
+    return digest.hexdigest()
 
 
 class Receiver(Protocol):
@@ -92,24 +106,23 @@ class Callbacks:
         key = self._tokens.key_of(token)
         if key is None:
             return 404
+        refusal = None
         try:
-            body, refusal = await arriving.read(), None
+            whole = arriving.now()
+            body = await arriving.read() if whole is None else whole
         except GatewayError as too_large:  # nor will that result be sent again, so nobody shall wait for it
             body, refusal = b"", too_large
         request.bytes_in = len(body)
-        status = await self._take(request, key, body, content_type)
-        if refusal is not None:
-            raise refusal
-        return status
-
-    async def _take(self, request: Request, key: str, body: bytes, content_type: str | None) -> int:
         try:
             record = self._state.held(key) or await self._state.get(key)
             request.backend = "" if record is None else record.backend
-            return await self._receive(record, key, body, content_type)
+            status = await self._receive(record, key, body, content_type)
         except StateUnavailable:
-            held = self._backlog.hold(len(body), lambda: self._receive_later(key, body, content_type))
-            return 200 if held else 503
+            held = self._backlog.hold(len(body), partial(self._receive_later, key, body, content_type))
+            status = 200 if held else 503
+        if refusal is not None:
+            raise refusal
+        return status
 
     async def _receive_later(self, key: str, body: bytes, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, body, content_type) == 404:
@@ -126,7 +139,7 @@ class Callbacks:
             note.group,
             body,
             content_type,
-            ended=record.state is CallState.DONE,  # of one whose end is unknown the outcome may still come
+            ended=record.state is DONE,  # of one whose end is unknown the outcome may still come
             decode="auto" if tool is None else tool.route.decode,
             failure_patterns=() if tool is None else tool.route.failure_patterns,
         )

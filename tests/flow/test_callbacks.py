@@ -99,7 +99,17 @@ async def test_credentials_in_front_of_or_instead_of_ours_are_ignored(callers: C
     assert await pending.stands() == "x"
 
 
-ALTERATIONS = ["another call", "another nonce", "another mac", "cut", "longer", "empty", "no parts", "slashes"]
+ALTERATIONS = [
+    "another call",
+    "another nonce",
+    "another mac",
+    "no mac",
+    "cut",
+    "longer",
+    "empty",
+    "no parts",
+    "slashes",
+]
 
 
 @pytest.mark.parametrize("how", ALTERATIONS)
@@ -112,6 +122,7 @@ async def test_a_token_that_is_not_ours_is_refused_before_the_body_is_read(calle
         "another call": f"{other_key}.{nonce}.{mac}",
         "another nonce": f"{key}.{other_nonce}.{mac}",
         "another mac": f"{key}.{nonce}.{other_mac}",
+        "no mac": f"{key}.{nonce}",
         "cut": token[:-1],
         "longer": token + "A",
         "empty": "",

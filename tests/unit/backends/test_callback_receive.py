@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
 import pytest
 
-from gateway.backends import callback_notices
 from gateway.model import ToolFailure, ToolResult
 from tests.unit.backends.calling_back import (
     CALL_ID,
@@ -20,8 +18,7 @@ from tests.unit.backends.calling_back import (
     facing,
     message,
 )
-from tests.unit.backends.facing import reply
-from tests.unit.transport.scripted import Peer, serving, until
+from tests.unit.transport.scripted import serving, until
 
 pytestmark = pytest.mark.anyio
 
@@ -295,46 +292,3 @@ async def test_a_thread_is_not_closed_by_who_did_not_end_its_call() -> None:
         await at.receive(RESULT | {"group_id": LONE}, group=LONE)
         await nothing_more(at, toolset)
     assert len(toolset.noted) == 1
-
-
-@pytest.mark.parametrize("answer", [reply(404, b""), reply(500, b""), b"SMTP ready\r\n\r\n"])
-async def test_a_notice_that_fails_is_not_sent_again_and_hurts_nobody(answer: bytes) -> None:
-    toolset = Toolset(answer)
-    async with facing(toolset) as at:
-        await at.backend.cancel(CALL_ID, LONE)
-        await until(lambda: len(toolset.noted) >= 2)
-    assert sorted(path for path, _ in toolset.noted) == ["/cancel_tool_call", "/close_thread"]
-
-
-async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    async def never(peer: Peer) -> None:
-        await peer.stay()
-
-    toolset = Toolset(never)
-    async with facing(toolset) as at:
-        for number in range(callback_notices.MAX_WAITING + 5):
-            await at.backend.cancel(f"tg-{number}", GROUP)
-        await until(lambda: len(toolset.noted) == callback_notices.AT_ONCE)
-        started = asyncio.get_running_loop().time()
-        await at.backend.aclose()
-        assert asyncio.get_running_loop().time() - started < 2 * callback_notices.CLOSE_WITHIN_S
-    assert len(toolset.noted) == callback_notices.AT_ONCE
-    assert caplog.text.count("notices are dropped") == 1
-
-
-async def test_a_notice_under_way_may_arrive_before_the_end() -> None:
-    toolset = Toolset()
-    async with facing(toolset) as at:
-        await at.backend.cancel(CALL_ID, GROUP)
-        await at.backend.aclose()
-    assert toolset.noted == [CANCELLED]
-
-
-async def test_only_the_latest_notices_are_remembered() -> None:
-    notices = callback_notices.Notices("builds")
-    assert notices.first_time("close", "first")
-    for number in range(callback_notices.REMEMBERED - 1):
-        notices.first_time("close", str(number))
-    assert not notices.first_time("close", "first")
-    assert notices.first_time("close", "one more")
-    assert notices.first_time("close", "first")

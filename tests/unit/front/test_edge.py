@@ -76,15 +76,32 @@ async def test_a_failure_of_ours_is_noted_as_the_500_that_the_server_answers(
     assert line["status"] == 500
 
 
-async def test_a_failure_of_ours_at_a_callback_is_noted_as_that_too() -> None:
-    async def failing(*_: object) -> int:
-        raise RuntimeError("a bug")
+async def breaks(*_: object) -> int:
+    raise RuntimeError("a bug")
 
+
+async def takes(*_: object) -> int:
+    return 200
+
+
+@pytest.mark.parametrize(("callback", "send"), [(breaks, taken), (takes, broken)])
+async def test_a_failure_of_ours_at_a_callback_is_noted_as_that_too(callback: Callable[..., Any], send: Send) -> None:
     noted = Noted()
     with pytest.raises(RuntimeError):
-        await ask(edge(noted, fails, failing), gone, taken, "/callbacks/token")
+        await ask(edge(noted, fails, callback), gone, send, "/callbacks/token")
     (line,) = noted.lines()
     assert (line["status"], line["route"]) == (500, "/callbacks/{token}")
+
+
+async def test_a_tool_server_that_left_before_its_callback_was_whole_is_noted_and_not_answered() -> None:
+    async def receives(request: Request, token: str, media: str | None, body: Body) -> int:
+        await body.read()
+        raise AssertionError("there is none")
+
+    noted = Noted()
+    await ask(edge(noted, fails, receives), gone, broken, "/callbacks/token")
+    (line,) = noted.lines()
+    assert (line["status"], line["bytes_out"]) == (LEFT, 0)
 
 
 async def test_a_caller_who_left_before_the_body_was_whole_is_noted_as_such() -> None:

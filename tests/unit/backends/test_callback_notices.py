@@ -1,0 +1,97 @@
+"""Notices to a callback tool server: each goes once, none holds anybody up, and there are never too many."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.backends.callback_notices import AT_ONCE, CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, Notices
+from gateway.backends.credentials import Fixed
+from gateway.transport import Pool
+from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
+from tests.unit.backends.facing import reply
+from tests.unit.transport.scripted import Peer, serving, until
+
+pytestmark = pytest.mark.anyio
+
+CANCELLED = ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": CALL_ID})
+
+
+@pytest.mark.parametrize("answer", [reply(404, b""), reply(500, b""), b"SMTP ready\r\n\r\n"])
+async def test_a_notice_that_fails_is_not_sent_again_and_hurts_nobody(answer: bytes) -> None:
+    toolset = Toolset(answer)
+    async with facing(toolset) as at:
+        await at.backend.cancel(CALL_ID, LONE)
+        await until(lambda: len(toolset.noted) >= 2)
+    assert sorted(path for path, _ in toolset.noted) == ["/cancel_tool_call", "/close_thread"]
+
+
+async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    async def never(peer: Peer) -> None:
+        await peer.stay()
+
+    toolset = Toolset(never)
+    async with facing(toolset) as at:
+        for number in range(MAX_WAITING + 5):
+            await at.backend.cancel(f"tg-{number}", GROUP)
+        await until(lambda: len(toolset.noted) == AT_ONCE)
+        started = asyncio.get_running_loop().time()
+        await at.backend.aclose()
+        assert asyncio.get_running_loop().time() - started < 2 * CLOSE_WITHIN_S
+    assert len(toolset.noted) == AT_ONCE
+    assert caplog.text.count("notices are dropped") == 1
+
+
+async def test_a_notice_under_way_may_arrive_before_the_end() -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        await at.backend.cancel(CALL_ID, GROUP)
+        await at.backend.aclose()
+    assert toolset.noted == [CANCELLED]
+
+
+async def test_all_notices_arrive_once_and_those_who_send_them_are_there_for_the_next() -> None:
+    toolset = Toolset()
+    async with facing(toolset) as at:
+        for turn in range(3):
+            told = [f"tg-{turn}-{number}" for number in range(3 * AT_ONCE)]
+            for call_id in told:
+                await at.backend.cancel(call_id, GROUP)
+            await until(lambda: len(toolset.noted) >= 3 * AT_ONCE)
+            assert sorted(body["tool_call_id"] for _, body in toolset.noted) == sorted(told)
+            toolset.noted.clear()
+
+
+async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_its_notice_is_sent() -> None:
+    """Its caller's answer is written then, and leaves at the end of that turn."""
+    toolset, loop = Toolset(), asyncio.get_running_loop()
+
+    async def hears(end: asyncio.Future[None], pool: Pool) -> list[bool]:
+        await end
+        now = pool.is_unused
+        await asyncio.sleep(0)
+        return [now, pool.is_unused]
+
+    async with serving(toolset) as server:
+        pool, notices = Pool(server.origin), Notices("builds", Fixed())
+        for count in (1, 2):  # at the second there is already somebody who sends them
+            end = loop.create_future()
+            waiting = asyncio.create_task(hears(end, pool))
+            await asyncio.sleep(0)
+            end.set_result(None)
+            notices.post("close", pool, b"/close_thread", b"{}")
+            assert await waiting == [True, True]
+            await until(lambda: pool.is_unused and len(toolset.noted) == count)  # noqa: B023 - called at once
+        await notices.aclose()
+        await pool.aclose()
+
+
+async def test_only_the_latest_notices_are_remembered() -> None:
+    notices = Notices("builds", Fixed())
+    assert notices.first_time("close", "first")
+    for number in range(REMEMBERED - 1):
+        notices.first_time("close", str(number))
+    assert not notices.first_time("close", "first")
+    assert notices.first_time("close", "one more")
+    assert notices.first_time("close", "first")
