@@ -177,21 +177,24 @@ Members = tuple[tuple[str, str], ...]
 
 def error_reply(error: GatewayError, first: Members = (), headers: Headers = ()) -> WireReply:
     """A refusal as ServerErrorResponse or ValidationErrorResponse, after the members the dialect puts first."""
-    head = (JSON_TYPE, NO_STORE, *headers, *error.headers)
-    if error.retry_after_s is not None:
-        head = (*head, _retry_after(error.retry_after_s))
-    body = _words(first, error.message) if isinstance(error, FixedError) else encode(_error_object(error, first))
-    return WireReply(status=STATUSES[error.code], headers=head, body=body)
+    if isinstance(error, FixedError):
+        return _fixed(error.code, error.message, error.retry_after_s, error.headers, first, headers)
+    return _reply(error.code, error.retry_after_s, (*headers, *error.headers), _error_object(error, first))
 
 
-@lru_cache(maxsize=256)  # whoever is refused for the same reason has about as long to wait
-def _retry_after(seconds: float) -> tuple[bytes, bytes]:
-    return b"retry-after", b"%d" % max(1, round(seconds))
+# Few sentences, in every spelling of every dialect, and whoever is refused for the same reason has about as long to
+# wait. An answer that is known costs a fifth of one that is put together and encoded.
+@lru_cache(maxsize=256)
+def _fixed(
+    code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers
+) -> WireReply:
+    return _reply(code, retry_after_s, (*headers, *own), dict(first) | {"message": message})
 
 
-@lru_cache(maxsize=64)  # few sentences, in every spelling of every dialect
-def _words(first: Members, message: str) -> bytes:
-    return encode(dict(first) | {"message": message})
+def _reply(code: ErrorCode, retry_after_s: float | None, headers: Headers, body: JsonObject) -> WireReply:
+    if retry_after_s is not None:
+        headers = (*headers, (b"retry-after", b"%d" % max(1, round(retry_after_s))))
+    return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, *headers), body=encode(body))
 
 
 def _error_object(error: GatewayError, first: Members) -> JsonObject:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from gateway.dialects import fields, versions
 from gateway.dialects.lc import Lc
 from gateway.dialects.otc import Otc, Rfc
 from gateway.dialects.oxp import OxpEnveloped, OxpFlat
-from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError
+from gateway.errors import GatewayError
 from gateway.model import Json, JsonObject
 from gateway.ports import Dialect, ServerDialect
 from gateway.wire import Head, Headers, WireReply
@@ -40,19 +38,7 @@ def by_head(head: Head) -> Dialect | None:
 def refusal(error: GatewayError, head: Head) -> WireReply:
     """A refusal before the body was read: in the dialect the head tells, else `{message}`, valid in all of them."""
     dialect = by_head(head)
-    if isinstance(error, UnauthenticatedError):
-        return _unauthenticated(None if dialect is None else dialect.name, error.message, error.headers)
-    return _refusal(dialect, error)
-
-
-def _refusal(dialect: Dialect | None, error: GatewayError) -> WireReply:
     return fields.error_reply(error) if dialect is None else dialect.encode_error(error, dialect.canonical)
-
-
-@lru_cache(maxsize=32)  # no, several or the wrong credentials, in five dialects and in none
-def _unauthenticated(name: str | None, message: str, headers: Headers) -> WireReply:
-    error = GatewayError(ErrorCode.UNAUTHENTICATED, message, headers=headers)
-    return _refusal(None if name is None else DIALECTS[name], error)
 
 
 BY_SPELLING: dict[str, Dialect] = {

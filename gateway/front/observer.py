@@ -76,8 +76,8 @@ class Observer:
             self._count_stranger(error.reason)
             return error.reason
         if isinstance(error, RateLimited):
-            self._count_limited(error.rule)
-            return error.rule
+            self._count_limited(error.reason)
+            return error.reason
         return ""
 
     def turned_away(

@@ -81,9 +81,9 @@ def _item(rule: Rule, debt: int) -> bytes:
 
 
 @lru_cache(maxsize=256)  # the seconds of a flood are few
-def _spent(rule: Rule, reset_s: int) -> tuple[bytes, bytes]:
-    """The item of a rule of which nothing remains, as a header."""
-    return RATELIMIT, b'"%s";r=0;t=%d' % (rule.label, reset_s)
+def _spent(plan: Plan, reset_s: int) -> Headers:
+    """`headers` for the only rule of a plan when nothing remains of it."""
+    return plan.policy, (RATELIMIT, b'"%s";r=0;t=%d' % (plan.rules[0].label, reset_s))
 
 
 def _reset_s(rule: Rule, debt: int) -> int:
@@ -93,7 +93,7 @@ def _reset_s(rule: Rule, debt: int) -> int:
 
 
 class RateLimited(FixedError):  # noqa: N818 - what happened to a caller, not an error of ours
-    """A refusal; `rule` names the limit, for metrics and logs. The seconds are whole, as the headers have them."""
+    """A refusal; the `reason` is the name of the limit. The seconds are whole, as the headers have them."""
 
     code = ErrorCode.RATE_LIMITED
     message = MESSAGE
@@ -101,9 +101,9 @@ class RateLimited(FixedError):  # noqa: N818 - what happened to a caller, not an
     def __init__(self, outcome: Outcome) -> None:
         rule, plan = outcome.refused, outcome.plan
         assert rule is not None
-        self.rule = self.reason = rule.name
+        self.reason = rule.name
         if len(plan.rules) > 1:
             self.retry_after_s, self.headers = outcome.retry_after_s, headers(outcome)
         else:  # as most, of which many a second may be refused: nothing remains, and both headers name one time
-            self.retry_after_s = reset_s = _reset_s(rule, outcome.debts[0])
-            self.headers = plan.policy, _spent(rule, reset_s)
+            self.retry_after_s = reset_s = -(-(outcome.debts[0] + rule.step - rule.depth) // rule.ticks_per_s)
+            self.headers = _spent(plan, reset_s)

@@ -7,7 +7,7 @@ import pytest
 from gateway import jsontext
 from gateway.dialects import recognise
 from gateway.dialects.fields import status_of
-from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError
+from gateway.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
 from gateway.wire import Head
 from tests.wire import DIALECTS
 
@@ -56,6 +56,27 @@ def test_who_is_not_known_is_told_so_as_everybody_else_is_told_something(prefix:
         stranger = UnauthenticatedError(message, "missing", False, headers)
         error = GatewayError(ErrorCode.UNAUTHENTICATED, message, headers=headers)
         assert recognise.refusal(stranger, head) == recognise.refusal(error, head)
+
+
+class LimitedError(FixedError):
+    """One too many, in the same words for everybody."""
+
+    code = ErrorCode.RATE_LIMITED
+    message = "Later."
+
+    def __init__(self, retry_after_s: float, value: bytes) -> None:
+        self.reason = "a limit"
+        self.retry_after_s, self.headers = retry_after_s, ((b"ratelimit", value),)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_refusals_in_the_same_words_keep_their_own_times_and_spellings(name: str) -> None:
+    """Answers of such refusals are remembered, and nobody is told another's."""
+    dialect = recognise.DIALECTS[name]
+    asked = [(1, b"a", "1.0"), (2, b"a", "1.0"), (1, b"b", "1.0"), (1, b"a", "1.0.0"), (1, b"a", "1.0")]
+    for after_s, value, spelling in asked:
+        error = GatewayError(ErrorCode.RATE_LIMITED, "Later.", retry_after_s=after_s, headers=((b"ratelimit", value),))
+        assert dialect.encode_error(LimitedError(after_s, value), spelling) == dialect.encode_error(error, spelling)
 
 
 def test_headers_of_a_refusal_go_on_and_nothing_is_stored() -> None:

@@ -48,7 +48,7 @@ async def test_a_file_says_who_may_do_what_how_often() -> None:
     await limits.spend("call", "key:a", "10.0.0.1", SEARCH)
     with pytest.raises(RateLimited) as caught:
         await limits.spend("call", "key:a", "10.0.0.2", SEARCH._replace(version="2.0.0"))
-    assert (caught.value.rule, caught.value.retry_after_s) == ("dear", 30)
+    assert (caught.value.reason, caught.value.retry_after_s) == ("dear", 30)
     await limits.spend("call", "key:b", "10.0.0.1", SEARCH)
 
 

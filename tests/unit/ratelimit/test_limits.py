@@ -46,12 +46,12 @@ async def test_limits_on_addresses_alone_are_of_the_first_phase_and_all_others_o
     assert [one.rule for one in second.standings] == ["caller", "address-and-tool"]
     with pytest.raises(RateLimited) as caught:
         gate.admit("call", IP)
-    assert caught.value.rule == "address"
+    assert caught.value.reason == "address"
     assert gate.admit("call", "10.0.0.2").refused is None
     await gate.spend("call", "key:a", IP, WEB)
     with pytest.raises(RateLimited) as caught:
         await gate.spend("call", "key:a", IP, WEB)
-    assert caught.value.rule == "caller"
+    assert caught.value.reason == "caller"
 
 
 async def test_without_limits_everything_passes_and_nothing_is_said() -> None:
@@ -67,7 +67,7 @@ async def test_polls_do_not_use_up_what_calls_may() -> None:
     for operation, refused_by in (("poll", "polls"), ("list", "calls")):
         with pytest.raises(RateLimited) as caught:
             await gate.spend(operation, "key:a", IP)  # type: ignore[arg-type]
-        assert caught.value.rule == refused_by
+        assert caught.value.reason == refused_by
 
 
 async def test_an_address_that_fails_to_prove_itself_too_often_is_not_even_asked() -> None:
@@ -78,7 +78,7 @@ async def test_an_address_that_fails_to_prove_itself_too_often_is_not_even_asked
         gate.verification_failed(IP)
     with pytest.raises(RateLimited) as caught:
         gate.admit("call", IP)
-    assert (caught.value.rule, caught.value.retry_after_s) == ("failed-verifications", 1)
+    assert (caught.value.reason, caught.value.retry_after_s) == ("failed-verifications", 1)
     gate.verification_failed(IP)  # of a request that was under way
     assert gate.admit("call", "10.0.0.2").refused is None
     clock.now_us += 100_000
@@ -94,7 +94,7 @@ async def test_the_limit_on_failures_can_be_replaced_and_counts_nothing_else() -
     gate.verification_failed(IP)
     with pytest.raises(RateLimited) as caught:
         gate.admit("call", IP)
-    assert (caught.value.rule, caught.value.retry_after_s) == ("own", 60)
+    assert (caught.value.reason, caught.value.retry_after_s) == ("own", 60)
 
 
 async def test_the_first_phase_never_asks_what_is_shared() -> None:
@@ -115,7 +115,7 @@ async def test_what_is_counted_here_is_the_same_with_a_wait_and_without() -> Non
     gate.spend_here("call", "key:b", IP, WEB)
     with pytest.raises(RateLimited) as caught:
         gate.spend_here("call", "key:c", IP, WEB)
-    assert (gate.is_here, caught.value.rule) == (True, "routes")
+    assert (gate.is_here, caught.value.reason) == (True, "routes")
     assert not Limits([rule()], MemoryBuckets(Clock()), Away()).is_here
 
 

@@ -105,7 +105,7 @@ def test_a_refusal_says_what_the_limits_said(rate: tuple[int, int, int], part: f
 def test_a_refusal_is_an_error_that_names_its_rule_and_not_its_caller() -> None:
     error = RateLimited(take(rule(count=1, per_s=60, burst=1), times=2))
     assert isinstance(error, GatewayError)
-    assert (error.code, error.rule, error.retry_after_s) == (ErrorCode.RATE_LIMITED, "per-caller", 60)
+    assert (error.code, error.reason, error.retry_after_s) == (ErrorCode.RATE_LIMITED, "per-caller", 60)
     assert error.headers == (
         (b"ratelimit-policy", b'"per-caller";q=1;w=60'),
         (b"ratelimit", b'"per-caller";r=0;t=60'),
