@@ -20,6 +20,7 @@ from tests.live.faults.toolserver import ToolServer, echo, tool_server
 
 FLEET_TOKEN = "what-the-fleet-asks-for"
 INNER_SECRET = "what-the-gateways-before-it-sign-with"
+NEVER_OPEN = {"failures": 0}  # calls that go wrong on purpose must not have others refused
 OUTER_SECRET = "what-the-callers-of-the-chain-sign-with"
 
 # What lies between the two gateways: the outer one's backends, each with its protocol, its dialect, the prefix it
@@ -68,6 +69,7 @@ def _outer(inner_url: str, link: str) -> Settings:
             "dialect": dialect,
             "url": inner_url + prefix,
             "auth": {"jwt": {"secret": INNER_SECRET}},
+            "breaker": NEVER_OPEN,
         }
         for number, (protocol, dialect, prefix, _) in enumerate(LINKS[link])
     }
@@ -87,6 +89,8 @@ async def chain() -> AsyncIterator[Chain]:
         }
         async with tool_server({"Gone.Away": echo}) as gone:
             backends["gone"] = {"protocol": "otc", "url": gone.url}
+            for backend in backends.values():
+                backend["breaker"] = NEVER_OPEN
             inner = await stack.enter_async_context(gateway(settings(backends, auth=_auth(INNER_SECRET))))
         starting = (stack.enter_async_context(gateway(_outer(inner.url, link))) for link in LINKS)
         outer = dict(zip(LINKS, await asyncio.gather(*starting), strict=True))

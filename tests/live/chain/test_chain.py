@@ -73,7 +73,7 @@ async def test_what_only_the_rfc_can_say_passes_every_link(chain: Chain, link: s
 @pytest.mark.parametrize(("link", "dialect", "what"), list(calls()))
 async def test_a_call_is_answered_as_by_one_gateway(chain: Chain, link: str, dialect: str, what: str) -> None:
     tool, arguments = CALLS[what]
-    request = {"call_id": "chain-1", "tool_id": tool, "input": arguments}
+    request = {"call_id": f"{what}, {link}, {dialect}", "tool_id": tool, "input": arguments}
     one, two = await call(chain.inner, dialect, request), await call(chain.outer[link], dialect, request)
     assert agreed(two) == agreed(one)
 
