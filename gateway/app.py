@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable
-from functools import partial
+from contextlib import AsyncExitStack
 from typing import Any
 
 from starlette.types import ASGIApp
 
 from gateway import __version__
-from gateway.admission import Admission
 from gateway.assembly import parts, remembering
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.measuring import known, readings
 from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, unchanged
 from gateway.assembly.stamps import named_files, stamps
-from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges
 from gateway.front import facing, openapi
@@ -86,7 +84,7 @@ class Gateway:
             published=lambda tool: self.catalogue.router.published(tool),
         )
         self._chance = Chance()
-        self._retirement = Retirement(self._forget)
+        self._retirement = Retirement(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
         self._front = Front(self._setup.public)
         self._take_in(self._setup)
@@ -98,11 +96,7 @@ class Gateway:
         backends, admissions = {}, {}
         files = {name: stamps(named_files(settings)) for name, settings in config.backends.items()}
         for name, settings in config.backends.items():
-            if (
-                before is not None
-                and before.config.backends.get(name) == settings
-                and before.stamps[name] == files[name]
-            ):
+            if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
             admissions[name] = admission = parts.admission(name, settings, config.routes)
@@ -122,7 +116,7 @@ class Gateway:
             new_call_id=lambda: PREFIX + self._chance()[:32].decode(),
             strict=config.errors.strict,
         )
-        rest = before.rest if before is not None and _is_same_rest(before.config, config) else self._rest(config)
+        rest = before.rest if before is not None and before.has_rest_for(config) else self._rest(config)
         return Setup(
             config=config,
             backends=backends,
@@ -186,25 +180,18 @@ class Gateway:
         Not to be called again before it has returned. Whatever it raises, nothing has changed then.
         """
         old = self._setup
-        new: Setup | None = None
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._issuers.keep, old.config.auth)
             new = self._set_up(unchanged(config, old.config), old)
+            undo.push_async_callback(new.discard, old)
             await new.follow(old)
-        except BaseException:
-            await self._issuers.keep(old.config.auth)
-            if new is not None:
-                await new.discard(old)
-            raise
+            undo.pop_all()
         self._setup = new
         self._take_in(new)
         self._front.app = new.public
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
-        requests = {*self.requests, *self.calls.running()}
-        until = time.monotonic() + self._pending_s
-        for name, backend in old.not_in(new).items():
-            is_open = partial(self._is_open, name, backend, old.admissions[name], until)
-            self._retirement.begin(name, backend, requests, is_open)
+        self._retirement.begin(old, new, {*self.requests, *self.calls.running()})
 
     def count_reload(self, outcome: str) -> None:
         """Counts a configuration that was read again: `ok` or `failed`."""
@@ -276,20 +263,6 @@ class Gateway:
         if backend in self.catalogue:
             self.catalogue.refresh(backend)
 
-    def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
-        """Whether a backend that is to go has calls under way, or outcomes of its calls may come yet."""
-        if admission.in_flight or admission.snapshot().queued or parts.is_waiting(backend):
-            return True
-        if self._receivers.get(name) is not backend:  # it does not take any, or another one does in its place
-            return False
-        # Where replicas share what they remember, an outcome for another one may arrive here.
-        return bool(self.state.pending()[name]) or (remembering.is_shared(self.state) and time.monotonic() < until)
-
-    def _forget(self, name: str, backend: Backend) -> None:
-        for known_by_name in (self.backends, self._receivers):
-            if known_by_name.get(name) is backend:
-                del known_by_name[name]
-
     async def _challenge_status(self, token: str) -> str:
         opened = self._challenges.open(token)
         backend = self.backends.get(opened[0]) if opened else None
@@ -298,12 +271,6 @@ class Gateway:
         if backend.asynchronous:
             return await self.calls.consent_status(opened[1])
         return await backend.challenge_status(opened[1])
-
-
-def _is_same_rest(before: Config, now: Config) -> bool:
-    """Whether everything but calls and lists is answered alike."""
-    ours = [(it.server.openapi, it.server.public_url, it.metrics.token, it.errors.strict) for it in (before, now)]
-    return ours[0] == ours[1]
 
 
 def _url_host(host: str) -> str:

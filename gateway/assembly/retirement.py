@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
+from gateway.admission import Admission
+from gateway.assembly.parts import is_waiting
+from gateway.assembly.remembering import is_shared
+from gateway.assembly.setup import Setup
+from gateway.backends.server import Server
 from gateway.ports import Backend
+from gateway.state.port import State
 
 log = logging.getLogger("gateway.reload")
 
@@ -15,22 +23,41 @@ LOOK_S = 0.5  # between two looks at whether a backend still waits for something
 
 
 class Retirement:
-    """Sees backends off. `forget` is told before one is closed."""
+    """Sees backends off.
 
-    def __init__(self, forget: Callable[[str, Backend], None]) -> None:
-        self._forget = forget
+    `backends` are all by name, `receivers` those that take outcomes; each is taken out of both before it is closed.
+    A call that `state` remembers ends within `pending_s` of its beginning.
+    """
+
+    def __init__(
+        self, state: State, backends: dict[str, Backend], receivers: dict[str, Backend], *, pending_s: float
+    ) -> None:
+        self._state = state
+        self._backends = backends
+        self._receivers = receivers
+        self._pending_s = pending_s
         self._leaving: dict[asyncio.Task[None], Backend] = {}
 
-    def __len__(self) -> int:
-        return len(self._leaving)
+    def begin(self, old: Setup, new: Setup, requests: Collection[asyncio.Task[Any]]) -> None:
+        """Lets go of the backends that the new setup has not.
 
-    def begin(
-        self, name: str, backend: Backend, requests: Collection[asyncio.Task[Any]], is_open: Callable[[], bool]
-    ) -> None:
-        """Lets a backend go once these requests, any of which may yet call it, are over, and it is not open."""
-        task = asyncio.create_task(self._leave(name, backend, requests, is_open))
-        self._leaving[task] = backend
-        task.add_done_callback(self._left)
+        Each is closed once these requests, any of which may yet call it, are over, and it has nothing open.
+        """
+        until = time.monotonic() + self._pending_s
+        for name, backend in old.not_in(new).items():
+            is_open = partial(self._is_open, name, backend, old.admissions[name], until)
+            task = asyncio.create_task(self._leave(name, backend, requests, is_open))
+            self._leaving[task] = backend
+            task.add_done_callback(self._left)
+
+    def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
+        """Whether a backend that is to go has calls under way, or outcomes of its calls may come yet."""
+        if admission.in_flight or admission.snapshot().queued or is_waiting(backend):
+            return True
+        if self._receivers.get(name) is not backend:  # it does not take any, or another one does in its place
+            return False
+        # Where replicas share what they remember, an outcome for another one may arrive here.
+        return bool(self._state.pending()[name]) or (is_shared(self._state) and time.monotonic() < until)
 
     async def _leave(
         self, name: str, backend: Backend, requests: Collection[asyncio.Task[Any]], is_open: Callable[[], bool]
@@ -39,7 +66,9 @@ class Retirement:
             await asyncio.wait(requests)
         while is_open():  # noqa: ASYNC110 - outcomes come in many ways, and none of them tells
             await asyncio.sleep(LOOK_S)
-        self._forget(name, backend)
+        for known_by_name in (self._backends, self._receivers):
+            if known_by_name.get(name) is backend:
+                del known_by_name[name]
         await backend.aclose()
         log.info("a backend that was taken out of the configuration is closed", extra={"backend": name})
 

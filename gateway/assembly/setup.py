@@ -16,7 +16,7 @@ from gateway.catalogue.catalogue import Catalogue
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend
 from gateway.ratelimit import Limits
-from gateway.settings import Config
+from gateway.settings import BackendSettings, Config
 
 log = logging.getLogger("gateway.reload")
 
@@ -51,6 +51,18 @@ class Setup:
     pipeline: Pipeline
     rest: ASGIApp
     public: ASGIApp
+
+    def has_backend(self, name: str, settings: BackendSettings, files: Stamps) -> bool:
+        """Whether it made this backend, of the same settings and files."""
+        return self.config.backends.get(name) == settings and self.stamps[name] == files
+
+    def has_rest_for(self, config: Config) -> bool:
+        """Whether its `rest` would answer alike by another configuration."""
+        ours, theirs = (
+            (it.server.openapi, it.server.public_url, it.metrics.token, it.errors.strict)
+            for it in (self.config, config)
+        )
+        return ours == theirs
 
     async def start(self) -> None:
         """Begins to ask issuers for their keys and backends for their tools; returns at once."""

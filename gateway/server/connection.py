@@ -1,14 +1,13 @@
 """One connection: uvicorn's httptools protocol with every size and every wait bounded (RFC 9112).
 
-Deadlines cost a request nothing: a step forward clears `deadline`, and one sweep over all connections sets the
-next one or acts on it. Refusals wait for the answers of the requests before them, so pipelining stays in order.
+Every step forward clears `deadline`; `sweeper.py` sets the next one. Refusals wait for the answers of the requests
+before them, so pipelining stays in order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import deque
 from enum import Enum, auto
 from urllib.parse import unquote
@@ -21,14 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, check_fields, head_size, refusal, split_target
 from gateway.server.listener import Listener
-from gateway.server.options import (
-    LINGER_S,
-    MAX_PIPELINED,
-    MAX_TARGET_BYTES,
-    MAX_UNREAD_BYTES,
-    MIN_PROGRESS_BYTES,
-    SPARE_CONNECTIONS,
-)
+from gateway.server.options import MAX_PIPELINED, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, SPARE_CONNECTIONS
 from gateway.server.upgrade import body_parser
 
 log = logging.getLogger("gateway.server")
@@ -99,6 +91,11 @@ class Connection(HttpToolsProtocol):
         elif self.reading is not HEAD:
             self.transport.close()
 
+    def resume_writing(self) -> None:
+        """The caller reads on."""
+        super().resume_writing()
+        self.progress = None
+
     # What the caller sends
 
     def data_received(self, data: bytes) -> None:
@@ -116,9 +113,9 @@ class Connection(HttpToolsProtocol):
             self._decline_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
             cause = exc.__context__
-            self._refuse(cause if isinstance(cause, Refused) else Refused(400, "The request is not valid HTTP/1.1."))
+            self.refuse(cause if isinstance(cause, Refused) else Refused(400, "The request is not valid HTTP/1.1."))
         except Refused as exc:
-            self._refuse(exc)
+            self.refuse(exc)
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -231,7 +228,7 @@ class Connection(HttpToolsProtocol):
             self.dropped_bytes = 0
             exchange.body = b""
 
-    def _refuse(self, why: Refused) -> None:
+    def refuse(self, why: Refused) -> None:
         """Takes no more requests, and says why once the answers before it are out."""
         log.debug("refused a request", extra={"status": why.status, "reason": why.message})
         broken = self.cycle if self.reading is BODY else None
@@ -279,57 +276,3 @@ class Connection(HttpToolsProtocol):
         self.parser = body_parser(self.scope["headers"], self.on_body, self._end_body)
         if rest:
             self.data_received(rest)
-
-    # Deadlines
-
-    def check(self, now: float) -> None:
-        """Sets the deadline of the current wait, or ends one that is over. `now` is the loop's time in seconds."""
-        if self.deadline is not None and now < self.deadline and not self.flow.write_paused:
-            return  # nearly every connection in nearly every sweep
-        if self.flow.write_paused or self.transport.is_closing():
-            self._check_progress(now)
-        elif self.deadline is None or self.flow.read_paused:  # paused, it is not the caller who keeps us waiting
-            self.deadline = now + self._limit_s()
-        else:
-            self._expire()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.progress = None
-
-    def _limit_s(self) -> float:
-        match self.reading:
-            case Reading.HEAD:
-                return self.options.head_timeout_s
-            case Reading.BODY:
-                return self.options.body_timeout_s
-            case _ if self.running is not None:  # how long a call may take is the application's to know
-                return math.inf
-            case Reading.IDLE:
-                return self.options.idle_timeout_s if self.served else self.options.head_timeout_s
-            case Reading.DEAF:
-                return LINGER_S
-
-    def _expire(self) -> None:
-        match self.reading:
-            case Reading.IDLE:
-                self.transport.close()
-            case Reading.HEAD:
-                self._refuse(Refused(408, "The head of the request took too long."))
-            case Reading.BODY:
-                self._refuse(Refused(408, "The body of the request took too long."))
-            case Reading.DEAF:
-                self.transport.abort()
-
-    def _check_progress(self, now: float) -> None:
-        """Aborts when an answer is not read, or so slowly that its reader only holds our memory."""
-        left = self.transport.get_write_buffer_size()
-        if self.progress is None:
-            self.progress = now, left
-            return
-        since, before = self.progress
-        if now - since >= self.options.stall_timeout_s:
-            if before - left < MIN_PROGRESS_BYTES:
-                self.transport.abort()
-            else:
-                self.progress = now, left

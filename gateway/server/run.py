@@ -12,7 +12,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import uvloop
 from starlette.types import ASGIApp
@@ -23,12 +23,12 @@ from gateway.server.listener import Listener
 from gateway.server.options import (
     ADMIN_CONNECTIONS,
     LINGER_S,
-    SWEEP_BATCH,
     Addresses,
     ListenError,
     ServerError,
     ServerOptions,
 )
+from gateway.server.sweeper import Sweeper
 
 T = TypeVar("T")
 
@@ -162,36 +162,6 @@ async def admin_listener(admin: ASGIApp, options: ServerOptions, stop: Stop) -> 
         server.close()
         await inside.finish(ADMIN_GRACE_S, stop.forced)
         sweeper.stop()
-
-
-class Sweeper:
-    """Looks at the deadlines of all connections again and again, in batches so that no call waits for it."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> None:
-        self._loop = loop
-        self._listener = listener
-        self._due: list[Connection] = []
-        self._next = loop.call_later(listener.options.sweep_s, self._start)
-
-    def stop(self) -> None:
-        """Ends the sweeping."""
-        self._next.cancel()
-
-    def _start(self) -> None:
-        self._due = [cast(Connection, one) for one in self._listener.connections]
-        self._sweep()
-
-    def _sweep(self) -> None:
-        batch = self._due[-SWEEP_BATCH:]
-        del self._due[-SWEEP_BATCH:]
-        # The next one first: a check that fails is reported by the loop, and the limits go on to hold.
-        if self._due:
-            self._next = self._loop.call_later(0, self._sweep)
-        else:
-            self._next = self._loop.call_later(self._listener.options.sweep_s, self._start)
-        now = self._loop.time()
-        for connection in batch:
-            connection.check(now)
 
 
 def raise_open_files() -> int:

@@ -58,14 +58,13 @@ class HttpTransport(httpx.AsyncBaseTransport):
         )
         stream.sending = body is None
         connection.start(stream, head + (body or b""))
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(stream.close)
             with _as_httpx(httpx.WriteTimeout):
                 await _send_rest(request, stream, timeouts.get("write"))
             with _as_httpx(httpx.ReadTimeout):
                 status, headers = await stream.head(timeouts.get("read"))
-        except BaseException:
-            stream.close()
-            raise
+            undo.pop_all()
         return httpx.Response(
             status,
             headers=headers,

@@ -73,18 +73,20 @@ class Dialler:
         """Puts the loop's transport, and TLS, on a connected socket."""
         connection = make()
         server_hostname = self._origin.host if self._ssl_context is not None else None
-        try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: connection, sock=sock, ssl=self._ssl_context, server_hostname=server_hostname
-            )
-        except BaseException as exc:
-            connection.drop()
-            sock.close()
-            if self._ssl_context is not None and isinstance(exc, OSError) and not isinstance(exc, TimeoutError):
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(sock)
+            undo.callback(connection.drop)
+            try:
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, sock=sock, ssl=self._ssl_context, server_hostname=server_hostname
+                )
+            except OSError as exc:
+                if self._ssl_context is None or isinstance(exc, TimeoutError):
+                    raise
                 why = f": {exc.verify_message.rstrip('.')}" if isinstance(exc, ssl.SSLCertVerificationError) else ""
                 message = f"The TLS handshake with {self._origin} failed{why}."
                 raise TransportError(Kind.TLS, message, sent=False) from exc
-            raise
+            undo.pop_all()
         return connection
 
 
@@ -114,14 +116,12 @@ async def first_connected(addresses: list[Address]) -> socket.socket:
 
 
 async def _connect(family: socket.AddressFamily, address: Any) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with contextlib.ExitStack() as undo:
+        sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(sock, address)
-    except BaseException:
-        sock.close()
-        raise
+        undo.pop_all()
     return sock
 
 

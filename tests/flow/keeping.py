@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from tests.flow.gateways import until
-from tests.flow.toolserver import Handler, Received, ToolServer
+from tests.flow.toolserver import Handler, ToolServer
+from tests.streams import Request
 
 
 def counted(server: ToolServer) -> Handler:
     """Says how many calls it has had, so that no two runs look the same."""
 
-    async def handle(received: Received) -> bytes:
-        return server.value(received, {"run": server.executions, "input": received.request["input"]})
+    async def handle(received: Request) -> bytes:
+        return server.value(received, {"run": server.executions, "input": received.call["input"]})
 
     return handle
 
@@ -21,7 +22,7 @@ def gated(server: ToolServer) -> tuple[Handler, asyncio.Event]:
     """Answers once the event is set."""
     opened = asyncio.Event()
 
-    async def handle(received: Received) -> bytes:
+    async def handle(received: Request) -> bytes:
         await opened.wait()
         return await counted(server)(received)
 

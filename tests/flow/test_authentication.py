@@ -170,8 +170,8 @@ async def test_the_callers_credential_never_reaches_a_tool_server(start: StartGa
     headers = {"cookie": "mine", "oxp-api-key": "mine", "x-forwarded-for": "10.1.1.1"}
     assert (await caller.with_token(mine).call("oxp", "Echo.Say", headers=headers)).status == 200
     [call] = server.calls
-    assert call.headers["authorization"] == "Bearer ours"
-    assert not {"cookie", "oxp-api-key", "x-forwarded-for"} & call.headers.keys()
+    assert call.header("authorization") == "Bearer ours"
+    assert not {"cookie", "oxp-api-key", "x-forwarded-for"} & dict(call.headers).keys()
     assert mine not in str(call)
 
 
@@ -181,8 +181,8 @@ async def test_only_headers_the_operator_allows_are_passed_on(start: StartGatewa
     caller = (await start(config({"scripted": backend}))).caller
     assert (await caller.call("oxp", "Echo.Say", headers={"x-tenant": "acme", "x-other": "mine"})).status == 200
     [call] = server.calls
-    assert call.headers["x-tenant"] == "acme"
-    assert not {"x-absent", "x-other"} & call.headers.keys()
+    assert call.header("x-tenant") == "acme"
+    assert not {"x-absent", "x-other"} & dict(call.headers).keys()
 
 
 async def test_a_token_made_for_the_tool_server_names_the_caller(start: StartGateway, server: ToolServer) -> None:
@@ -192,7 +192,7 @@ async def test_a_token_made_for_the_tool_server_names_the_caller(start: StartGat
     caller = (await start(config({"scripted": backend}, auth={"jwt": [{"secret": SECRET}]}))).caller
     assert (await caller.with_token(token("grace")).call("oxp", "Echo.Say")).status == 200
     claims = jwt.decode(
-        server.calls[0].headers["authorization"].removeprefix("Bearer "), OTHER_SECRET, ["HS256"], audience="worker"
+        str(server.calls[0].header("authorization")).removeprefix("Bearer "), OTHER_SECRET, ["HS256"], audience="worker"
     )
     assert claims["sub"] == "jwt::grace"
     assert 0 < claims["exp"] - time.time() <= 30

@@ -11,7 +11,8 @@ from tests.flow.caller import DIALECTS, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, listed_until, until
 from tests.flow.tokens import SECRET, token
-from tests.flow.toolserver import Handler, ToolServer, always, hang_up, http_reply, silence, tool, tool_server
+from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool, tool_server
+from tests.streams import http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -50,8 +51,8 @@ async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: Sta
             assert (await gateway.caller.list(dialect)).ids == [f"Map.Show@{number}.0.0" for number in (1, 2, 3)]
         for version in ("", "@2", "@1"):
             assert (await gateway.caller.call("oxp", f"Map.Show{version}")).status == 200
-        assert [received.request["tool_id"] for received in other.calls] == ["Map.Show@3.0.0", "Map.Show@2.0.0"]
-        assert [received.request["tool_id"] for received in server.calls] == ["Map.Show@1.0.0"]
+        assert [received.call["tool_id"] for received in other.calls] == ["Map.Show@3.0.0", "Map.Show@2.0.0"]
+        assert [received.call["tool_id"] for received in server.calls] == ["Map.Show@1.0.0"]
         assert gateway.problems_of("scripted").keys() == {"Map.Show@2.0.0"}
         assert gateway.problems_of("other") == {}
 
@@ -69,7 +70,7 @@ async def test_the_latest_version_is_the_latest_a_caller_may_use(
     caller = (await start(config({"scripted": server.url}, routes, auth={"jwt": [{"secret": SECRET}]}))).caller
     for scope, version in (("", "1.0.0"), ("beta", "2.0.0")):
         assert (await caller.with_token(token(scope=scope)).call(dialect, "Map.Show")).status == 200
-        assert server.calls[-1].request["tool_id"] == f"Map.Show@{version}"
+        assert server.calls[-1].call["tool_id"] == f"Map.Show@{version}"
     unknown = await caller.with_token(token()).call(dialect, "Map.Show@3")
     assert "2.0.0" not in unknown.body.decode()
 
@@ -106,7 +107,7 @@ async def test_a_name_too_long_is_cut_so_that_two_of_them_stay_two(start: StartG
         assert [name[:55] for name in names[:2]] == [f"Toolkit_{'x' * 47}"] * 2
     assert (await caller.call("oxp", f"{long}2")).status == 200
     assert (await caller.call("lc", names[1])).status == 200
-    assert [received.request["tool_id"] for received in server.calls] == [f"{long}2@1.0.0"] * 2
+    assert [received.call["tool_id"] for received in server.calls] == [f"{long}2@1.0.0"] * 2
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ async def test_a_tool_is_published_under_a_proper_id_and_called_by_its_own(
     for dialect in DIALECTS:
         assert (await caller.list(dialect)).ids == [shown]
     assert (await caller.call("oxp", shown)).value == {}
-    assert server.calls[0].request["tool_id"] == called
+    assert server.calls[0].call["tool_id"] == called
 
 
 UNUSABLE: dict[str, Any] = {
@@ -241,7 +242,7 @@ async def test_a_changed_definition_is_seen_after_a_refresh(start: StartGateway,
     assert (await caller.list("oxp", headers={"if-none-match": before.headers["etag"]})).status == 200
     assert (await caller.call("oxp", "Count.Up", {"n": 1})).status == 400
     assert (await caller.call("oxp", "Echo.Say")).status == 200
-    assert server.calls[0].request["tool_id"] == "Echo.Say@1.1.0"
+    assert server.calls[0].call["tool_id"] == "Echo.Say@1.1.0"
 
 
 async def test_the_last_good_list_is_kept_while_a_server_cannot_be_asked(

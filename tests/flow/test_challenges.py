@@ -13,7 +13,8 @@ from gateway.challenges import Challenges
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import PUBLIC_URL, config
-from tests.flow.toolserver import Received, ToolServer, http_reply, tool
+from tests.flow.toolserver import ToolServer, tool
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -74,8 +75,8 @@ def challenging(server: ToolServer, *challenges: Any, in_band: bool = False) -> 
     server.tools = [tool("Mail.Read", requirements=NEEDS_MAIL)]
     missing = {"message": "Connect first", "missing_requirements": {"authorization": list(challenges)}}
 
-    async def handle(received: Received) -> bytes:
-        if received.path.startswith("/check/"):
+    async def handle(received: Request) -> bytes:
+        if received.target.startswith("/check/"):
             return http_reply(200, {"status": "completed"})
         return server.failure(received, **missing) if in_band else http_reply(400, missing)
 
@@ -108,7 +109,7 @@ async def test_a_check_url_may_be_relative_to_the_tool_server(
     caller = (await start(config({"scripted": server.url}))).caller
     [challenge] = (await caller.call("oxp", "Mail.Read")).missing["authorization"]
     assert await status_of(caller, challenge["check_url"]) == "completed"
-    assert server.received[-1].path.startswith("/check/1")
+    assert server.received[-1].target.startswith("/check/1")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ async def test_a_challenge_nobody_should_open_is_not_passed_on(
 async def test_a_challenge_of_the_langchain_family_becomes_a_real_one(start: StartGateway, server: ToolServer) -> None:
     """Ours: langchain-tool-server asks in the value of a success."""
 
-    async def ask(received: Received) -> bytes:
+    async def ask(received: Request) -> bytes:
         return server.value(received, {"auth_required": True, "auth_url": "https://login.example/", "auth_id": "a-1"})
 
     server.form, server.handler = "lc", ask
@@ -208,7 +209,7 @@ async def test_whatever_the_tool_server_says_of_a_challenge_the_answer_is_one_of
 ) -> None:
     """Spec: OXP 1.0, challenge check: an enumeration. Ours: pending while it cannot be told."""
 
-    async def handle(_received: Received) -> bytes:
+    async def handle(_received: Request) -> bytes:
         return reply
 
     server.handler = handle

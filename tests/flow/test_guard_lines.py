@@ -174,7 +174,7 @@ async def test_a_request_id_is_taken_and_given_back(
         await caller.list(dialect, headers=headers),
     ):
         assert answer.headers.get_list("x-request-id") == [sent]
-    assert server.calls[0].headers["x-request-id"] == sent
+    assert server.calls[0].header("x-request-id") == sent
 
 
 @pytest.mark.parametrize("sent", [None, "two words", 'a"b', "x" * 129, "\xe9", "a,b"])
@@ -268,5 +268,6 @@ async def test_a_request_that_is_sent_on_is_named_once_even_where_its_name_is_fo
     backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant"]}
     caller = (await start(config({"scripted": backend}))).caller
     await caller.call("oxp", "Echo.Say", headers={"x-tenant": "acme", "traceparent": PARENT, "x-request-id": "mine"})
-    headers = server.calls[0].headers
+    headers = dict(server.calls[0].headers)
+    assert len(headers) == len(server.calls[0].headers)
     assert (headers["x-tenant"], headers["x-request-id"], headers["traceparent"][3:35]) == ("acme", "mine", TRACE)

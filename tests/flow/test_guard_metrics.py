@@ -18,8 +18,9 @@ from tests.flow.conftest import StartGateway
 from tests.flow.gateways import Running, config, until
 from tests.flow.keeping import begun, gated
 from tests.flow.tokens import OTHER_SECRET, SECRET, token
-from tests.flow.toolserver import Handler, Received, ToolServer, always, hang_up, http_reply, silence, tool
+from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool
 from tests.flow.watching import samples, scraped
+from tests.streams import Request, http_reply
 from tests.unit.backends.calling_back import OK, Toolset
 from tests.unit.metrics.scraping import samples_of
 from tests.unit.transport.scripted import serving
@@ -33,7 +34,7 @@ WORD = "zebra"  # of callers, that no label may hold
 
 
 def failing(server: ToolServer) -> Handler:
-    async def handle(received: Received) -> bytes:
+    async def handle(received: Request) -> bytes:
         return server.failure(received, message="No.")
 
     return handle
@@ -92,7 +93,7 @@ async def test_what_a_tool_server_takes_is_no_overhead_however_it_ends(
 ) -> None:
     pause_s = TIMEOUT_S / 10
 
-    async def handle(received: Received) -> bytes:
+    async def handle(received: Request) -> bytes:
         await asyncio.sleep(pause_s)  # it is the time itself that is measured here
         return http_reply(400, {"message": "No."}) if late == "refusal" else await answering(server, late)(received)
 

@@ -104,7 +104,7 @@ async def test_the_latest_version_is_the_latest_of_those_a_caller_may_use(
     for scope, version in ((None, "1.2.3"), ("beta", "2.0.0")):
         known = caller.with_token(token(scope=scope))
         assert (await known.call(dialect, "Echo.Say", {"n": version})).value == {"n": version}
-        assert scripted.calls[-1].request["tool_id"] == f"Echo.Say@{version}"
+        assert scripted.calls[-1].call["tool_id"] == f"Echo.Say@{version}"
     assert (await caller.with_token(token()).call(dialect, "Echo.Say@2.0.0")).status == 403
 
 

@@ -31,7 +31,7 @@ async def agent(start: StartGateway, server: ToolServer, **sections: Any) -> Cal
 
 
 def user_sent(server: ToolServer) -> Any:
-    return server.calls[-1].request["context"]["user_id"]
+    return server.calls[-1].call["context"]["user_id"]
 
 
 @every_dialect

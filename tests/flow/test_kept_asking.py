@@ -13,7 +13,8 @@ from tests.flow.gateways import PUBLIC_URL, config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.test_kept_calls import IDS
 from tests.flow.tokens import SECRET, token
-from tests.flow.toolserver import Received, ToolServer
+from tests.flow.toolserver import ToolServer
+from tests.streams import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -141,7 +142,7 @@ async def test_a_cancelled_call_is_over_for_everybody(caller: Caller, server: To
     """There is no way to tell an OXP server but to hang up on it; the tool may have run, and never runs again."""
     hung_up = asyncio.Event()
 
-    async def wait(_received: Received) -> bytes:
+    async def wait(_received: Request) -> bytes:
         try:
             await asyncio.Event().wait()
         finally:

@@ -16,15 +16,8 @@ from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.tokens import SECRET, token
-from tests.flow.toolserver import (
-    Received,
-    ToolServer,
-    hang_up,
-    http_reply,
-    silence,
-    tool,
-    tool_server,
-)
+from tests.flow.toolserver import ToolServer, hang_up, silence, tool, tool_server
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +54,7 @@ RESULTS = [
 async def test_whatever_a_tool_returns_is_repeated_to_the_letter(
     caller: Caller, server: ToolServer, dialect: str, members: str
 ) -> None:
-    async def handle(received: Received) -> bytes:
+    async def handle(received: Request) -> bytes:
         body = f'{{"success": true, {members}}}'.encode()
         return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
@@ -76,7 +69,7 @@ async def test_whatever_a_tool_returns_is_repeated_to_the_letter(
 async def test_a_tool_error_is_repeated_with_everything_it_says(
     caller: Caller, server: ToolServer, dialect: str
 ) -> None:
-    async def fail(received: Received) -> bytes:
+    async def fail(received: Request) -> bytes:
         return server.failure(
             received,
             message="No.",
@@ -154,9 +147,9 @@ async def test_fifty_at_once_share_even_what_is_not_kept(caller: Caller, server:
     """A failure that may be repeated and a refusal are told to all who joined, and a later call runs again."""
     opened = asyncio.Event()
 
-    async def fail(received: Received) -> bytes:
+    async def fail(received: Request) -> bytes:
         await opened.wait()
-        if received.request["input"]["how"] == "refuse":
+        if received.call["input"]["how"] == "refuse":
             return http_reply(400, {"message": "Not you."})
         return server.failure(received, message="Busy.", can_retry=True)
 
@@ -196,7 +189,7 @@ NOT_KEPT: list[tuple[str, bytes | dict[str, Any], int]] = [
 async def test_what_may_be_repeated_is_not_kept(
     caller: Caller, server: ToolServer, dialect: str, said: bytes | dict[str, Any], status: int
 ) -> None:
-    async def handle(received: Received) -> bytes:
+    async def handle(received: Request) -> bytes:
         return said if isinstance(said, bytes) else server.failure(received, **said)
 
     server.handler = handle
@@ -273,7 +266,7 @@ async def test_principals_users_and_tokens_have_each_their_own_ids(start: StartG
 
     assert [await run(*asked) for asked in contexts] == [1, 2, 3, 4, 5, 6, 7]
     assert [await run(*asked) for asked in same] == [1, 2, 3, 4, 5]
-    assert server.executions == len({received.request["call_id"] for received in server.calls}) == 7
+    assert server.executions == len({received.call["call_id"] for received in server.calls}) == 7
 
 
 IDS = [

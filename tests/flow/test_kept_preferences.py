@@ -11,7 +11,8 @@ from tests.flow.caller import DIALECTS, Answer, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, gated
-from tests.flow.toolserver import Received, ToolServer, http_reply, silence
+from tests.flow.toolserver import ToolServer, silence
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +103,7 @@ async def test_a_refusal_is_a_refusal_whoever_waits(caller: Caller, server: Tool
 
     asked = asyncio.Event()
 
-    async def refuse(_received: Received) -> bytes:
+    async def refuse(_received: Request) -> bytes:
         await asked.wait()
         return http_reply(400, {"message": "No."})
 

@@ -11,7 +11,8 @@ from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, listed_until
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.tokens import SECRET, token
-from tests.flow.toolserver import Received, ToolServer, http_reply, object_of, tool
+from tests.flow.toolserver import ToolServer, object_of, tool
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ async def test_a_call_without_an_id_runs_each_time_and_is_not_kept(
     answers = [await caller.call(dialect, "Echo.Say", {"a": 1}) for _ in range(2)]
     assert [answer.value["run"] for answer in answers] == [1, 2]
     for answer, received in zip(answers, server.calls, strict=True):
-        assert answer.headers["toolgate-call-id"] == answer.result["call_id"] == received.request["call_id"]
+        assert answer.headers["toolgate-call-id"] == answer.result["call_id"] == received.call["call_id"]
         assert "location" not in answer.headers
         assert (await caller.send("bare", "kept", "GET", f"/calls/{answer.result['call_id']}")).status == 404
 
@@ -37,16 +38,16 @@ async def test_the_tool_server_knows_a_call_by_our_id_which_the_caller_is_told(
 ) -> None:
     answer = await caller.call("oxp", "Echo.Say", call_id="mine")
     [received] = server.calls
-    assert received.request["call_id"] == answer.headers["toolgate-call-id"] != "mine"
+    assert received.call["call_id"] == answer.headers["toolgate-call-id"] != "mine"
 
 
 async def test_refusals_of_the_tool_server_name_the_call_too(caller: Caller, server: ToolServer) -> None:
-    async def refuse(_received: Received) -> bytes:
+    async def refuse(_received: Request) -> bytes:
         return http_reply(400, {"message": "No."})
 
     server.handler = refuse
     for answer in (await caller.call("oxp", "Echo.Say"), await caller.call("oxp", "Echo.Say", call_id="k")):
-        assert answer.headers["toolgate-call-id"] in {received.request["call_id"] for received in server.calls}
+        assert answer.headers["toolgate-call-id"] in {received.call["call_id"] for received in server.calls}
 
 
 @every_dialect

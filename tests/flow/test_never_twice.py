@@ -9,7 +9,8 @@ import pytest
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.toolserver import FORMS, HangUp, Received, ToolServer, hang_up, http_reply, tool, tool_server
+from tests.flow.toolserver import FORMS, HangUp, ToolServer, hang_up, tool, tool_server
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +19,7 @@ IDEMPOTENT = [{"tools": "*", "backend": "scripted", "idempotent": True}]
 
 
 def paths(server: ToolServer) -> list[str]:
-    return [received.path for received in server.calls]
+    return [received.target for received in server.calls]
 
 
 @pytest.mark.parametrize("form", ["rfc", "otc", "oxp", "oxp-env"])
@@ -53,7 +54,7 @@ async def test_a_server_with_neither_path_is_asked_at_each_once(
 async def test_a_404_that_speaks_of_the_tool_is_not_sent_elsewhere(
     start: StartGateway, server: ToolServer, form: str
 ) -> None:
-    async def unknown(_received: Received) -> bytes:
+    async def unknown(_received: Request) -> bytes:
         return http_reply(404, {"message": "No such tool"})
 
     server.form, server.handler = form, unknown
@@ -83,7 +84,7 @@ async def test_a_broken_connection_repeats_the_call_once_on_an_idempotent_route_
 
 @every_dialect
 async def test_the_repeated_call_is_the_same_call(start: StartGateway, server: ToolServer, dialect: str) -> None:
-    async def second_time_lucky(received: Received) -> bytes:
+    async def second_time_lucky(received: Request) -> bytes:
         if len(server.calls) == 1:
             raise HangUp
         return server.value(received, "here")
@@ -92,7 +93,7 @@ async def test_the_repeated_call_is_the_same_call(start: StartGateway, server: T
     caller = (await start(config({"scripted": server.url}, IDEMPOTENT))).caller
     assert (await caller.call(dialect, "Echo.Say", {"n": 1})).value == "here"
     first, second = server.calls
-    assert (first.path, first.body) == (second.path, second.body)
+    assert (first.target, first.body) == (second.target, second.body)
 
 
 @every_dialect
@@ -107,8 +108,8 @@ async def test_a_connection_that_dies_while_it_is_reused_is_not_tried_again(
 
 
 async def test_a_server_that_closes_after_every_answer_is_connected_to_anew(caller: Caller, server: ToolServer) -> None:
-    async def answer_and_close(received: Received) -> bytes:
-        raise HangUp(http_reply(200, {"success": True, "value": received.request["input"]}, connection="close"))
+    async def answer_and_close(received: Request) -> bytes:
+        raise HangUp(http_reply(200, {"success": True, "value": received.call["input"]}, connection="close"))
 
     server.handler = answer_and_close
     for number in range(3):
@@ -138,10 +139,10 @@ async def test_a_call_that_finds_no_room_is_a_refusal_that_may_be_repeated(
     """One runs, one waits for its connection, the third is refused at once; the first two are answered once each."""
     held, release = asyncio.Event(), asyncio.Event()
 
-    async def wait(received: Received) -> bytes:
+    async def wait(received: Request) -> bytes:
         held.set()
         await release.wait()
-        return server.value(received, received.request["input"]["n"])
+        return server.value(received, received.call["input"]["n"])
 
     server.handler = wait
     backend = {"protocol": "oxp", "url": server.url, "max_concurrency": 1, "max_queue": 1}

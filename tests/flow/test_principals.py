@@ -10,7 +10,8 @@ from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
 from tests.flow.tokens import SECRET, token
-from tests.flow.toolserver import Received, ToolServer
+from tests.flow.toolserver import ToolServer
+from tests.streams import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -25,14 +26,14 @@ async def test_callers_with_the_same_call_id_at_the_same_time_get_each_their_own
     """The tool server answers only when it has all the calls, the last first."""
     everybody_is_in, waiting = asyncio.Event(), []
 
-    async def gather(received: Received) -> bytes:
+    async def gather(received: Request) -> bytes:
         waiting.append(received)
         if len(waiting) == len(CALLERS):
             everybody_is_in.set()
         await everybody_is_in.wait()
         for _ in range(len(waiting) - waiting.index(received)):
             await asyncio.sleep(0)
-        return server.value(received, f"for {received.request['input']['who']}")
+        return server.value(received, f"for {received.call['input']['who']}")
 
     server.handler = gather
     gateway = await start(config({"scripted": server.url}, auth={"jwt": [{"secret": SECRET}]}))
@@ -45,7 +46,7 @@ async def test_callers_with_the_same_call_id_at_the_same_time_get_each_their_own
     async with asyncio.timeout(DEADLINE_S):
         answers = await asyncio.gather(*map(ask, CALLERS))
     assert answers == [(f"for {who}", "the same") for who in CALLERS]
-    ids = {received.request["call_id"] for received in server.calls}
+    ids = {received.call["call_id"] for received in server.calls}
     assert len(ids) == len(server.calls) == len(CALLERS)
     assert "the same" not in ids
     assert all(b"the same" not in received.body for received in server.calls)

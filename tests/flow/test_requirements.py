@@ -90,8 +90,8 @@ async def test_only_what_a_tool_declares_is_passed_on(start: StartGateway, serve
     for name in ("Echo.Say", "Vault.Open"):
         assert (await caller.call(dialect, name, context=CONTEXT)).status == 200
     plain, vault = server.calls
-    assert plain.request["context"] == {"user_id": "ada"}
-    assert vault.request["context"] == {
+    assert plain.call["context"] == {"user_id": "ada"}
+    assert vault.call["context"] == {
         "authorization": [{"id": "mail", "token": "mail-token"}],
         "secrets": [{"id": "KEY", "value": "key-value"}],
         "user_id": "ada",
@@ -115,7 +115,7 @@ async def test_a_secret_of_the_route_is_injected_and_not_asked_for(
     assert answer.status == 200
     assert b"key of the route" not in answer.body
     [call] = server.calls
-    assert call.request["context"]["secrets"] == [
+    assert call.call["context"]["secrets"] == [
         {"id": "KEY", "value": "key of the route"},
         {"id": "PIN", "value": "pin-canary"},
     ]
@@ -134,7 +134,7 @@ async def test_ids_that_a_tool_newly_asks_for_are_withheld_until_the_route_lists
     server.tools = [tool("Echo.Say", requirements=greedy, description="New.")]
     await listed_until(gateway.caller, lambda answer: answer.tools[0]["description"] == "New.")
     assert (await gateway.caller.call("oxp", "Echo.Say", context=CONTEXT)).status == 200
-    sent = server.calls[0].request["context"]
+    sent = server.calls[0].call["context"]
     got = {entry["id"] for entry in [*sent.get("authorization", []), *sent["secrets"]]}
     assert got == {"KEY", *listed}
     withheld = {"bank", "PIN"} - set(listed)
@@ -152,6 +152,6 @@ async def test_trace_user_and_arguments_reach_the_tool_under_an_id_of_ours(
     context: dict[str, Any] = {"user_id": "ada"}
     answer = await caller.call(dialect, "Count.Up", {"n": 1}, call_id="mine", trace_id="trace-7", context=context)
     assert answer.result["call_id"] == "mine"
-    request = dict(server.calls[0].request)
+    request = dict(server.calls[0].call)
     assert request.pop("call_id").startswith("tg-")
     assert request == {"tool_id": "Count.Up@1.0.0", "input": {"n": 1}, "trace_id": "trace-7", "context": context}

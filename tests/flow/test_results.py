@@ -9,7 +9,8 @@ import pytest
 from tests.flow.caller import SCHEMAS, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.toolserver import FORMS, Received, ToolServer, tool
+from tests.flow.toolserver import FORMS, ToolServer, tool
+from tests.streams import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ async def test_a_tool_error_has_the_shape_of_the_callers_dialect_whatever_the_se
         "retry_after_ms": 500,
     }
 
-    async def fail(received: Received) -> bytes:
+    async def fail(received: Request) -> bytes:
         return server.failure(received, **error)
 
     server.form, server.handler = form, fail
@@ -63,7 +64,7 @@ async def test_a_tool_error_has_the_shape_of_the_callers_dialect_whatever_the_se
 async def test_a_tool_error_may_be_retried_only_if_it_says_so(caller: Caller, server: ToolServer, dialect: str) -> None:
     """Spec: OTC 1.0 and OXP 1.0, ToolError: `can_retry` is false by default."""
 
-    async def fail(received: Received) -> bytes:
+    async def fail(received: Request) -> bytes:
         return server.failure(received, message="Broken")
 
     server.handler = fail

@@ -14,7 +14,8 @@ import pytest
 from tests.flow.caller import SCHEMAS, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.toolserver import Handler, HangUp, Received, ToolServer, always, http_reply, silence
+from tests.flow.toolserver import Handler, HangUp, ToolServer, always, silence
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +27,8 @@ OK = {"success": True, "value": {"n": 1}}
 def answered(wrap: Callable[[dict[str, Any]], Any]) -> Handler:
     """Answers 200 with whatever is made of a result that has the right call id."""
 
-    async def handle(received: Received) -> bytes:
-        return http_reply(200, wrap({"call_id": received.request["call_id"], **OK}))
+    async def handle(received: Request) -> bytes:
+        return http_reply(200, wrap({"call_id": received.call["call_id"], **OK}))
 
     return handle
 
@@ -133,7 +134,7 @@ async def test_a_server_that_failed_is_a_failed_tool_not_to_be_repeated(
 
 
 def truncated(reply: bytes) -> Handler:
-    async def handle(_received: Received) -> bytes:
+    async def handle(_received: Request) -> bytes:
         raise HangUp(reply)
 
     return handle
@@ -242,8 +243,8 @@ async def test_a_tool_that_takes_too_long_is_a_tool_error_and_may_still_run(
 async def test_a_tool_error_is_well_formed_whatever_the_server_made_of_it(
     caller: Caller, server: ToolServer, dialect: str, error: Any, expected: dict[str, Any]
 ) -> None:
-    async def fail(received: Received) -> bytes:
-        return server.result({"call_id": received.request["call_id"], "success": False, "error": error})
+    async def fail(received: Request) -> bytes:
+        return server.result({"call_id": received.call["call_id"], "success": False, "error": error})
 
     server.handler = fail
     assert (await caller.call(dialect, "Echo.Say")).error == {"can_retry": False} | expected

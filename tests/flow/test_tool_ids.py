@@ -8,7 +8,8 @@ import pytest
 
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.gateways import config, running
-from tests.flow.toolserver import Received, ToolServer, tool, tool_server
+from tests.flow.toolserver import ToolServer, tool, tool_server
+from tests.streams import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -41,8 +42,8 @@ async def scripted(anyio_backend: object) -> AsyncIterator[ToolServer]:
     """A tool server whose one tool, in five versions, answers which of them it is."""
     async with tool_server(*(tool(f"Map.Show@{version}") for version in VERSIONS), tool("Map.Old@1.1.0")) as server:
 
-        async def tell(received: Received) -> bytes:
-            return server.value(received, received.request["tool_id"])
+        async def tell(received: Request) -> bytes:
+            return server.value(received, received.call["tool_id"])
 
         server.handler = tell
         yield server

@@ -7,7 +7,8 @@ import pytest
 from tests.flow.caller import every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.toolserver import Received, ToolServer, http_reply, silence, tool, tool_server
+from tests.flow.toolserver import ToolServer, silence, tool, tool_server
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_call_to_a_tool_server_given_up_is_a_refusal_with_the_time_of_the_next_try(
     start: StartGateway, server: ToolServer, dialect: str
 ) -> None:
-    async def fail(_received: Received) -> bytes:
+    async def fail(_received: Request) -> bytes:
         return http_reply(500, {"message": "Oops"})
 
     server.handler = fail

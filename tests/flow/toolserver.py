@@ -1,45 +1,17 @@
-"""A tool server on a real socket that does what a test tells it, and remembers what it was asked.
-
-It speaks HTTP/1.1 by hand, because half of what it must do no library would: hang up in the middle, answer rubbish,
-never answer. It shares nothing with the gateway.
-"""
+"""A tool server on a real socket that does what a test tells it, and remembers what it was asked."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.flow.caller import SCHEMAS
+from tests.streams import Request, accepting, http_reply, read_request
 
 CALL_PATHS = ("/tools/call", "/call")
-REASONS = {200: "OK", 302: "Found", 400: "Bad Request", 404: "Not Found"}  # a client reads the number only
-MAX_BODY = 32 * 1024 * 1024  # the largest catalogue of the tests has 5 MiB, and nothing we are sent is larger
-
 FORMS = ("rfc", "otc", "oxp", "oxp-env", "lc")
-
-
-@dataclass(frozen=True)
-class Received:
-    """One request. Header names are lower case."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.body)
-
-    @property
-    def request(self) -> dict[str, Any]:
-        """The CallToolRequest, in whichever form it came."""
-        request: dict[str, Any] = self.document.get("request", self.document)
-        return request
 
 
 class HangUp(Exception):  # noqa: N818 - what the server does, not an error
@@ -50,35 +22,25 @@ class HangUp(Exception):  # noqa: N818 - what the server does, not an error
         self.last_words = last_words
 
 
-Handler = Callable[[Received], Awaitable[bytes]]
-
-
-def http_reply(status: int, body: Any, **headers: str) -> bytes:
-    """A reply: bytes go as plain text, anything else as JSON. Underscores in header names stand for dashes."""
-    media = "text/plain" if isinstance(body, bytes) else "application/json"
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    fields = {"content-type": media, "content-length": str(len(content))}
-    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
-    head = [f"HTTP/1.1 {status} {REASONS.get(status, 'Whatever')}", *(f"{key}: {it}" for key, it in fields.items())]
-    return "\r\n".join(head).encode() + b"\r\n\r\n" + content
+Handler = Callable[[Request], Awaitable[bytes]]
 
 
 def always(reply: bytes) -> Handler:
     """Answers every call with the same bytes."""
 
-    async def handle(_received: Received) -> bytes:
+    async def handle(_received: Request) -> bytes:
         return reply
 
     return handle
 
 
-async def silence(_received: Received) -> bytes:
+async def silence(_received: Request) -> bytes:
     """Never answers."""
     await asyncio.Event().wait()
     raise AssertionError("nobody sets that event")
 
 
-async def hang_up(_received: Received) -> bytes:
+async def hang_up(_received: Request) -> bytes:
     """Closes the connection instead of answering."""
     raise HangUp
 
@@ -115,27 +77,27 @@ class ToolServer:
         self.handler: Handler = self.echo
         self.list_handler: Handler | None = None
         self.call_paths = set(CALL_PATHS)
-        self.received: list[Received] = []
+        self.received: list[Request] = []
         self.executions = 0
         self.connections = 0
 
     @property
-    def calls(self) -> list[Received]:
+    def calls(self) -> list[Request]:
         """Every request that was a call, whether or not its path exists."""
-        return [received for received in self.received if received.path in CALL_PATHS]
+        return [received for received in self.received if received.target in CALL_PATHS]
 
-    async def echo(self, received: Received) -> bytes:
+    async def echo(self, received: Request) -> bytes:
         """Returns the arguments."""
-        return self.value(received, received.request["input"])
+        return self.value(received, received.call["input"])
 
-    def value(self, received: Received, value: Any) -> bytes:
+    def value(self, received: Request, value: Any) -> bytes:
         """A success in the server's own form."""
-        call_id = received.request["call_id"]
+        call_id = received.call["call_id"]
         return self.result({"call_id": call_id, "success": True, "duration": 1.5, "value": value})
 
-    def failure(self, received: Received, **error: Any) -> bytes:
+    def failure(self, received: Request, **error: Any) -> bytes:
         """A tool error in the server's own form."""
-        return self.result({"call_id": received.request["call_id"], "success": False, "error": error})
+        return self.result({"call_id": received.call["call_id"], "success": False, "error": error})
 
     def result(self, result: dict[str, Any]) -> bytes:
         match self.form:
@@ -165,13 +127,13 @@ class ToolServer:
             case _:
                 return http_reply(200, {"items": self.tools}, oxp_version="1.0")
 
-    async def answer(self, received: Received) -> bytes:
+    async def answer(self, received: Request) -> bytes:
         self.received.append(received)
-        if received.path == "/tools" and received.method == "GET":
+        if received.target == "/tools" and received.method == "GET":
             return self.catalogue() if self.list_handler is None else await self.list_handler(received)
-        if received.path in CALL_PATHS and received.path not in self.call_paths:
+        if received.target in CALL_PATHS and received.target not in self.call_paths:
             return http_reply(404, b"Not Found")
-        if received.path in CALL_PATHS:
+        if received.target in CALL_PATHS:
             self.executions += 1
         return await self.handler(received)
 
@@ -179,15 +141,11 @@ class ToolServer:
         """Answers the requests of one connection."""
         self.connections += 1
         try:
-            while received := await _receive(reader):
-                writer.write(await self.answer(received))
+            while True:
+                writer.write(await self.answer(await read_request(reader)))
                 await writer.drain()
         except HangUp as bye:
             writer.write(bye.last_words)
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
 
 
 def _rfc(definition: dict[str, Any]) -> dict[str, Any]:
@@ -203,41 +161,10 @@ def _rfc(definition: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _receive(reader: asyncio.StreamReader) -> Received | None:
-    """The next request, or None when the other side is done."""
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        start, *lines = head.decode("latin-1").split("\r\n")[:-2]
-        fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        length = int(fields.get("content-length", "0"))
-        assert length <= MAX_BODY
-        body = await reader.readexactly(length)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-    method, path, _ = start.split(" ")
-    return Received(method, path, fields, body)
-
-
 @asynccontextmanager
 async def tool_server(*tools: dict[str, Any]) -> AsyncIterator[ToolServer]:
     """Runs a tool server on a free port of loopback."""
-    tasks: set[asyncio.Task[None]] = set()
     server = ToolServer("", *tools)
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-        with suppress(asyncio.CancelledError):  # by us, below; the stream's own callback would log it as an error
-            await server.serve(reader, writer)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    try:
+    async with accepting(server.serve) as port:
+        server.url = f"http://127.0.0.1:{port}"
         yield server
-    finally:
-        listener.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

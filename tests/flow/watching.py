@@ -15,9 +15,8 @@ import httpx
 from gateway.front.accesslog import AccessLog
 from gateway.logs.lines import Lines
 from tests.flow.gateways import Running, running
+from tests.streams import accepting, carry
 from tests.unit.metrics.scraping import Samples, samples_of
-
-READ = 65536
 
 
 async def scraped(running: Running) -> str:
@@ -78,34 +77,12 @@ class Tap:
 async def tapped(url: str) -> AsyncIterator[Tap]:
     """Listens in on everything that is sent to a server."""
     tap, target = Tap(), urlsplit(url)
-    tasks: set[asyncio.Task[None]] = set()
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: bytearray | None) -> None:
-        try:
-            while data := await reader.read(READ):
-                if note is not None:
-                    note += data
-                writer.write(data)
-                await writer.drain()
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
-
-    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def listen_in(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tap.heard.append(note := bytearray())
         far_reader, far_writer = await asyncio.open_connection(target.hostname, target.port)
-        for work in (carry(reader, far_writer, note), carry(far_reader, writer, None)):
-            task = asyncio.create_task(work)
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+        await asyncio.gather(carry(reader, far_writer, note), carry(far_reader, writer))
 
-    server = await asyncio.start_server(connect, "127.0.0.1", 0)
-    tap.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with accepting(listen_in) as port:
+        tap.url = f"http://127.0.0.1:{port}"
         yield tap
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -12,9 +12,11 @@ ANYTHING = InputSchema.compile({})
 
 
 class Unasked:
-    """A backend no test here gets to."""
+    """A backend that is never asked."""
 
     name = "unasked"
+    dialect = "otc"
+    asynchronous = False
 
     async def call(self, invocation: Invocation) -> ToolResult:
         raise AssertionError

@@ -9,40 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, Json, Listing, Requirements, ToolDefinition, ToolRef, ToolResult
+from gateway.model import Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import published_name
 from gateway.ports import Caller
 from gateway.routing import MAX_CACHED_LISTS, PublishedTool, Route, Router
-from gateway.schemas import InputSchema
-
-ANYTHING = InputSchema.compile({})
-
-
-class Nowhere:
-    """A backend that is never asked."""
-
-    name = "nowhere"
-    dialect = "otc"
-    asynchronous = False
-
-    async def call(self, invocation: Invocation) -> ToolResult:
-        raise AssertionError
-
-    async def list_tools(self) -> Listing:
-        raise AssertionError
-
-    async def challenge_status(self, check_url: str) -> str:
-        raise AssertionError
-
-    async def aclose(self) -> None:
-        raise AssertionError
+from tests.unit.published import ANYTHING, Unasked
 
 
 def route(tools: str = "*", scopes: str = "", secrets: Mapping[str, str] | None = None) -> Route:
     return Route(
         tools=tools,
-        backend_name="nowhere",
-        backend=Nowhere(),
+        backend_name="unasked",
+        backend=Unasked(),
         timeout_s=30.0,
         scopes=frozenset(scopes.split()),
         secrets=secrets or {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -25,20 +25,6 @@ class InMemory:
 
     async def aclose(self) -> None:
         pass
-
-
-@pytest.fixture(scope="session")
-def running_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def redis_server(running_redis: RedisServer) -> RedisServer:
-    """A server without data."""
-    running_redis.empty()
-    return running_redis
 
 
 @pytest.fixture(params=["memory", "redis"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
@@ -34,20 +34,6 @@ class Clock:
     def __call__(self) -> float:
         self.now += 0.01
         return self.now
-
-
-@pytest.fixture(scope="session")
-def running_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    yield server
-    server.kill()
-
-
-@pytest.fixture
-def redis_server(running_redis: RedisServer) -> RedisServer:
-    """A server without data."""
-    running_redis.empty()
-    return running_redis
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from redis import Redis
@@ -98,3 +100,18 @@ class RedisServer:
         with self.connect() as redis:
             redis.flushall()
             redis.set("toolgate:epoch", 1)
+
+
+@contextmanager
+def running_redis(directory: Path, *, lasting: bool = False) -> Iterator[RedisServer]:
+    """A Redis server that is killed at the end, whatever became of it.
+
+    It is not taken for one that has just lost its data, for which gateways would wait three seconds.
+    """
+    server = RedisServer(directory, lasting=lasting)
+    server.empty()
+    try:
+        yield server
+    finally:
+        server.thaw()
+        server.kill()

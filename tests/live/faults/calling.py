@@ -13,6 +13,7 @@ import httpx
 from tests import oracle
 
 WAIT_S = 30.0  # for one answer, on a busy machine; no deadline of a gateway in these tests is longer
+WAYS = ("closes", "resets", "half-closes")  # how a caller leaves
 
 
 @asynccontextmanager
@@ -72,6 +73,17 @@ async def connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]
     """Opens a bare connection to a gateway."""
     parts = httpx.URL(url)
     return await asyncio.open_connection(parts.host, parts.port)
+
+
+def leave(writer: asyncio.StreamWriter, way: str) -> None:
+    """Gives a call up in one of the `WAYS`."""
+    match way:
+        case "closes":
+            writer.close()
+        case "resets":
+            writer.transport.abort()
+        case _:
+            writer.write_eof()
 
 
 async def call_once(url: str, tool: str, arguments: Any = None, *more: str, **members: Any) -> httpx.Response:

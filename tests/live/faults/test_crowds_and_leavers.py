@@ -7,14 +7,23 @@ import time
 
 import pytest
 
-from tests.live.faults.calling import assert_unavailable, call, call_once, caller, connect, encoded_call, value
+from tests.live.faults.calling import (
+    WAYS,
+    assert_unavailable,
+    call,
+    call_once,
+    caller,
+    connect,
+    encoded_call,
+    leave,
+    value,
+)
 from tests.live.faults.processes import GatewayProcess, until
 from tests.live.faults.site import site
 from tests.live.faults.toolserver import Exchange, Handler, echo
 
 CROWD = 500
 LEFT_WITHIN_S = 5.0  # from a caller's leaving to the end of its connections; by themselves they last 10 s and more
-WAYS = ("closes", "resets", "half-closes")
 
 
 def gate() -> tuple[Handler, asyncio.Event]:
@@ -90,16 +99,6 @@ async def test_a_caller_that_leaves_frees_the_tool_servers_connection() -> None:
             assert value(await call(place.http, "Lab.Echo", {"n": 1})) == {"n": 1}  # on the one connection there may be
             writer.close()
         assert len(place.lab.calls("Lab.Held")) == len(WAYS)
-
-
-def leave(writer: asyncio.StreamWriter, way: str) -> None:
-    match way:
-        case "closes":
-            writer.close()
-        case "resets":
-            writer.transport.abort()
-        case _:
-            writer.write_eof()
 
 
 @pytest.mark.anyio

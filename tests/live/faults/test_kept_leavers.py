@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 
-from tests.live.faults.calling import call, connect, value
+from tests.live.faults.calling import WAYS, call, connect, encoded_call, leave, value
 from tests.live.faults.processes import until
 from tests.live.faults.site import site
 from tests.live.faults.toolserver import Exchange, echo
-
-WAYS = ("closes", "resets", "half-closes")
-
-
-def encoded(call_id: str | None, *lines: str) -> bytes:
-    request = {"tool_id": "Lab.Held", "input": {"it": "runs"}} | ({} if call_id is None else {"call_id": call_id})
-    body = json.dumps({"request": request}).encode()
-    head = ["POST /otc/tools/call HTTP/1.1", "Host: gateway", "Content-Type: application/json", *lines]
-    return "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
-
-
-def leave(writer: asyncio.StreamWriter, way: str) -> None:
-    match way:
-        case "closes":
-            writer.close()
-        case "resets":
-            writer.transport.abort()
-        case _:
-            writer.write_eof()
 
 
 @pytest.mark.anyio
@@ -51,12 +31,12 @@ async def test_a_kept_call_outlives_its_caller_and_one_without_an_id_does_not() 
     async with site({"Lab.Held": held}, timeout="20s") as place:
         for number, way in enumerate(WAYS, 1):
             _, writer = await connect(place.running.url)
-            writer.write(encoded(f"k-{way}"))
+            writer.write(encoded_call("Lab.Held", {"it": "runs"}, call_id=f"k-{way}"))
             await until(lambda: len(place.lab.calls("Lab.Held")) == number, "the call runs")  # noqa: B023
             leave(writer, way)
             writer.close()
         _, writer = await connect(place.running.url)
-        writer.write(encoded(None))
+        writer.write(encoded_call("Lab.Held", {"it": "runs"}))
         await until(lambda: len(place.lab.calls("Lab.Held")) == len(WAYS) + 1, "the last call runs")
         writer.close()
         await until(hung_up.is_set, "the gateway hangs up for a caller without an id")

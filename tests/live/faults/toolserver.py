@@ -1,7 +1,4 @@
-"""A tool server inside the test: it does to each call exactly what the test says, and remembers what reached it.
-
-Written on bare streams, so that it can break off, half-close and answer nonsense, and sees every byte of a head.
-"""
+"""A tool server inside the test: it does to each call exactly what the test says, and remembers what reached it."""
 
 from __future__ import annotations
 
@@ -14,34 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.streams import Request, accepting, http_reply, read_request
+
 Handler = Callable[["Exchange"], Awaitable[None]]
-HeaderLines = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request as it came; header names in lower case."""
-
-    method: str
-    target: str
-    headers: list[tuple[str, str]]
-    body: bytes
-
-    def header(self, name: str) -> str | None:
-        return dict(self.headers).get(name)
-
-    @property
-    def call(self) -> dict[str, Any]:
-        """The CallToolRequest, whatever is around it."""
-        document = json.loads(self.body)
-        request: dict[str, Any] = document.get("request", document)
-        return request
-
-    @property
-    def tool(self) -> str:
-        """The called tool without its version."""
-        name: str = self.call["tool_id"].partition("@")[0]
-        return name
 
 
 class Exchange:
@@ -57,12 +29,10 @@ class Exchange:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def reply(self, document: Any, status: int = 200, headers: HeaderLines = ()) -> None:
+    async def reply(self, document: Any, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> None:
         """Writes a whole answer with a JSON body."""
         body = json.dumps(document, ensure_ascii=False).encode()
-        lines = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), *headers]
-        head = "".join(f"{name}: {value}\r\n" for name, value in lines)
-        await self.write(f"HTTP/1.1 {status} Said\r\n{head}\r\n".encode() + body)
+        await self.write(http_reply(status, body, *headers, content_type="application/json"))
 
     async def finish(self, **outcome: Any) -> None:
         """Answers the call in OTC, with `value` or `error`."""
@@ -130,7 +100,8 @@ class ToolServer:
         else:
             await exchange.reply({"$schema": "otc://1.0", "tools": self.definitions})
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers on one connection until the gateway gives it up."""
         self.connections += 1
         self.opened += 1
         try:
@@ -138,24 +109,8 @@ class ToolServer:
                 request = await read_request(reader)
                 self.requests.append(request)
                 await self.answer(Exchange(request, reader, writer))
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the gateway has hung up
         finally:
             self.connections -= 1
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-
-
-async def read_request(reader: asyncio.StreamReader) -> Request:
-    """The next request. Raises IncompleteReadError when there is none."""
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    first, *lines = head.split("\r\n")[:-2]
-    method, target, _ = first.split(" ")
-    pairs = (line.split(":", 1) for line in lines)
-    headers = [(name.lower(), value.strip()) for name, value in pairs]
-    body = await reader.readexactly(int(dict(headers).get("content-length", "0")))
-    return Request(method, target, headers, body)
 
 
 @asynccontextmanager
@@ -166,19 +121,6 @@ async def tool_server(
     if definitions is None:
         definitions = [definition(tool) for tool in tools]
     server = ToolServer("", tools, definitions, listing)
-    tasks: set[asyncio.Task[None]] = set()
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(server._converse(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0, limit=1 << 24, backlog=1024)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    try:
+    async with accepting(server.converse, limit=1 << 24, backlog=1024) as port:
+        server.url = f"http://127.0.0.1:{port}"
         yield server
-    finally:
-        listener.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

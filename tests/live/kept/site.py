@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.contract.state.server import RedisServer, lasting_port
+from tests.contract.state.server import RedisServer, lasting_port, running_redis
 from tests.live.faults.calling import call, caller, result
 from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
 
@@ -87,25 +87,10 @@ async def pair(
         yield a, b
 
 
-@contextmanager
-def redis_server(directory: Path, *, lasting: bool = False) -> Iterator[RedisServer]:
-    """A Redis server that is killed at the end, whatever became of it.
-
-    It is not taken for one that has just lost its data, for which gateways would wait three seconds.
-    """
-    server = RedisServer(directory, lasting=lasting)
-    server.empty()
-    try:
-        yield server
-    finally:
-        server.thaw()
-        server.kill()
-
-
 @asynccontextmanager
 async def site(directory: Path, *, lasting: bool = False, **more: Any) -> AsyncIterator[Site]:
     """Runs it with the demonstration server."""
-    with redis_server(directory, lasting=lasting) as redis:
+    with running_redis(directory, lasting=lasting) as redis:
         async with demo_server("rap") as builds, pair(redis, builds.url, **more) as (a, b):
             yield Site(redis, builds, a, b)
 

@@ -12,10 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.contract.state.server import running_redis
 from tests.live.faults.calling import call_once, failure
 from tests.live.faults.processes import until
 from tests.live.kept.crowd import insist
-from tests.live.kept.site import Replica, pair, redis_server
+from tests.live.kept.site import Replica, pair
 from tests.live.kept.yard import WORK, Yard, yard
 
 OVER_S = 60.0  # for a call to be over, the loss included; that takes 4 s on an idle machine
@@ -55,7 +56,7 @@ async def test_who_waited_elsewhere_is_told_that_nobody_knows_and_who_comes_back
 
 @asynccontextmanager
 async def lost_twice(directory: Path) -> AsyncIterator[Left]:
-    with redis_server(directory, lasting=True) as redis:
+    with running_redis(directory, lasting=True) as redis:
         async with yard() as tools, pair(redis, tools.url, backend={"timeout": "30s"}) as (a, b):
             asking = [asyncio.create_task(ask(a, number)) for number in (JOINED, ALONE)]
             await until(lambda: tools.runs.total() == 2, "the calls are taken")

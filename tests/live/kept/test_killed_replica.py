@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from tests.contract.state.calls import ACCEPTED
-from tests.contract.state.server import RedisServer
+from tests.contract.state.server import RedisServer, running_redis
 from tests.live.faults.calling import call_once
 from tests.live.faults.processes import DemoServer, demo_server, until
 from tests.live.kept.crowd import insist
-from tests.live.kept.site import Replica, crumbs_settings, order, pair, redis_server, taken
+from tests.live.kept.site import Replica, crumbs_settings, order, pair, taken
 from tests.live.kept.yard import WORK, Yard, yard
 
 CROWDS = [100, pytest.param(500, marks=pytest.mark.soak)]  # calls that are called back for
@@ -62,7 +62,7 @@ class Works:
 
 @asynccontextmanager
 async def works(directory: Path, many: int) -> AsyncIterator[Works]:
-    with redis_server(directory) as redis:
+    with running_redis(directory) as redis:
         async with yard() as tools, demo_server("rcrt") as crumbs:
             others = crumbs_settings(crumbs)["backends"]
             others["crumbs"]["timeout"] = TIMEOUT

@@ -8,9 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.contract.state.server import running_redis
 from tests.live.faults.calling import call, failure, result, value
 from tests.live.faults.processes import until
-from tests.live.kept.site import KEY, Replica, callback_settings, redis_server, replica
+from tests.live.kept.site import KEY, Replica, callback_settings, replica
 from tests.live.kept.yard import WORK, yard
 
 LIFETIMES = {"result_ttl": "1s", "pending_ttl": "2s"}
@@ -18,7 +19,7 @@ LIFETIMES = {"result_ttl": "1s", "pending_ttl": "2s"}
 
 @pytest.mark.anyio
 async def test_a_callback_is_welcome_as_long_as_its_call_is_known_and_starts_nothing_afterwards(tmp_path: Path) -> None:
-    with redis_server(tmp_path) as redis:
+    with running_redis(tmp_path) as redis:
         state = LIFETIMES | {"url": redis.url, "keys": [KEY]}
         async with yard() as tools, replica(callback_settings(tools.url, {"timeout": "300ms"}, state=state)) as only:
             done, cancelled, numbers = 1, 2, (1, 2, 3)

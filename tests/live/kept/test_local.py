@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.state.server import RedisServer
+from tests.contract.state.server import running_redis
 from tests.live.faults.calling import call, value
 from tests.live.faults.processes import demo_server, until
 from tests.live.kept.site import KEY, Replica, callback_settings, outcome, ran, replica
@@ -26,10 +26,8 @@ async def health(gateway: Replica) -> dict[str, Any]:
 
 
 async def test_calls_go_on_without_redis_and_none_runs_twice(tmp_path: Path) -> None:
-    redis = RedisServer(tmp_path, lasting=True)
-    redis.empty()
-    state = {"url": redis.url, "keys": [KEY], "on_failure": "local"}
-    try:
+    with running_redis(tmp_path, lasting=True) as redis:
+        state = {"url": redis.url, "keys": [KEY], "on_failure": "local"}
         async with demo_server("rap") as builds, replica(callback_settings(builds.url, state=state)) as gateway:
 
             async def up(expected: bool) -> bool:
@@ -59,5 +57,3 @@ async def test_calls_go_on_without_redis_and_none_runs_twice(tmp_path: Path) -> 
             assert len(gateway.running.logged(WARNING)) == 1
             with redis.connect() as look:
                 assert len(look.keys("toolgate:*:call")) == 2  # before and after: the others stayed here
-    finally:
-        redis.kill()

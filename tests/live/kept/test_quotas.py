@@ -11,10 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.contract.state.server import running_redis
 from tests.flow.tokens import SECRET, token
 from tests.live.faults.calling import call, caller, value
 from tests.live.faults.processes import until
-from tests.live.kept.site import Replica, pair, redis_server
+from tests.live.kept.site import Replica, pair
 from tests.live.kept.yard import WORK, Yard, yard
 
 PENDING, RECORDS = 20, 50
@@ -60,7 +61,7 @@ async def tenant(name: str, replicas: Sequence[Replica], first: int, tools: Yard
 @pytest.mark.anyio
 async def test_a_flood_of_call_ids_ends_at_the_quota_of_who_sends_it(tmp_path: Path) -> None:
     quotas = {"max_pending_per_caller": PENDING, "max_records_per_caller": RECORDS}
-    with redis_server(tmp_path) as redis:
+    with running_redis(tmp_path) as redis:
         async with (
             yard() as tools,
             pair(redis, tools.url, quotas, auth=AUTH) as replicas,

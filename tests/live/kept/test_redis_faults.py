@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.contract.state.server import RedisServer
+from tests.contract.state.server import RedisServer, running_redis
 from tests.live.faults.processes import until
 from tests.live.kept.crowd import insist
-from tests.live.kept.site import Replica, pair, redis_server
+from tests.live.kept.site import Replica, pair
 from tests.live.kept.yard import WORK, Yard, yard
 
 CALLERS = 16  # each makes one call after the other
@@ -44,7 +44,7 @@ class Works:
 
 @pytest.fixture(scope="module")
 async def works(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Works]:
-    with redis_server(tmp_path_factory.mktemp("redis"), lasting=True) as redis:
+    with running_redis(tmp_path_factory.mktemp("redis"), lasting=True) as redis:
         async with yard() as tools, pair(redis, tools.url) as (a, b):
             yield Works(redis, tools, a, b)
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.contract.state.server import running_redis
 from tests.live.faults.calling import connect, encoded_call
 from tests.live.faults.processes import GatewayProcess, until
-from tests.live.kept.site import KEY, callback_settings, redis_server, replica
+from tests.live.kept.site import KEY, callback_settings, replica
 from tests.live.kept.yard import WORK, yard
 
 CROWDS = [700, pytest.param(9000, marks=[pytest.mark.soak, pytest.mark.alone])]
@@ -34,7 +35,7 @@ def many(request: pytest.FixtureRequest) -> Iterator[int]:
 
 @pytest.mark.anyio
 async def test_each_of_many_waiting_callers_gets_its_result_and_none_costs_much(many: int, tmp_path: Path) -> None:
-    with redis_server(tmp_path) as redis:
+    with running_redis(tmp_path) as redis:
         state = {"url": redis.url, "keys": [KEY], "max_pending_per_caller": many}
         async with yard() as tools:
             config = callback_settings(tools.url, {"timeout": f"{LONG_S:g}s"}, state=state, logging={"level": "info"})

@@ -1,6 +1,6 @@
 """A callback tool server inside the test: it calls back when the test says so, and counts what reached it.
 
-Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Written on bare streams, for thousands of calls at once.
+Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Thousands of calls at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
+
+from tests.streams import Request, accepting, http_reply, read_message, read_request
 
 WORK = "Yard.work"  # takes a number; its result is {"number": that number}
 LINES = 16  # connections that call back at a time
@@ -67,33 +69,26 @@ class Yard:
                     lines.create_task(line(address, waiting))
         return [statuses[number] for number in order]
 
-    async def _answer(self, method: str, path: str, body: bytes) -> bytes:
-        if method == "GET":
+    async def _answer(self, request: Request) -> bytes:
+        if request.method == "GET":
             tool = {"name": "work", "description": "Works.", "inputSchema": _SCHEMA}
             toolset = {"name": "Yard", "endpoint": f"{self.url}/invoke", "tools": [tool]}
             return json.dumps(toolset).encode()
-        document = json.loads(body)
-        if path == "/invoke":
+        document = json.loads(request.body)
+        if request.target == "/invoke":
             number = document["arguments"]["number"]
             self.taken[number] = document
             self.runs[number] += 1
             await self.acknowledges.wait()
-        elif path == "/cancel_tool_call":
+        elif request.target == "/cancel_tool_call":
             self.cancelled.append(document["tool_call_id"])
         return b""
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers on one connection until the gateway gives it up."""
-        try:
-            while True:
-                method, path, body = await _request(reader)
-                reply = await self._answer(method, path, body)
-                head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(reply)}\r\n\r\n"
-                writer.write(head.encode() + reply)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the gateway has hung up, or died
-        finally:
-            writer.close()
+        while True:
+            reply = await self._answer(await read_request(reader))
+            writer.write(http_reply(200, reply, content_type="application/json"))
 
 
 def _callback(call: dict[str, Any], text: str) -> bytes:
@@ -104,42 +99,15 @@ def _callback(call: dict[str, Any], text: str) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def _request(reader: asyncio.StreamReader) -> tuple[str, str, bytes]:
-    first, length = await _head(reader)
-    method, path, _ = first.split(" ")
-    return method, path, await reader.readexactly(length)
-
-
 async def _status(reader: asyncio.StreamReader) -> int:
-    first, length = await _head(reader)
-    await reader.readexactly(length)
+    first, _, _ = await read_message(reader)
     return int(first.split(" ")[1])
-
-
-async def _head(reader: asyncio.StreamReader) -> tuple[str, int]:
-    """The first line of a message, and the length of its body."""
-    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("ascii").split("\r\n")
-    lengths = [line for line in lines if line.lower().startswith("content-length:")]
-    return first, int(lengths[0].partition(":")[2]) if lengths else 0
 
 
 @asynccontextmanager
 async def yard() -> AsyncIterator[Yard]:
     """Runs one on a free port."""
     tools = Yard()
-    conversations: set[asyncio.Task[None]] = set()
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        conversation = asyncio.get_running_loop().create_task(tools.converse(reader, writer))
-        conversations.add(conversation)
-        conversation.add_done_callback(conversations.discard)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0, backlog=1024)
-    tools.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    try:
+    async with accepting(tools.converse, backlog=1024) as port:
+        tools.url = f"http://127.0.0.1:{port}"
         yield tools
-    finally:
-        listener.close()
-        for conversation in conversations:
-            conversation.cancel()
-        await asyncio.gather(*conversations, return_exceptions=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 
 from tests.live.faults.processes import until
-from tests.live.faults.toolserver import Exchange, Request, read_request
+from tests.streams import Request, accepting, http_reply, read_request
 
 Message = dict[str, Any]
 
@@ -44,12 +44,11 @@ class Confidant:
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers on one connection until the gateway gives it up."""
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                request = await read_request(reader)
-                self.requests.append(request)
-                await Exchange(request, reader, writer).reply(self._answer(request))
-        writer.close()
+        while True:
+            request = await read_request(reader)
+            self.requests.append(request)
+            writer.write(http_reply(200, self._answer(request)))
+            await writer.drain()
 
     def _answer(self, request: Request) -> Any:
         if request.method == "GET":
@@ -66,19 +65,6 @@ class Confidant:
 async def confidant(*operations: str) -> AsyncIterator[Confidant]:
     """Runs one on a free port."""
     server = Confidant(operations)
-    tasks: set[asyncio.Task[None]] = set()
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(server.converse(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    try:
+    async with accepting(server.converse) as port:
+        server.url = f"http://127.0.0.1:{port}"
         yield server
-    finally:
-        listener.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

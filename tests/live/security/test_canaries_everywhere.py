@@ -21,11 +21,11 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from tests.contract.state.server import RedisServer, lasting_port
+from tests.contract.state.server import RedisServer, lasting_port, running_redis
 from tests.live.faults.calling import call, caller
 from tests.live.faults.processes import GatewayProcess, Settings, demo_server, gateway, settings, until
 from tests.live.faults.toolserver import Exchange, Handler, ToolServer, definition, tool_server
-from tests.live.kept.site import AGENT_ID, OWNER_ID, redis_server
+from tests.live.kept.site import AGENT_ID, OWNER_ID
 from tests.live.security.confidant import Confidant, confidant
 from tests.live.security.test_canaries import (
     NEEDY,
@@ -285,7 +285,7 @@ async def test_nothing_entrusted_to_the_gateway_is_seen_where_it_has_no_business
     canaries, seen = Canaries({"signing": SIGNING_SECRET}), Seen()
     tools = hostile_tools(canaries)
     definitions = [definition(tool) for tool in tools if tool not in ("Lab.Needy", "Lab.Picky")] + [NEEDY, PICKY]
-    with redis_server(tmp_path, lasting=True) as redis:
+    with running_redis(tmp_path, lasting=True) as redis:
         redis.empty()
         async with (
             tool_server(tools, definitions) as lab,

@@ -1,10 +1,9 @@
-"""Redis servers that a test may kill and freeze, and replicas on them."""
+"""Replicas on a Redis server that a test may kill and freeze."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
@@ -37,15 +36,6 @@ class Replicas:
         self._opened.push_async_callback(state.aclose)
         await state.start()
         return state
-
-
-@pytest.fixture
-def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path)
-    server.empty()
-    yield server
-    server.thaw()
-    server.kill()
 
 
 @pytest.fixture

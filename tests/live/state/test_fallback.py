@@ -27,7 +27,7 @@ from tests.contract.state.calls import (
     call,
     until,
 )
-from tests.contract.state.server import RedisServer
+from tests.contract.state.server import RedisServer, running_redis
 from tests.live.state.replica import TIMING
 
 pytestmark = pytest.mark.anyio
@@ -58,11 +58,8 @@ class Replica:
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     """A server whose data survive its deaths."""
-    server = RedisServer(tmp_path, lasting=True)
-    server.empty()
-    yield server
-    server.thaw()
-    server.kill()
+    with running_redis(tmp_path, lasting=True) as server:
+        yield server
 
 
 @pytest.fixture

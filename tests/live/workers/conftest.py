@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.live.kept.site import redis_server
+from tests.contract.state.server import running_redis
 
 
 @pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where it is."""
-    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
         yield server.url

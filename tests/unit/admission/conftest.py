@@ -1,20 +1,13 @@
-"""Queues are futures of a loop: every coroutine test here runs on both loops."""
+"""Both event loops: queues are futures of a loop."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.unit.admission.clock import Clock
+from tests.unit.loops import anyio_backend
 
-
-@pytest.fixture(
-    scope="session",
-    params=[("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})],
-    ids=["uvloop", "asyncio"],
-)
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    backend: tuple[str, dict[str, bool]] = request.param
-    return backend
+__all__ = ["anyio_backend", "clock"]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from gateway.dialects import recognise
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolDefinition, ToolResult
 from gateway.ports import ServerDialect
+from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
 from tests.unit.transport.scripted import Peer, Script, serving
 from tests.unit.transport.scripted import Server as Scripted
@@ -33,11 +33,8 @@ BROKEN = "The tool server gave a broken answer."
 
 
 def reply(status: int, body: Any, content_type: str = "application/json", **headers: str) -> bytes:
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    fields = {"content-type": content_type, "content-length": str(len(content))}
-    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
-    lines = [f"HTTP/1.1 {status} Whatever", *(f"{name}: {value}" for name, value in fields.items())]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
+    """A whole reply; bytes, too, are called JSON unless told otherwise."""
+    return http_reply(status, body, content_type=content_type, **headers)
 
 
 OK = reply(200, VALUE)

@@ -1,15 +1,5 @@
-"""Every coroutine test of the transport runs on both event loops: their sockets differ in what they promise."""
+"""Both event loops: their sockets differ in what they promise."""
 
-from __future__ import annotations
+from tests.unit.loops import anyio_backend
 
-import pytest
-
-
-@pytest.fixture(
-    scope="session",
-    params=[("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})],
-    ids=["uvloop", "asyncio"],
-)
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    backend: tuple[str, dict[str, bool]] = request.param
-    return backend
+__all__ = ["anyio_backend"]

@@ -16,6 +16,7 @@ import pytest
 
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
 from gateway.transport.pool import Stats
+from tests.streams import accepting
 
 DEADLINE_S = 5.0  # no test waits longer for anything
 
@@ -93,7 +94,6 @@ class Server:
         self.open = 0
         self.requests: list[bytes] = []
         self.origin = Origin(scheme, host, port)
-        self.failures: list[BaseException] = []
 
     @property
     def url(self) -> str:
@@ -105,38 +105,19 @@ async def serving(
     script: Script, *, host: str = "127.0.0.1", ssl_context: ssl.SSLContext | None = None, name: str | None = None
 ) -> AsyncIterator[Server]:
     """Runs `script` once per connection and closes the connection after it."""
-    tasks: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(server, reader, writer)
         server.connections += 1
         server.open += 1
         try:
             await script(peer)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the other side left, or the test is over
-        except Exception as exc:
-            server.failures.append(exc)
         finally:
             server.open -= 1
-            writer.close()
-            tasks.discard(task)
 
-    listener = await asyncio.start_server(serve, host, 0, ssl=ssl_context, limit=2**21)
-    scheme = "http" if ssl_context is None else "https"
-    server = Server(listener.sockets[0].getsockname()[1], scheme, name or host)
-    try:
+    async with accepting(converse, host=host, ssl=ssl_context, limit=2**21) as port:
+        server = Server(port, "http" if ssl_context is None else "https", name or host)
         yield server
-    finally:
-        listener.close()
-        for task in list(tasks):
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=DEADLINE_S)
-    assert not server.failures, server.failures
 
 
 @contextlib.asynccontextmanager

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.state.server import RedisServer
+from tests.contract.state.server import RedisServer, running_redis
 
 
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path)
-    yield server
-    server.thaw()
-    server.kill()
+    with running_redis(tmp_path) as server:
+        yield server
