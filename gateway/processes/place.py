@@ -145,11 +145,15 @@ class Place:
         if self._applied is not None and not self._applied.done():
             self._applied.set_result(ok)
 
-    async def apply(self, config: Config) -> bool:
+    def lacks(self, config: Config) -> bool:
+        """Whether a worker accepts callers here that was not given this configuration."""
+        return self.ready.is_set() and self._given is not config
+
+    def apply(self, config: Config) -> asyncio.Future[bool]:
         """Has the worker go by another configuration; whether it could. A worker that dies of something else could."""
         self._applied = asyncio.get_running_loop().create_future()
         self._give(config)
-        return await self._applied
+        return self._applied
 
     def terminate(self) -> None:
         """Asks the worker to stop; asked twice it stops at once."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,13 +30,14 @@ class Reloader:
         self._path = path
         self._look_s = look_s
         self._config: Config | None = None
+        self._expected: tuple[str, ...] = ()
         self._seen = self._look()
         self._asked = asyncio.Event()
 
     def uses(self, used: Config) -> None:
         """This is the configuration that was read from the file."""
         self._config = used
-        self._seen = {path: self._seen.get(path, stamp) for path, stamp in self._look().items()}
+        self._see_more()
 
     def ask(self) -> None:
         """Has the file read soon."""
@@ -71,6 +73,7 @@ class Reloader:
         # Before they are read: what changes while they are is seen at the next look.
         self._seen = await asyncio.to_thread(self._look)
         try:
+            await asyncio.to_thread(self._expect)
             read = await asyncio.to_thread(config.load, self._path)
             await apply(read)
         except ConfigError as exc:
@@ -85,9 +88,20 @@ class Reloader:
             return True
         return False
 
+    def _expect(self) -> None:
+        """Takes note of the files that the text names by path now; some of them may be yet to come."""
+        with suppress(ConfigError):
+            self._expected = tuple(named_files(config.load(self._path, allow_missing_env=True)))
+            self._see_more()
+
+    def _see_more(self) -> None:
+        """Looks at the files that it did not look at before; whether others have changed is for the next look."""
+        self._seen = {path: self._seen.get(path, stamp) for path, stamp in self._look().items()}
+
     def _look(self) -> Stamps:
-        """The stamps of the file and of all that it names."""
-        return stamps(dict.fromkeys((str(self._path), *self._named(), *named_files(self._config))))
+        """The stamps of the file and of all that it names, and of what the configuration in use names."""
+        paths = (str(self._path), *self._named(), *self._expected, *named_files(self._config))
+        return stamps(dict.fromkeys(paths))
 
     def _named(self) -> list[str]:
         """The files of `${file:...}`, whether or not the rest of the text is of any use."""

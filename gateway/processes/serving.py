@@ -75,7 +75,8 @@ class Serving:
         logging = self.gateway.config.logging
         await self.gateway.apply(config)
         now = self.gateway.config
-        tls, files = self.options.tls, facing.tls_files(now.server)
+        # As it was read: files that it does not name any more may be gone, whatever lasts until the next start.
+        tls, files = self.options.tls, facing.tls_files(config.server)
         if isinstance(tls, ServingContext) and files is not None:
             tls.renew(files, now.server.max_connections)
         # The context stays, for the listening sockets hold it.

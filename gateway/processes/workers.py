@@ -139,10 +139,11 @@ class Supervisor:
     async def apply(self, config: Config) -> None:
         """Hands all workers another configuration. Raises ServerError if one could not put it to use."""
         config = unchanged(replace(config, state=self._with_our_keys(config)), self._config)
-        asked = [place.apply(config) for place in self._places if place.ready.is_set()]
-        applied = await asyncio.wait_for(asyncio.gather(*asked), APPLY_S)
-        if not all(applied):
-            raise ServerError("A worker could not put the configuration to use.")
+        async with asyncio.timeout(APPLY_S):
+            # A worker that is replaced meanwhile begins by the old one, and may be ready while others take the new one.
+            while asked := [place.apply(config) for place in self._places if place.lacks(config)]:
+                if not all(await asyncio.gather(*asked)):
+                    raise ServerError("A worker could not put the configuration to use.")
         if config.logging != self._config.logging:
             output.configure(config.logging.level, config.logging.format)
         self._config = config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import demo_server, gateway, settings, until
+from tests.live.faults.processes import Settings, demo_server, gateway, settings, until
 from tests.live.faults.toolserver import Exchange, echo, tool_server
 from tests.live.kept.site import crumbs_settings
 from tests.live.kept.yard import WORK, yard
@@ -165,3 +166,21 @@ async def test_a_renewed_certificate_is_shown_to_the_next_caller_and_a_broken_on
         write(Path(first.cert), "no certificate")
         await change(running, config, expects=REFUSED)
         assert await shown() == renewed
+
+
+async def test_https_goes_on_until_the_next_start_when_it_is_taken_away_with_its_files(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = authority.serving()
+    server: Settings = {"port": 0, "admin": {"port": 0}}
+    config = settings({}, server=server | {"tls": {"cert": files.cert, "key": files.key}})
+    async with gateway(config, ready=False) as running:
+        for name in (files.cert, files.key):
+            os.unlink(name)
+        await change(running, settings({}, server=server | {"max_body": "1KiB"}))
+        (line,) = running.logged("a change takes effect only at the next start")
+        assert line["keys"] == ["server.tls"]
+        async with httpx.AsyncClient(trust_env=False, verify=authority.trusting()) as http:
+            url = httpx.URL(running.url).copy_with(scheme="https", path="/otc/tools/call")
+            too_large = await http.post(url, json={"padding": " " * 2000})
+        assert too_large.status_code == 413
+        assert (await details(running.admin_url))["reloads"] == {"ok": 1, "failed": 0}

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from gateway import config
+from gateway.assembly.stamps import named_files
 from gateway.processes.reload import Reloader
 from gateway.settings import BearerAuthSettings, Config
-from tests.live.reload.changing import write
+from tests.live.reload.changing import copy, write
+from tests.live.server.authority import Authority
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +103,28 @@ async def test_what_is_broken_is_counted_once_and_read_again_when_it_is_mended(t
         await taker.until_counted(2)
         assert taker.counted == ["failed", "ok"]
         assert taker.tokens == ["the-second-token-of-it"]
+
+
+@pytest.mark.parametrize("late", ["absent", "empty"])
+async def test_a_certificate_that_comes_after_the_configuration_that_names_it_is_noticed(
+    tmp_path: Path, late: str
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    mounted(tmp_path / "secrets", "the-first-token-of-all", 1)
+    write(path, FILE % "true")
+    authority = Authority(tmp_path)
+    ca = tmp_path / "later.pem"
+    async with reloading(path) as taker:
+        write(path, (FILE % "true").replace('http://127.0.0.1:9101"', 'https://127.0.0.1:9101", tls: {ca: later.pem}'))
+        await taker.until_counted(1)
+        if late == "empty":
+            ca.touch()
+            await taker.until_counted(2)
+        copy(authority.path, str(ca))
+        expected = ["failed", "failed", "ok"] if late == "empty" else ["failed", "ok"]
+        await taker.until_counted(len(expected))
+        assert taker.counted == expected
+        assert [list(named_files(taken)) for taken in taker.taken] == [[str(ca)]]
 
 
 async def test_without_watch_it_is_read_only_when_asked_and_watching_begins_and_ends_with_the_file(
