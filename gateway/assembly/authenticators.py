@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 
 import httpx
 
@@ -28,30 +29,39 @@ ISSUER_LIMITS = Limits(connections=2)  # towards one origin; there is one fetch 
 
 
 class Issuers:
-    """Makes authenticators, one after the other; an issuer whose settings stay keeps the keys that are known of it."""
+    """Makes authenticators, one after the other; an issuer whose keys come from where they came keeps those known."""
 
     def __init__(self) -> None:
-        self._keys: dict[JwtSettings, Keys] = {}
+        self._keys: dict[JwtSettings, Keys] = {}  # by `_origin`
 
     def authenticator(self, auth: AuthSettings | None) -> Authenticator:
         """Who decides who calls. It must be started; `keep` closes what it needs no more."""
         if auth is None:
             return NoAuthentication()
         entries = auth.jwt or ()
-        self._keys |= {entry: _keys(entry) for entry in entries if entry not in self._keys}
+        origins = [_origin(entry) for entry in entries]
+        self._keys |= {origin: _keys(origin) for origin in origins if origin not in self._keys}
         keys = (ApiKey(id=key.id, digest=key.hash, scopes=frozenset(key.scopes)) for key in auth.api_keys or ())
-        return Authentication([_issuer(entry, self._keys[entry]) for entry in entries], keys, clock=time.time)
+        issuers = [_issuer(entry, self._keys[origin]) for entry, origin in zip(entries, origins, strict=True)]
+        return Authentication(issuers, keys, clock=time.time)
 
     def status(self) -> dict[str, IssuerStatus]:
         """How those stand that publish their keys, by name."""
-        published = [(entry.issuer, keys) for entry, keys in self._keys.items() if isinstance(keys, RemoteKeys)]
+        published = [(origin.issuer, keys) for origin, keys in self._keys.items() if isinstance(keys, RemoteKeys)]
         return {LOGIN.sub("//", str(name)): keys.status for name, keys in published}
 
     async def keep(self, auth: AuthSettings | None) -> None:
         """Stops fetching the keys of all issuers but those of these settings."""
-        kept = () if auth is None else auth.jwt or ()
-        for entry in [entry for entry in self._keys if entry not in kept]:
-            await self._keys.pop(entry).aclose()
+        kept = [_origin(entry) for entry in (() if auth is None else auth.jwt or ())]
+        for origin in [origin for origin in self._keys if origin not in kept]:
+            await self._keys.pop(origin).aclose()
+
+
+def _origin(entry: JwtSettings) -> JwtSettings:
+    """What `_keys` goes by: an issuer's settings less those that say what its tokens must be like."""
+    return replace(
+        entry, audience=(), require=(), scope_claim="", user_id_claim=None, leeway_s=0.0, max_lifetime_s=None
+    )
 
 
 def _issuer(entry: JwtSettings, keys: Keys) -> JwtIssuer:

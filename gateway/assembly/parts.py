@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import httpx
 
@@ -24,6 +25,7 @@ from gateway.settings import (
     ApiKeyAuthSettings,
     BackendSettings,
     BearerAuthSettings,
+    BreakerSettings,
     CallbackBackendSettings,
     Config,
     HttpBackendSettings,
@@ -241,9 +243,25 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_tools=settings.discovery.max_tools,
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
+            terms=_terms(settings),
         )
         for name, settings in config.backends.items()
     ]
+
+
+def _terms(settings: BackendSettings) -> BackendSettings:
+    """All that decides which tools a tool server lists and what they mean: the settings less those of calls alone."""
+    return replace(
+        settings,
+        connect_timeout_s=0.0,
+        timeout_s=0.0,
+        max_concurrency=0,
+        max_queue=0,
+        queue_timeout_s=0.0,
+        breaker=BreakerSettings(),
+        max_response_bytes=0,
+        forward_headers=(),
+    )
 
 
 def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: BackendSettings) -> Route:

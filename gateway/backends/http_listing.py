@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from gateway.dialects import definitions
 from gateway.model import Json, Listing, Rejected, ToolDefinition
@@ -27,9 +28,11 @@ class ListReader:
         tools: list[ToolDefinition] = []
         rejected: list[Rejected] = []
         adapted: set[tuple[str, str]] = set()
+        listed: Counter[str] = Counter()
         for count, entry in enumerate(entries, 1):
             if count % READ_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            listed[_bare_id(entry)] += 1
             try:
                 definition, warnings = definitions.read_definition(entry, self._toolkit)
             except definitions.DefinitionError as exc:
@@ -38,7 +41,7 @@ class ListReader:
                 continue
             tools.append(definition)
             adapted.update((definition.id, warning) for warning in warnings)
-        ambiguous = {remote_id for remote_id, count in Counter(tool.remote_id for tool in tools).items() if count > 1}
+        ambiguous = _ambiguous(tools, listed)
         if ambiguous:  # or a caller of one version would run another
             reason = "its tool server lists several tools under this id, and no version tells them apart"
             rejected += [Rejected(id=tool.id, reason=reason) for tool in tools if tool.remote_id in ambiguous]
@@ -50,3 +53,18 @@ class ListReader:
         for tool_id, why in sorted(adapted - self._adapted):
             log.warning("a tool's name was adapted", extra={"backend": self._backend, "tool": tool_id, "reason": why})
         self._adapted = adapted
+
+
+def _ambiguous(tools: Iterable[ToolDefinition], listed: Mapping[str, int]) -> set[str]:
+    """The ids under which a tool server may run more than one tool. `listed`: how often, usable or not, by bare ids.
+
+    An id with a version names that one; without, whichever version the tool server takes for the latest.
+    """
+    named = Counter(tool.remote_id for tool in tools)
+    return {name for name, count in named.items() if count > 1 or ("@" not in name and listed[name] > 1)}
+
+
+def _bare_id(entry: Json) -> str:
+    """The id of a listed tool without a version; empty if there is none."""
+    found = entry.get("id", entry.get("name")) if isinstance(entry, dict) else None
+    return found.partition("@")[0] if isinstance(found, str) else ""

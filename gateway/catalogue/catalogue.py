@@ -108,12 +108,12 @@ class Catalogue:
         """
         for shelf in self._shelves.values():
             before = other._shelves.get(shelf.source.name)
-            if before is None or before.source.backend is not shelf.source.backend:
-                continue
-            shelf.tried, shelf.listed_at, shelf.last_error = before.tried, before.listed_at, before.last_error
-            if before.listing is not None:
-                shelf.listing, shelf.told = before.listing, before.told
-                shelf.offer = await judge(shelf.source, before.listing, NOTHING)
+            if before is not None and shelf.source.lists_as(before.source):
+                shelf.tried = before.tried and before.source.backend is shelf.source.backend  # a new one is asked first
+                shelf.listed_at, shelf.last_error = before.listed_at, before.last_error
+                if before.listing is not None:
+                    shelf.listing, shelf.told = before.listing, before.told
+                    shelf.offer = await judge(shelf.source, before.listing, NOTHING)
         await self._rebuild({})
 
     async def start(self) -> None:

@@ -30,6 +30,7 @@ class Source:
     """A backend to be asked for its tools, and the bounds of what it may answer.
 
     `routes` are all routes in their order: those of other backends decide nothing here but who comes first.
+    `terms` are all that decides what its tool server lists and what that means; None if that is not known.
     """
 
     name: str
@@ -38,6 +39,11 @@ class Source:
     max_tools: int
     max_schema_bytes: int
     routes: Sequence[Route]
+    terms: object = None
+
+    def lists_as(self, other: Source) -> bool:
+        """Whether a list of the other's is as good as one of its own."""
+        return self.backend is other.backend or (self.terms is not None and self.terms == other.terms)
 
     def route_for(self, definition: ToolDefinition) -> int | None:
         """The number of the first route that speaks of a tool; None when none does, or when it denies."""

@@ -8,6 +8,7 @@ The forms are those of the RFC (section 4.1), OTC 1.0, OXP 1.0 and the LangChain
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from gateway import naming
@@ -48,7 +49,8 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
     remote_id = raw.get("id", raw.get("name"))
     if not isinstance(remote_id, str) or not remote_id:
         raise DefinitionError("a listed tool has no id")
-    version = _version(raw)
+    given = _version(raw)
+    version = given if isinstance(given, str) and given else None
     try:
         named = naming.tool_and_version(remote_id, version, toolkit)
     except ValueError as exc:
@@ -69,7 +71,7 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         requires=_requirements(raw.get("requirements")),
         **_only_in_rfc(raw, extras, output_schema),
     )
-    return definition, named.warnings
+    return definition, (*named.warnings, *_odd_version(given, remote_id))
 
 
 def _text(raw: JsonObject, member: str) -> str | None:
@@ -79,10 +81,15 @@ def _text(raw: JsonObject, member: str) -> str | None:
     return value
 
 
-def _version(raw: JsonObject) -> str | None:
+def _version(raw: JsonObject) -> Json:
     toolkit = raw.get("toolkit")
-    version = raw.get("version", toolkit.get("version") if isinstance(toolkit, dict) else None)
-    return version if isinstance(version, str) and version else None
+    return raw.get("version", toolkit.get("version") if isinstance(toolkit, dict) else None)
+
+
+def _odd_version(given: Json, remote_id: str) -> Iterator[str]:
+    """The warning about a version that counts and is no text: of a number, nobody knows if 1.1 was to be 1.10."""
+    if given is not None and not isinstance(given, str) and not remote_id.partition("@")[2]:
+        yield f"Its version is not a string; {naming.DEFAULT_VERSION} stands in."
 
 
 def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:

@@ -91,10 +91,12 @@ def of_server(headers: Headers, document: Json) -> ServerDialect:
     """What a tool server speaks, learned from its catalogue, the one answer that is safe to ask for again."""
     if isinstance(document, list):
         return LC
+    if any(name == versions.HEADER for name, _ in headers):  # only flat OXP has it, whatever its list looks like
+        return OXP
     if not isinstance(document, dict):
         return OTC
     if "items" in document:
-        return OXP if any(name == versions.HEADER for name, _ in headers) else OXP_ENV
+        return OXP_ENV
     entries = document.get("tools")
     if isinstance(entries, list) and any(_is_rfc(entry) for entry in entries):
         return RFC

@@ -16,7 +16,7 @@ from gateway.front.watched import route_of
 from gateway.request import head_of
 from gateway.tracing import Chance, identify
 
-HEALTH = "/health"
+HEALTH = frozenset({"/health", *(f"/{dialect}/health" for dialect in recognise.DIALECTS)})
 ABSENT = b""
 REFUSED = "The Host header does not name a host that is served here."
 
@@ -38,7 +38,7 @@ class AllowedHosts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or self._is_ours(dict(scope["headers"]).get(b"host", ABSENT)):
             return await self._app(scope, receive, send)
-        if scope["path"].endswith(HEALTH):
+        if scope["path"] in HEALTH:
             return await self._app(scope, receive, send)
         head = head_of(scope)
         trace = identify(head.headers, self._chance)

@@ -176,7 +176,7 @@ class Metrics:
         told = _of(outcome, OUTCOMES)
         known = self._backend(backend)
         protocol = self._known.protocols.get(backend, OTHER)
-        is_told_apart = known != OTHER and self._tell_apart(tool, backend)
+        is_told_apart = backend in self._known.protocols and self._tell_apart(tool, backend)
         counted = self._store.row(TOOL_CALLS, (known, protocol, tool if is_told_apart else OTHER, told))
         rows = counted, self._store.row(TOOL_DURATION, (known, protocol))
         if is_told_apart and told == outcome:  # of the others there may be any number

@@ -96,10 +96,11 @@ class Network(Leaf[ipaddress.IPv4Network | ipaddress.IPv6Network]):
 
     def parse(self, written: Written) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         try:
-            network = ipaddress.ip_network(written.text, strict=False)
+            address = ipaddress.ip_interface(written.text)
         except ValueError:
             raise UnfitError(self.must) from None
-        if str(network.network_address) != written.text.partition("/")[0].lower():
+        network = address.network
+        if address.ip != network.network_address:
             raise UnfitError(f"has bits set beyond its length; the network is {network}")
         if network.prefixlen == 0:
             raise UnfitError("trusts everybody, so that any caller could pass for any other")

@@ -74,6 +74,34 @@ async def test_tools_of_a_backend_that_cannot_be_asked_just_now_stay_published(
     assert gateway.gateway.catalogue.ready
 
 
+QUEUED: dict[str, Any] = {
+    "max_queue": 7,
+    "max_concurrency": 3,
+    "timeout": "7s",
+    "breaker": {"failures": 2},
+    "forward_headers": ["x-tenant"],
+}
+OTHERWISE: list[dict[str, Any]] = [
+    {"toolkit": "Other"},
+    {"discovery": {"max_tools": 1}},
+    {"dialect": "oxp"},
+    {"auth": {"bearer": "a-token-of-sixteen-characters"}},
+]
+
+
+@pytest.mark.parametrize("change", [QUEUED, *OTHERWISE], ids=str)
+async def test_tools_of_a_backend_made_anew_stay_published_unless_it_may_list_others(
+    change: dict[str, Any], start: StartGateway, server: ToolServer
+) -> None:
+    backend = {"protocol": "oxp", "url": server.url}
+    gateway = await start(config({"scripted": backend}))
+    server.list_handler = hang_up
+    await reload(gateway, config({"scripted": backend | change}))
+    stay = ["Count.Up@1.0.0", "Echo.Say@1.0.0"] if change is QUEUED else []
+    assert (await gateway.caller.list("oxp")).ids == stay
+    assert not gateway.gateway.catalogue.status("scripted").up
+
+
 async def test_a_new_backend_is_asked_before_callers_see_the_new_configuration(
     start: StartGateway, server: ToolServer
 ) -> None:

@@ -138,6 +138,12 @@ GOOD: list[tuple[str, Look, object]] = [
     # URLs
     ("server: {public_url: 'https://x.example/'}", lambda c: c.server.public_url, "https://x.example"),
     ("server: {public_url: 'http://[::1]:80/a/b/'}", lambda c: c.server.public_url, "http://[::1]:80/a/b"),
+    # networks however their addresses are spelled
+    (
+        "server: {trusted_proxies: ['2001:0db8::/32', '0:0:0:0:0:0:0:1', 'FD00:0::/8', 10.0.0.0/8]}",
+        lambda c: [str(network) for network in c.server.trusted_proxies],
+        ["2001:db8::/32", "::1/128", "fd00::/8", "10.0.0.0/8"],
+    ),
     # what may be left out
     ("", lambda c: (c.state, c.server.public_url, dict(c.backends), c.routes), (None, None, {}, ())),
     ("state: null", lambda c: c.state, None),

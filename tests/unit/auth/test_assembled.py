@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import json
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import jwt
@@ -16,6 +18,8 @@ from gateway.auth import Authentication, NoAuthentication, Reason
 from gateway.config import read
 from gateway.errors import UndecidedError
 from gateway.ports import Caller
+from gateway.settings import AuthSettings
+from gateway.wire import Head
 from tests.unit.auth.keys import jwk, private, public_pem
 from tests.unit.auth.making import SECRET, refused, with_header, without_header
 
@@ -76,8 +80,9 @@ def test_keys_have_their_ids_and_scopes() -> None:
     refused(auth, token(), Reason.ISSUER)
 
 
-@pytest.mark.anyio
-async def test_an_issuer_whose_settings_stay_keeps_its_keys_when_others_change() -> None:
+@asynccontextmanager
+async def publishing() -> AsyncIterator[tuple[str, list[bytes], asyncio.Server]]:
+    """An issuer with the first RSA key as `one`: where that is, who asked so far, and what to close."""
     body = json.dumps({"keys": [jwk("rsa", kid="one")]}).encode()
     asked: list[bytes] = []
 
@@ -87,29 +92,78 @@ async def test_an_issuer_whose_settings_stay_keeps_its_keys_when_others_change()
         writer.close()
 
     server = await asyncio.start_server(publish, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks.json"
-    entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
-    before = read(json.dumps({"auth": {"jwt": [entry]}})).auth
-    after = read(json.dumps({"auth": {"jwt": [entry, {"secret": SECRET}]}})).auth
-    signed = jwt.encode(
-        {"sub": "alice", "iss": "a", "aud": "us", "exp": int(time.time()) + 600},
-        private("rsa"),
-        "RS256",
-        headers={"kid": "one"},
-    )
-    head = with_header(f"Bearer {signed}")
-    issuers = Issuers()
-    first = issuers.authenticator(before)
-    await first.start()
-    assert (await first.identify_later(head)).principal == "jwt:a:alice"
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks.json", asked, server
     server.close()
-    second = issuers.authenticator(after)
-    await second.start()
-    await issuers.keep(after)
-    assert second.identify(head).principal == "jwt:a:alice"
-    assert len(asked) == 1
-    await issuers.keep(None)
-    assert issuers.authenticator(before) is not first
-    with pytest.raises(UndecidedError):
-        issuers.authenticator(before).identify(head)
-    await issuers.keep(None)
+
+
+def settings_of(*entries: dict[str, Any]) -> AuthSettings | None:
+    return read(json.dumps({"auth": {"jwt": entries}})).auth
+
+
+def signed_for(audience: str) -> Head:
+    claims = {"sub": "alice", "iss": "a", "aud": audience, "exp": int(time.time()) + 600}
+    return with_header(f"Bearer {jwt.encode(claims, private('rsa'), 'RS256', headers={'kid': 'one'})}")
+
+
+OTHERWISE: list[dict[str, Any]] = [
+    {},
+    {"audience": ["us", "them"]},
+    {"leeway": "1m", "max_lifetime": "1h", "require": ["exp", "sub", "aud"]},
+    {"scope_claim": "roles", "user_id_claim": "sub"},
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("change", OTHERWISE, ids=str)
+async def test_an_issuer_keeps_its_keys_when_it_is_away_while_other_settings_change(change: dict[str, Any]) -> None:
+    async with publishing() as (url, asked, server):
+        entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+        before, after = settings_of(entry), settings_of(entry | change, {"secret": SECRET})
+        head = signed_for("us")
+        issuers = Issuers()
+        first = issuers.authenticator(before)
+        await first.start()
+        assert (await first.identify_later(head)).principal == "jwt:a:alice"
+        server.close()
+        second = issuers.authenticator(after)
+        await second.start()
+        await issuers.keep(after)
+        assert second.identify(head).principal == "jwt:a:alice"
+        assert len(asked) == 1
+        await issuers.keep(None)
+        assert issuers.authenticator(before) is not first
+        with pytest.raises(UndecidedError):
+            issuers.authenticator(before).identify(head)
+        await issuers.keep(None)
+
+
+@pytest.mark.anyio
+async def test_keys_that_stay_are_used_by_the_settings_of_now() -> None:
+    async with publishing() as (url, _, server):
+        entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+        issuers = Issuers()
+        first = issuers.authenticator(settings_of(entry))
+        assert await first.identify_later(signed_for("us"))
+        server.close()
+        after = settings_of(entry | {"audience": ["them"]})
+        second = issuers.authenticator(after)
+        await issuers.keep(after)
+        assert isinstance(second, Authentication)
+        refused(second, signed_for("us"), Reason.AUDIENCE)
+        assert second.identify(signed_for("them"))
+        assert issuers.status()["a"].keys == 1
+        await issuers.keep(None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("change", [{"jwks_url": "http://127.0.0.1:1/"}, {"algorithms": ["PS256"]}], ids=str)
+async def test_an_issuer_whose_keys_are_others_begins_without_any(change: dict[str, Any]) -> None:
+    async with publishing() as (url, _, _):
+        entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+        issuers = Issuers()
+        assert await issuers.authenticator(settings_of(entry)).identify_later(signed_for("us"))
+        after = settings_of(entry | change)
+        issuers.authenticator(after)
+        await issuers.keep(after)
+        assert [one.keys for one in issuers.status().values()] == [0]
+        await issuers.keep(None)

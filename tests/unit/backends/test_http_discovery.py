@@ -81,6 +81,24 @@ async def test_tools_that_only_an_odd_version_tells_apart_are_left_out() -> None
     assert [bad.id for bad in found.rejected] == ["A.B@1.2.0", "A.B@1.3.0"]
 
 
+BESIDES = [{"version": "2.0.0"}, {"id": "A.B@2.0.0"}, {"version": "2.0.0", "input_schema": 7}, {"version": "3"}]
+
+
+@pytest.mark.parametrize("beside", BESIDES, ids=str)
+@pytest.mark.parametrize("odd", [{"version": "1.2"}, {"version": None}, {"version": 1}], ids=str)
+async def test_a_tool_that_is_asked_for_by_its_bare_id_is_left_out_beside_another_of_that_id(
+    odd: dict[str, Any], beside: dict[str, Any]
+) -> None:
+    """Ours: the tool server would run its latest, also where that is a version which is of no use to us."""
+    bare = TOOL | {"id": "A.B"}
+    entries = [bare | odd, bare | beside, TOOL | {"id": "A.C", "version": "1.2"}]
+    found = await listed(answering(reply(200, {"items": entries})))
+    assert all("@" in tool.remote_id for tool in found.tools if tool.tool == "A.B")
+    assert not any(tool.tool == "A.B" and tool.version.startswith("1.") for tool in found.tools)
+    assert "A.C" in [tool.remote_id for tool in found.tools]
+    assert any("no version tells them apart" in bad.reason for bad in found.rejected)
+
+
 async def test_a_short_version_is_asked_for_as_it_is() -> None:
     """Spec: `@3` is 3.0.0 to every server (OXP 1.0, Tool Version Resolution)."""
     entries = [TOOL | {"id": "A.B", "version": version} for version in ("3", "4")]
@@ -94,6 +112,14 @@ async def test_an_adapted_name_is_told_once(caplog: pytest.LogCaptureFixture) ->
         for _ in range(2):
             await backend.list_tools()
     assert [record.message for record in caplog.records] == ["a tool's name was adapted"]
+
+
+@pytest.mark.parametrize("version", [2, 1.5, True, ["1.0.0"]], ids=str)
+async def test_a_version_that_is_no_text_is_told(version: Any, caplog: pytest.LogCaptureFixture) -> None:
+    found = await listed(answering(reply(200, {"items": [TOOL | {"id": "A.B", "version": version}]})))
+    assert [(tool.id, tool.remote_id) for tool in found.tools] == [("A.B@1.0.0", "A.B")]
+    (record,) = caplog.records
+    assert (record.levelname, record.__dict__["reason"]) == ("WARNING", "Its version is not a string; 1.0.0 stands in.")
 
 
 UNLISTED = [
@@ -119,12 +145,13 @@ LEARNED: list[tuple[bytes, Callable[[Any], bool]]] = [
     (reply(200, [TOOL]), lambda body: "request" in body and body["$schema"] == "otc://1.0"),
     (reply(200, {"items": [TOOL]}), lambda body: body["$schema"] == "urn:oxp:1.0"),
     (reply(200, {"items": [TOOL]}, oxp_version="1.0"), lambda body: "tool_id" in body),
+    (reply(200, {"tools": [TOOL]}, oxp_version="1.0"), lambda body: "tool_id" in body),
     (reply(200, {"tools": [TOOL]}), lambda body: body["$schema"] == "otc://1.0"),
     (reply(200, {"tools": [TOOL | {"toolkit": {}}]}), lambda body: "ArcadeAI" in body["$schema"]),
 ]
 
 
-@pytest.mark.parametrize(("catalogue", "fits"), LEARNED, ids=["lc", "oxp-env", "oxp", "otc", "rfc"])
+@pytest.mark.parametrize(("catalogue", "fits"), LEARNED, ids=["lc", "oxp-env", "oxp", "oxp-tools", "otc", "rfc"])
 async def test_the_dialect_is_learned_from_the_catalogue(catalogue: bytes, fits: Callable[[Any], bool]) -> None:
     async with facing(answering(catalogue, OK), dialect=None) as (backend, server):
         await backend.list_tools()

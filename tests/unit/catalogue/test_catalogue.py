@@ -123,7 +123,13 @@ def route(server: ToolServer, tools: str = "*", **settings: Any) -> Route:
     return Route(tools=tools, backend_name=server.name, backend=server, timeout_s=30.0, **settings)
 
 
-def source(server: ToolServer, routes: Sequence[Route], max_tools: int = 100, max_schema_bytes: int = 10_000) -> Source:
+def source(
+    server: ToolServer,
+    routes: Sequence[Route],
+    max_tools: int = 100,
+    max_schema_bytes: int = 10_000,
+    terms: object = None,
+) -> Source:
     return Source(
         name=server.name,
         backend=server,
@@ -131,6 +137,7 @@ def source(server: ToolServer, routes: Sequence[Route], max_tools: int = 100, ma
         max_tools=max_tools,
         max_schema_bytes=max_schema_bytes,
         routes=routes,
+        terms=terms,
     )
 
 
@@ -148,7 +155,7 @@ async def running(
         await catalogue.aclose()
 
 
-def one_backend(server: ToolServer, **bounds: int) -> Source:
+def one_backend(server: ToolServer, **bounds: Any) -> Source:
     return source(server, [route(server)], **bounds)
 
 
@@ -316,6 +323,34 @@ async def test_a_backend_that_was_never_reached_has_no_age() -> None:
             "withheld": [],
             "last_error": "refused",
         }
+
+
+async def test_a_backend_made_anew_has_the_list_of_the_one_before_until_it_is_asked() -> None:
+    server, anew = ToolServer("crm", tool("A.X")), ToolServer("crm", tool("A.X"), tool("A.Y"))
+    anew.failure = DOWN
+    async with running(one_backend(server, terms="the same")) as (catalogue, hours):
+        hours.now += 5.0
+        successor = Catalogue([one_backend(anew, terms="the same")], clock=lambda: hours.now, sleep=hours.sleep)
+        await successor.adopt(catalogue)
+        assert (ids(successor), successor.status("crm").age_s) == (["A.X@1.0.0"], 5.0)
+        assert found(successor, "A.X").backend is anew
+        await successor.start()
+        assert not successor.ready
+        await hours.until_asleep(2)
+        assert (ids(successor), successor.status("crm").last_error) == (["A.X@1.0.0"], "refused")
+        anew.failure = None
+        await hours.pass_()
+        assert ids(successor) == ["A.X@1.0.0", "A.Y@1.0.0"]
+        await successor.aclose()
+
+
+@pytest.mark.parametrize("terms", [("some", "others"), (None, None)])
+async def test_a_backend_made_anew_that_may_list_others_begins_without_a_list(terms: tuple[Any, Any]) -> None:
+    server, anew = ToolServer("crm", tool("A.X")), ToolServer("crm")
+    async with running(one_backend(server, terms=terms[0])) as (catalogue, _):
+        successor = Catalogue([one_backend(anew, terms=terms[1])])
+        await successor.adopt(catalogue)
+        assert (ids(successor), successor.status("crm").age_s) == ([], None)
 
 
 async def test_failures_are_retried_ever_more_slowly() -> None:

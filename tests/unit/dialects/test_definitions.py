@@ -80,6 +80,12 @@ def test_a_tool_that_cannot_be_published_is_refused_with_a_reason(listed: Any) -
         definitions.read_definition(listed, "kit")
 
 
+@pytest.mark.parametrize("listed", [USABLE | {"version": 2}, {"id": "A.B"}, {"id": "A.B", "version": None}], ids=repr)
+def test_a_version_that_does_not_count_or_is_not_there_is_nothing_to_warn_of(listed: Any) -> None:
+    definition, warnings = definitions.read_definition(listed, "kit")
+    assert (definition.id, warnings) == ("A.B@1.0.0", ())
+
+
 LISTS = [
     ({"$schema": "otc://1.0", "tools": [1]}, [1]),
     ({"items": [2]}, [2]),
@@ -124,6 +130,8 @@ def test_only_flat_oxp_answers_with_its_version_in_a_header() -> None:
 SPEAKERS = [
     ("lc", (), []),
     ("oxp", ((b"content-type", b"application/json"), (b"oxp-version", b"1.0")), {"items": []}),
+    ("oxp", ((b"oxp-version", b"1.0"),), {"tools": [{"toolkit": {"name": "A"}}]}),
+    ("lc", ((b"oxp-version", b"1.0"),), []),
     ("oxp-env", (), {"items": []}),
     ("rfc", (), {"tools": [7, {"toolkit": {"name": "A"}}]}),
     ("rfc", (), {"tools": [{"input": {"parameters": {}}}]}),

@@ -109,6 +109,16 @@ async def test_only_so_many_tools_are_told_apart() -> None:
     }
 
 
+async def test_the_tools_of_a_backend_that_is_called_other_are_told_apart() -> None:
+    metrics, store = counting()
+    metrics.know(replace(KNOWN, protocols={"other": "oxp"}), max_tools=10)
+    metrics.tool_call("other", "A.a", "ok", 0.1)
+    metrics.tool_call("gone", "B.b", "ok", 0.1)
+    found = await scraped(metrics, store)
+    assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=oxp,tool=A.a}"] == 1
+    assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=other,tool=other}"] == 1
+
+
 async def test_what_is_configured_is_counted_by_its_name() -> None:
     metrics, store = counting()
     metrics.auth_failure("expired")
