@@ -91,7 +91,7 @@ class Link:
             was_up, self.is_up = self.is_up, False
             self._fail(asked, f"the state cannot be reached: {type(exc).__name__}")
             if was_up:
-                self._on_failure(repr(exc))
+                self._on_failure(f"{type(exc).__name__}: {exc}")
             # It may be somebody else's turn to be the primary: who it is will be found out anew.
             await self._connection.aclose()
             await self._redis.connection_pool.disconnect(inuse_connections=False)

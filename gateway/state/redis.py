@@ -74,10 +74,15 @@ class RedisState:
             timing,
             watch=self._watch,
             on_restored=on_restored,
+            on_connected=self._doubt_claims,
         )
 
     def _failed(self, reason: str) -> None:
         self._tending.lost(reason)
+
+    def _doubt_claims(self) -> None:
+        """Has the next claim look for calls that are ours in Redis only: in older data those of long ago still run."""
+        self._claim_in_doubt = True
 
     @property
     def is_up(self) -> bool:
@@ -211,10 +216,13 @@ class RedisState:
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
         if not self._tending.may_judge:
             return ()
-        in_doubt, self._claim_in_doubt = self._claim_in_doubt, True
-        suspects = await self._suspects() if in_doubt else []
-        reply = await self._ask("claim", limit, suspects)
-        self._claim_in_doubt = False
+        in_doubt, self._claim_in_doubt = self._claim_in_doubt, False
+        try:
+            suspects = await self._suspects() if in_doubt else []
+            reply = await self._ask("claim", limit, suspects)
+        except BaseException:  # cancelled too: Redis may hand calls over all the same
+            self._claim_in_doubt = True
+            raise
         records = [self._records.read(key, row) for key, row in reply[1]]
         for record in records:
             if record.state.is_over:

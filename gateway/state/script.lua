@@ -320,8 +320,10 @@ for i, asked in ipairs(cmsgpack.unpack(ARGV[2])) do
   local ok, reply = pcall(operations[asked[1]], unpack(asked, 2))
   if not ok then
     reply = { 'error', type(reply) == 'table' and reply.err or tostring(reply) }
-    -- A primary that became a replica: none of the batch was done, and none can be done here.
-    if string.find(reply[2], 'READONLY', 1, true) then return redis.error_reply(reply[2]) end
+    -- A primary that became a replica, or a server that refuses writes: nothing of the batch has been written, for else a
+    -- server short of memory would have taken the heartbeat too. To who cannot extend its lease it is as good as away.
+    local refused = asked[1] == 'beat' or string.find(reply[2], 'READONLY', 1, true)
+    if refused then return redis.error_reply(reply[2]) end
   end
   replies[i] = reply
 end

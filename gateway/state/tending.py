@@ -61,8 +61,12 @@ class Tending:
         *,
         watch: Callable[[str], Awaitable[Record | None]],
         on_restored: Callable[[], None],
+        on_connected: Callable[[], None],
     ) -> None:
-        """`watch` fetches a call and has us woken when something becomes of it."""
+        """`watch` fetches a call and has us woken when something becomes of it.
+
+        `on_connected` hears that Redis may be another one since, or have started anew with data of some time ago.
+        """
         self.is_settled = False  # Redis is there, and so is everything that replicas hold
         self._holding = holding
         self._replica = replica
@@ -72,6 +76,7 @@ class Tending:
         self._timing = timing
         self._watch = watch
         self._on_restored = on_restored
+        self._on_connected = on_connected
         self.epoch = 0  # since when there are the data that we know; 0: nobody knows yet
         self._up_since = 0.0
         self._hurry = asyncio.Event()
@@ -181,6 +186,7 @@ class Tending:
                         elif message is not None:  # subscribed, perhaps again: what was said meanwhile is lost
                             retry_s = FIRST_RETRY_S
                             self._look_at_all()
+                            self._on_connected()
                             self._hurry.set()  # perhaps to another server, or to one that has lost its data
             except (RedisError, OSError):
                 self._hurry.set()  # it breaks at once, where a heartbeat may take a while to notice

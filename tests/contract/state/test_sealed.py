@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.contract.state.server import RedisServer
 
 OTHER = "another key, of enough characters as well"
 CANARY = b"canary-in-a-coal-mine"
+STEPS = [[*KEYS], [*KEYS, OTHER], [OTHER, *KEYS], [OTHER]]  # by which keys are changed, as docs/operating.md says
 
 
 def test_what_is_sealed_opens_in_its_place_only() -> None:
@@ -36,6 +38,15 @@ def test_the_first_key_seals_and_all_open() -> None:
     assert new.open(both.seal(CANARY, b""), b"") == CANARY
     with pytest.raises(Unsealable):
         old.open(both.seal(CANARY, b""), b"")
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.pairwise(STEPS)))
+def test_replicas_a_step_apart_in_a_change_of_keys_open_and_know_what_is_the_others(
+    before: list[str], after: list[str]
+) -> None:
+    for one, other in ((before, after), (after, before)):
+        assert Sealer(one, "state").open(Sealer(other, "state").seal(CANARY, b""), b"") == CANARY
+        assert Digester(other, "call").digest("id") in Digester(one, "call").digests("id")
 
 
 def test_damaged_bytes_never_open() -> None:

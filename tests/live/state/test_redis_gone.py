@@ -270,20 +270,6 @@ async def test_a_gateway_starts_without_redis_and_finds_it_later(redis_server: R
         await state.aclose()
 
 
-async def test_a_redis_without_memory_refuses_and_recovers(redis_server: RedisServer, replicas: Replicas) -> None:
-    state = await replicas.open()
-    key = (await began(state)).key
-    with redis_server.connect() as redis:
-        redis.config_set("maxmemory", "1")
-        with pytest.raises(StateUnavailable, match="refused"):
-            await state.begin(call())
-        with pytest.raises(StateUnavailable, match="refused"):
-            await state.settle(key, b"outcome")
-        redis.config_set("maxmemory", "0")
-    assert await state.settle(key, b"outcome")
-    assert isinstance(await state.begin(call()), Created)
-
-
 async def test_a_primary_that_was_demoted_counts_as_away(redis_server: RedisServer, replicas: Replicas) -> None:
     state = await replicas.open()
     with redis_server.connect() as redis:
