@@ -68,7 +68,7 @@ class Gateway:
             self.state,
             Digester(keys, "calls"),
             backends=self.backends,
-            callback_url=lambda key: self._called_back_at + CALLBACKS + tokens.mint(key),
+            callback_url=lambda key, run: self._called_back_at + CALLBACKS + tokens.mint(key, run),
             alone=not remembering.is_shared(self.state),
         )
         self.callbacks = Callbacks(

@@ -121,7 +121,8 @@ class Invocation(Struct, frozen=True, kw_only=True):
     `context` holds only what the tool declares. `headers` are the allow-listed ones of the caller.
     `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
     belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words. `config_ids` are
-    the configurations of the tool that the caller may pick.
+    the configurations of the tool that the caller may pick. `run` tells this run from all others: a caller's own id
+    comes back as the same `call_id` once it may run anew. Only asynchronous backends are given one.
     """
 
     call_id: str
@@ -136,6 +137,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     group: str = ""
     ancestors: tuple[str, ...] = ()
     config_ids: frozenset[str] = frozenset()
+    run: str = ""
 
 
 class ToolFailure(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import monotonic
 from typing import Protocol
 
@@ -46,7 +47,7 @@ class KeptCalls(Protocol):
 
     async def run(self, asked: Asked) -> Kept: ...
 
-    async def look(self, call_id: str, caller: Caller) -> Kept | None: ...
+    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> Kept | None: ...
 
     async def cancel(self, call_id: str, caller: Caller) -> Kept | None: ...
 
@@ -130,7 +131,8 @@ class Pipeline:
 
     async def look(self, request: Request, call_id: str) -> WireReply:
         """Answers `GET /calls/{call_id}`: 200 with the result, 202 while there is none, in that call's dialect."""
-        return await self._find(request, call_id, self._calls.look)
+        told = request.head.method != "HEAD"  # which shows nothing
+        return await self._find(request, call_id, partial(self._calls.look, told=told))
 
     async def cancel(self, request: Request, call_id: str) -> WireReply:
         """Answers `DELETE /calls/{call_id}`: 202, whether it was over already or not."""

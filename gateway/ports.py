@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from gateway.model import (
 from gateway.wire import Head, Headers, WireReply, WireRequest
 
 Operation = Literal["call", "list", "poll"]
+StillWanted = Callable[[], Awaitable[bool]]
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -189,15 +190,18 @@ class Outcomes(Protocol):
 class AsyncBackend(Backend, Protocol):
     """Our adapter to a tool server that takes a call now and answers it later."""
 
-    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
+    ) -> ToolResult | None:
         """Hands a call over: None if it may come to an outcome later, a result if it failed at once.
 
-        Raises GatewayError only if the tool provably did not run.
+        One that had to wait for its turn is handed over only if it is `still_wanted`, else None. Raises GatewayError
+        only if the tool provably did not run.
         """
         ...
 
-    async def resume(self, call_id: str) -> None:
-        """Goes on looking for the outcome of a call that another replica handed over."""
+    async def resume(self, call_id: str, run: str) -> None:
+        """Goes on looking for the outcome of a call that another replica handed over, `run` as in `Invocation`."""
         ...
 
     async def cancel(self, call_id: str, group: str) -> None:

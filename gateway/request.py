@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
@@ -26,6 +27,9 @@ SINGLE = (
     b"oxp-api-key",
     b"otc-api-key",
 )
+
+
+LISTS = (b"prefer", b"if-none-match")  # several lines of them are one list (RFC 9110, section 5.3)
 
 
 class Request(Struct, eq=False):
@@ -68,11 +72,16 @@ def head_of(scope: Mapping[str, Any]) -> Head:
     return Head(method=scope["method"], path=path, headers=dict(scope["headers"]), prefix=prefix)
 
 
-def refuse_repeats(head: Head, scope: Mapping[str, Any]) -> None:
-    """Raises INVALID_REQUEST for a header that must not be repeated and is."""
-    if len(head.headers) == len(scope["headers"]):
-        return
-    names = [name for name, _ in scope["headers"]]
+def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:
+    """The head with the lines of each header that is a list in one, of all others the last.
+
+    Raises INVALID_REQUEST for a header that must not be repeated and is.
+    """
+    lines: dict[bytes, list[bytes]] = {}
+    for name, value in scope["headers"]:
+        lines.setdefault(name, []).append(value)
     for name in SINGLE:
-        if names.count(name) > 1:
+        if len(lines.get(name, ())) > 1:
             raise GatewayError(ErrorCode.INVALID_REQUEST, f"The header {name.decode()} is repeated.")
+    joined = {name: b", ".join(lines[name]) for name in LISTS if name in lines}
+    return replace(head, headers={**head.headers, **joined})

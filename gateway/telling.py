@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, FixedError, GatewayError
-from gateway.kept.standing import PREFIX, Consent, Kept, still_running
+from gateway.kept.standing import MISSING, PREFIX, Consent, Kept, still_running
 from gateway.model import JsonObject, ToolFailure, ToolResult
 from gateway.ports import Dialect
 from gateway.request import Request
@@ -55,7 +57,9 @@ class Telling:
                     tool = self._published(kept.note.tool)
                 if tool is not None and tool.route.validate_output is not UNCHECKED:
                     result = checked(result, tool)
-                request.outcome = "ok" if result.failure is None else result.failure.outcome
+                if result.failure is not None and MISSING in result.failure.extras:
+                    result = self._with_public_challenges(result, kept.backend)
+                request.outcome = outcome_of(result)
                 reply = dialect.encode_result(result, kept.note.call_id, spelling)
             case None:
                 request.outcome = "timeout"
@@ -72,6 +76,14 @@ class Telling:
         return WireReply(
             status=202 if accepted and reply.status == 200 else reply.status, headers=headers, body=reply.body
         )
+
+    def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
+        """A refusal that is told as a failure: its challenges are ours from here on, as those of any refusal."""
+        failure = result.failure
+        assert failure is not None
+        missing = failure.extras[MISSING]
+        public = self._challenges.public(missing, backend) if isinstance(missing, dict) else None
+        return replace(result, failure=replace(failure, extras={**failure.extras, MISSING: public}))
 
     def run_refusal(self, error: GatewayError, backend: str, dialect: Dialect, spelling: str) -> WireReply:
         """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""

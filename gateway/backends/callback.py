@@ -21,7 +21,7 @@ from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ONCE, Invocation, Listing, Rejected, ToolFailure, ToolResult
-from gateway.ports import Outcomes
+from gateway.ports import Outcomes, StillWanted
 from gateway.routing import Decode
 from gateway.transport import Origin, Pool, Reply, TransportError
 from gateway.wire import WireRequest
@@ -94,20 +94,24 @@ class CallbackBackend:
             ErrorCode.INTERNAL, "The gateway failed.", detail="a callback tool was called, not dispatched"
         )
 
-    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
+    ) -> ToolResult | None:
         """Posts an invocation, once. Whatever may have arrived may call back, so only a clear refusal is an outcome.
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent.
         """
         if self._endpoint is None:
             raise unavailable("it has no valid toolset")
-        timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
+        timeout_s, begun = min(ACK_TIMEOUT_S, invocation.timeout_s), None
         lease = self._admission.enter()
         if lease is None:
             begun = time.monotonic()
             lease = await self._admission.wait(invocation.timeout_s)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
+            if begun is not None and still_wanted is not None and not await still_wanted():
+                return None
             reply = await self._post(invocation, callback_url, timeout_s)
             if reply.status < 500:
                 lease.answered = True
@@ -165,7 +169,7 @@ class CallbackBackend:
                 return BROKEN
         return ToolResult(failure=ToolFailure(message=message))
 
-    async def resume(self, call_id: str) -> None:
+    async def resume(self, call_id: str, run: str) -> None:
         """Does nothing: the protocol has no way to ask, the tool server calls back by itself."""
 
     async def challenge_status(self, check_url: str) -> str:

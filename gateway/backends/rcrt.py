@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import httpx
 
@@ -27,7 +28,7 @@ from gateway.backends.server import Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Invocation, Listing, ToolResult
-from gateway.ports import Outcomes
+from gateway.ports import Outcomes, StillWanted
 from gateway.transport import TransportError
 
 log = logging.getLogger("gateway.backends")
@@ -110,44 +111,50 @@ class RcrtBackend:
         """Refuses: calls of this protocol are dispatched."""
         raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
 
-    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
-        """Stores the request. None: it is stored, or may be; the outcome goes to `Outcomes`.
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
+    ) -> ToolResult | None:
+        """Stores the request. None: it is stored, or may be, and its outcome goes to `Outcomes`; or nobody wants one.
 
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
         not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE.
         """
         deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
-        call = Awaited(call_id=invocation.call_id, idempotent=invocation.idempotent)
+        request_id = rcrt.request_id(invocation.call_id, invocation.run)
+        call = Awaited(call_id=invocation.call_id, request_id=request_id, idempotent=invocation.idempotent)
         call.release = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s)
-        try:
-            lease = self._admission.enter() or await self._admission.wait(deadline - time.monotonic())
-        except BaseException:
-            call.release()
-            raise
-        try:
-            await self._hand_over(call, invocation, body, lease, deadline)
-        finally:
-            self._admission.leave(lease)
+        with contextlib.ExitStack() as unless_sent:
+            unless_sent.callback(call.release)
+            lease = self._admission.enter()
+            if lease is not None and invocation.tool.remote_id != rcrt.WORKFLOW:
+                still_wanted = None  # it had no time to be given up
+            lease = lease or await self._admission.wait(deadline - time.monotonic())
+            try:
+                if still_wanted is None or await still_wanted():
+                    await self._prepare(invocation.tool.remote_id)
+                    unless_sent.pop_all()
+                    await self._hand_over(call, invocation, body, lease, deadline)
+            finally:
+                self._admission.leave(lease)
         return None
+
+    async def _prepare(self, tool: str) -> None:
+        """Raises TOOL_NOT_FOUND."""
+        if not await self._discovery.has(tool):
+            self._change()
+            raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
+        self._stream.start()
+        await self._stream.tried()
 
     async def _hand_over(
         self, call: Awaited, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float
     ) -> None:
-        try:
-            if not await self._discovery.has(invocation.tool.remote_id):
-                self._change()
-                raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
-            self._stream.start()
-            await self._stream.tried()
-        except BaseException:
-            call.release()
-            raise
         self._awaiting.add(call, self._stream)
         try:
-            await self._store(invocation, body, lease, deadline)
+            await self._store(call.request_id, invocation, body, lease, deadline)
         except GatewayError:
-            self._awaiting.forget(call.call_id)
+            self._awaiting.forget(call)
             raise
 
     def _encode(self, invocation: Invocation) -> bytes:
@@ -165,31 +172,33 @@ class RcrtBackend:
             raise GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE)
         return body
 
-    async def _store(self, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float) -> None:
+    async def _store(
+        self, request_id: str, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float
+    ) -> None:
         """Creates the request's breadcrumb. Returns also when it may exist. Raises GatewayError when it does not."""
-        call_id, crumb_id = invocation.call_id, None
-        self._awaiting.expect_echo(call_id, self._stream)
+        create = partial(self._create, request_id, invocation, body, lease, deadline)
+        crumb_id = None
+        self._awaiting.expect_echo(request_id, self._stream)
         try:
-            crumb_id = await self._create(invocation, body, lease, deadline, key=call_id)
+            crumb_id = await create(key=request_id)
             if crumb_id is None and invocation.idempotent:
                 with contextlib.suppress(GatewayError):  # whatever becomes of it, the first may be stored
-                    again = f"{call_id}-2"  # a key is good for one try
-                    crumb_id = await self._create(invocation, body, lease, deadline, key=again)
+                    crumb_id = await create(key=f"{request_id}-2")  # a key is good for one try
         finally:
-            self._awaiting.time_echo(call_id, self._stream, stored=crumb_id is not None)
-        self._awaiting.created(call_id, crumb_id or "")
+            self._awaiting.time_echo(request_id, self._stream, stored=crumb_id is not None)
+        self._awaiting.created(request_id, crumb_id or "")
 
     async def _create(
-        self, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float, key: str
+        self, request_id: str, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float, key: str
     ) -> str | None:
         """The id of the new breadcrumb; None when it cannot be told whether there is one."""
         timeout_s = min(self._timings.create_s, deadline - time.monotonic())
         if timeout_s <= 0:
             raise unavailable("its time was up before it was stored")
         try:
-            crumb_id: str | None = await self._client.create(body, key, timeout_s, invocation.headers)
+            created: str | None = await self._client.create(body, key, timeout_s, invocation.headers)
             lease.answered = True
-            return crumb_id
+            return created
         except TransportError as exc:
             self._judge(lease, exc, timeout_s)
             if not exc.sent:
@@ -205,7 +214,7 @@ class RcrtBackend:
             raise self._refused(status, reason)
         log.warning("a request may not have been stored", extra={"backend": self.name, "reason": reason})
         try:
-            crumb_id = await self._look_up(invocation.call_id)
+            crumb_id = await self._look_up(request_id)
         except FAILURES:
             return None
         if crumb_id is None and status in (500, 503):  # the server has given up, and left nothing behind
@@ -222,10 +231,10 @@ class RcrtBackend:
             case AnswerError(status=status):
                 lease.failed(f"status {status}")
 
-    async def _look_up(self, call_id: str) -> str | None:
-        """The id of a request by its tag, which is ours alone."""
+    async def _look_up(self, request_id: str) -> str | None:
+        """The id of a request's breadcrumb by its tag, which is ours alone."""
         schema = rcrt.REQUEST_SCHEMAS[self._request_schema]
-        for document in await self._client.find(schema, rcrt.OWN_TAG + call_id, limit=1):
+        for document in await self._client.find(schema, rcrt.OWN_TAG + request_id, limit=1):
             if (crumb := rcrt.decode_crumb(document)) is not None:
                 return crumb.id
         return None
@@ -237,16 +246,17 @@ class RcrtBackend:
             log.warning("a tool server does not accept our credential", extra={"backend": self.name})
         return unavailable(reason)
 
-    async def resume(self, call_id: str) -> None:
+    async def resume(self, call_id: str, run: str) -> None:
         """Looks for the outcome of a call another replica stored."""
         self._stream.start()
-        if call_id not in self._awaiting:
-            self._awaiting.add(Awaited(call_id=call_id), self._stream)
-        self._awaiting.nudge(call_id)
+        request_id = rcrt.request_id(call_id, run)
+        if request_id not in self._awaiting:
+            self._awaiting.add(Awaited(call_id=call_id, request_id=request_id), self._stream)
+        self._awaiting.nudge(request_id)
 
     async def cancel(self, call_id: str, group: str) -> None:
         """Stops looking. A runner cannot be told; what it brings later is ignored."""
-        self._awaiting.forget(call_id)
+        self._awaiting.cancel(call_id)
 
     async def list_tools(self) -> Listing:
         """Reads the workspace's tools, and from then on listens for their changes. Raises BACKEND_UNAVAILABLE."""

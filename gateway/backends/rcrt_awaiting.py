@@ -33,9 +33,13 @@ def _nothing() -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Awaited:
-    """A call whose outcome we look for. `crumb_ids` are its requests' as far as we know them, seldom more than one."""
+    """A call whose outcome we look for, in the run whose request has that id.
+
+    `crumb_ids` are its requests' as far as we know them, seldom more than one.
+    """
 
     call_id: str
+    request_id: str
     idempotent: bool = False
     release: Callable[[], None] = _nothing
     crumb_ids: set[str] = field(default_factory=set)
@@ -55,7 +59,7 @@ class Awaiting:
         self._cleanup = cleanup
         self._timings = timings
         self._calls: dict[str, Awaited] = {}
-        self._by_crumb: dict[str, Awaited] = {}
+        self._named: dict[str, Awaited] = {}  # by all that a response may say it is for
         self._echoes: dict[str, int] = {}  # requests to come back as events -> on which connection
         self._tasks: set[asyncio.Task[None]] = set()
         self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
@@ -64,35 +68,44 @@ class Awaiting:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def __contains__(self, call_id: str) -> bool:
-        return call_id in self._calls
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._named
 
     def add(self, call: Awaited, stream: EventStream) -> None:
-        """Begins to look; before the request goes out, because its answer may overtake its acknowledgement."""
+        """Begins to look; before the request goes out, because its answer may overtake its acknowledgement.
+
+        An earlier run of the same call is over by now: what becomes of that must not end this one.
+        """
+        self.cancel(call.call_id)
         call.since = _now()
-        self._calls[call.call_id] = call
+        self._calls[call.call_id] = self._named[call.request_id] = call
         call.watch = asyncio.create_task(self._watch(call, stream))
 
-    def created(self, call_id: str, crumb_id: str) -> None:
+    def created(self, request_id: str, crumb_id: str) -> None:
         """The request is stored; a response may name its breadcrumb."""
-        if crumb_id and (call := self._calls.get(call_id)) is not None:
+        if crumb_id and (call := self._named.get(request_id)) is not None:
             call.crumb_ids.add(crumb_id)
-            self._by_crumb[crumb_id] = call
+            self._named[crumb_id] = call
 
-    def forget(self, call_id: str) -> None:
-        """Stops looking, if it has not stopped yet."""
-        call = self._calls.pop(call_id, None)
-        if call is None:
+    def cancel(self, call_id: str) -> None:
+        """Stops looking for a call, whichever run of it that is."""
+        if (call := self._calls.get(call_id)) is not None:
+            self.forget(call)
+
+    def forget(self, call: Awaited) -> None:
+        """Stops looking, if it has not stopped yet; a later run of the call is another matter."""
+        if self._calls.get(call.call_id) is not call:
             return
-        for crumb_id in call.crumb_ids:
-            self._by_crumb.pop(crumb_id, None)
+        del self._calls[call.call_id]
+        for name in (call.request_id, *call.crumb_ids):
+            self._named.pop(name, None)
         if call.watch is not None:
             call.watch.cancel()
         call.release()
 
-    def nudge(self, call_id: str | None = None) -> None:
-        """Polls soon, for one call or for every: events may have been missed."""
-        for call in self._calls.values() if call_id is None else filter(None, [self._calls.get(call_id)]):
+    def nudge(self, request_id: str | None = None) -> None:
+        """Polls soon, for one request or for every: events may have been missed."""
+        for call in self._calls.values() if request_id is None else filter(None, [self._named.get(request_id)]):
             call.nudge.set()
 
     async def aclose(self) -> None:
@@ -103,20 +116,20 @@ class Awaiting:
 
     # The canary: our own request must come back as an event, or the stream is deaf.
 
-    def expect_echo(self, call_id: str, stream: EventStream) -> None:
+    def expect_echo(self, request_id: str, stream: EventStream) -> None:
         """Notes on which connection a request that is about to go out must be heard."""
         if stream.is_open:
-            self._echoes[call_id] = stream.connection
+            self._echoes[request_id] = stream.connection
 
-    def time_echo(self, call_id: str, stream: EventStream, *, stored: bool) -> None:
+    def time_echo(self, request_id: str, stream: EventStream, *, stored: bool) -> None:
         """Starts the clock once the request is stored; one that may not be says nothing about the stream."""
         if not stored:
-            self._echoes.pop(call_id, None)
-        elif call_id in self._echoes:
-            asyncio.get_running_loop().call_later(self._timings.canary_s, self._judge_stream, call_id, stream)
+            self._echoes.pop(request_id, None)
+        elif request_id in self._echoes:
+            asyncio.get_running_loop().call_later(self._timings.canary_s, self._judge_stream, request_id, stream)
 
-    def _judge_stream(self, call_id: str, stream: EventStream) -> None:
-        connection = self._echoes.pop(call_id, None)
+    def _judge_stream(self, request_id: str, stream: EventStream) -> None:
+        connection = self._echoes.pop(request_id, None)
         if connection is not None:
             stream.suspect(connection)
 
@@ -124,16 +137,16 @@ class Awaiting:
 
     def heard(self, crumb: rcrt.Crumb) -> None:
         """Takes an event: our own request, or the response to a call."""
-        call_id = rcrt.asked(crumb)
-        if call_id is not None:
-            self._echoes.pop(call_id, None)
-            self.created(call_id, crumb.id)
+        request_id = rcrt.asked(crumb)
+        if request_id is not None:
+            self._echoes.pop(request_id, None)
+            self.created(request_id, crumb.id)
         self._found(crumb)
 
     def _found(self, crumb: rcrt.Crumb) -> None:
         """Ends the call a breadcrumb answers, if it is one of ours and not ended yet."""
         for answered in rcrt.answered(crumb):
-            call = self._calls.get(answered) or self._by_crumb.get(answered)
+            call = self._named.get(answered)
             if call is not None:
                 self._begin(call, crumb)
                 return
@@ -163,11 +176,13 @@ class Awaiting:
                 return
             whole = rcrt.decode_crumb(record)
             context = whole.context if whole is not None else None
+        if self._calls.get(call.call_id) is not call:  # it is over, and the next run may have begun meanwhile
+            return
         result = rcrt.decode_response(context, idempotent=call.idempotent)
         if result.failure is rcrt.BROKEN:
             log.warning("a tool server gave a broken answer", extra={"backend": self._name})
         await self._outcomes.settle(call.call_id, result)
-        self.forget(call.call_id)
+        self.forget(call)
         if self._cleanup:
             await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
 
@@ -190,7 +205,7 @@ class Awaiting:
                 await self._poll(call)
             await asyncio.sleep(timings.poll_s[0] / 2)  # however often it is nudged
         call.watch = None  # it ends by itself, not by being cancelled
-        self.forget(call.call_id)
+        self.forget(call)
 
     async def _nudged(self, call: Awaited, within_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -200,7 +215,7 @@ class Awaiting:
 
     async def _poll(self, call: Awaited) -> None:
         """Looks for the response to one call, and from time to time for those that no tag leads to."""
-        tag = rcrt.ANSWER_TAG + call.call_id
+        tag = rcrt.ANSWER_TAG + call.request_id
         try:
             self._search(await self._client.find(rcrt.TOOL_RESPONSE, tag, limit=RESPONSES_PER_POLL, context=True))
         except FAILURES as exc:

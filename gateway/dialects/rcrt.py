@@ -25,6 +25,7 @@ TOOL_CODE = "tool.code.v1"
 TOOL_CATALOG = "tool.catalog.v1"
 REQUEST_SCHEMAS: dict[RequestSchema, str] = {"tool_request": TOOL_REQUEST, "agent_response": AGENT_RESPONSE}
 
+REQUEST_ID = "tg-"  # begins the id of a request, and with it all that names it at the server
 OWN_TAG = "gateway:"  # not `request:`, which belongs to responses and makes agents look for `return_to_llm`
 ANSWER_TAG = "request:"
 WORKFLOW = "workflow"  # what the stock tool is called whose steps are calls of other tools
@@ -46,6 +47,15 @@ class Crumb(Struct, frozen=True, kw_only=True):
     stamp: tuple[Json, Json] = (None, None)  # version and time of the last change
 
 
+def request_id(call_id: str, run: str) -> str:
+    """What a run is called at the server: its request, the key it is stored under, and the response to it.
+
+    Not by its call id, which comes again: keys and responses stay, and the next run would be given them. A run that
+    has no name, as of a record written by an older version, has only that one.
+    """
+    return REQUEST_ID + run if run else call_id
+
+
 def encode_request(
     invocation: Invocation,
     *,
@@ -57,12 +67,13 @@ def encode_request(
 ) -> JsonObject:
     """The breadcrumb that asks for a call; `ttl` is when it may go, an RFC 3339 instant.
 
-    Its context names our call id, which the response repeats, and one tag more makes the request findable.
+    Its context names the id of the request, which the response repeats, and one tag more makes it findable.
     """
+    own_id = request_id(invocation.call_id, invocation.run)
     item: JsonObject = {
         "tool": invocation.tool.remote_id,
         "input": invocation.arguments,  # `{}` too: a runner silently drops a request without it
-        "requestId": invocation.call_id,
+        "requestId": own_id,
         "return_to_llm": return_to_llm,
     }
     if config_id is not None:
@@ -73,7 +84,7 @@ def encode_request(
     else:
         tags = ["agent:response"]
         context = {"message": f"calling {invocation.tool.remote_id}", "tool_requests": [item]}
-    tags.append(OWN_TAG + invocation.call_id)
+    tags.append(OWN_TAG + own_id)
     if invocation.group and not invocation.group.startswith(ONCE):
         tags.append(f"session:{invocation.group}")
     return {
@@ -149,14 +160,14 @@ def _crumb(document: JsonObject, id_member: str) -> Crumb | None:
 
 
 def asked(crumb: Crumb) -> str | None:
-    """The call id in a request of ours; None for all other breadcrumbs."""
+    """The id in a request of ours; None for all other breadcrumbs."""
     if crumb.schema not in (TOOL_REQUEST, AGENT_RESPONSE):
         return None
     return next((tag.removeprefix(OWN_TAG) for tag in crumb.tags if tag.startswith(OWN_TAG)), None)
 
 
 def answered(crumb: Crumb) -> tuple[str, ...]:
-    """The ids a response may be for: of a call, or of the breadcrumb that asked for it.
+    """The ids a response may be for: of a request, or of the breadcrumb that it is.
 
     The context counts first: a runner that does not know the tool leaves the `request:` tag off.
     """

@@ -16,7 +16,7 @@ from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.front.body import ArrivingBody, CallerLeft, too_large
 from gateway.front.observer import LEFT, Observer, told
-from gateway.request import Request, refuse_repeats
+from gateway.request import Request, read_repeats
 from gateway.served import ANSWER, SERVED, Served
 from gateway.tracing import identify
 from gateway.wire import Body, Head, Headers, WireReply
@@ -90,7 +90,7 @@ class Edge:
         status, size = LEFT, 0
         try:
             try:
-                _check_head(head, scope, max_bytes)
+                _check_head(request, scope, max_bytes)
                 reply = await answer(request, ArrivingBody(served, receive, max_bytes))
             except GatewayError as error:
                 error.drop_trace()
@@ -160,14 +160,15 @@ async def _send(status: int, fields: Headers, body: bytes, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _check_head(head: Head, scope: Scope, max_bytes: int) -> None:
+def _check_head(request: Request, scope: Scope, max_bytes: int) -> None:
     """Raises METHOD_NOT_ALLOWED, INVALID_REQUEST for a repeated header, PAYLOAD_TOO_LARGE for an announced size."""
+    head = request.head
     methods = OPERATIONS[head.path]
     if head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
     if len(head.headers) != len(scope["headers"]):
-        refuse_repeats(head, scope)
+        request.head = read_repeats(head, scope)
     announced = head.headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced[:20]) > max_bytes:
         raise too_large(max_bytes)

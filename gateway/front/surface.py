@@ -18,7 +18,7 @@ from gateway.front.edge import strictly
 from gateway.front.watched import request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
-from gateway.request import Request, head_of, refuse_repeats
+from gateway.request import Request, head_of, read_repeats
 from gateway.wire import WireReply
 
 VERSION_HEADER = {"oxp-version": versions.HEADER_VERSION}
@@ -72,7 +72,7 @@ def public_app(
         answer = cancel if request.method == "DELETE" else look
         asked = request_of(request.scope)
         try:
-            refuse_repeats(asked.head, request.scope)
+            asked.head = read_repeats(asked.head, request.scope)
         except GatewayError as error:
             return _response(recognise.refusal(error, asked.head))
         reply = await answer(asked, request.path_params["call_id"])

@@ -7,7 +7,6 @@ may end that one call and nothing else.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Protocol, cast
 
 from gateway.errors import GatewayError
 from gateway.kept.backlog import Backlog
-from gateway.kept.standing import PREFIX, note_of
+from gateway.kept.standing import PREFIX, Awaited, note_of
 from gateway.ports import Backend
 from gateway.request import Request
 from gateway.routing import Decode, PublishedTool
@@ -28,33 +27,34 @@ from gateway.wire import Body
 log = logging.getLogger("gateway.callbacks")
 
 PATH = "/callbacks/"
-RANDOM_BYTES = MAC_BYTES = 16
+MAC_BYTES = 16
 PURPOSE = b"callback "  # before all that is signed, so that the block that holds our own key is digested only once
 
 
 class CallbackTokens:
-    """Makes the last segment of callback URLs: `<key>.<random>.<MAC>`. All keys open, the first one makes.
+    """Makes the last segment of callback URLs: `<key>.<run>.<MAC>`. All keys open, the first one makes.
 
-    The MAC is one of BLAKE2b in its keyed mode (RFC 7693).
+    A run is 128 random bits. The MAC is one of BLAKE2b in its keyed mode (RFC 7693).
     """
 
     def __init__(self, digester: Digester) -> None:
         keys = digester.digests("callback")
         self._begun = [blake2b(PURPOSE, key=key.encode(), digest_size=MAC_BYTES) for key in keys]
 
-    def mint(self, key: str) -> str:
-        """A token for the outcome of the call with that key."""
-        signed = f"{key}.{os.urandom(RANDOM_BYTES).hex()}"
+    def mint(self, key: str, run: str) -> str:
+        """A token for the outcome of this run of the call with that key."""
+        signed = f"{key}.{run}"
         return f"{signed}.{_mac(self._begun[0], signed)}"
 
-    def key_of(self, token: str) -> str | None:
-        """The key of the call; None for a token that is not ours."""
+    def open(self, token: str) -> tuple[str, str] | None:
+        """The key of the call, and its run; None for a token that is not ours."""
         if not token.isascii():  # as ours are: no others can be compared in constant time
             return None
         signed, _, mac = token.rpartition(".")
         for begun in self._begun:
             if compare_digest(_mac(begun, signed), mac):
-                return signed.partition(".")[0]
+                key, _, run = signed.partition(".")
+                return key, run
         return None
 
 
@@ -103,9 +103,10 @@ class Callbacks:
         A tool server that is refused does not come again, so what cannot be looked up now is held and looked up later,
         and a body that is too large ends its call like any other that cannot be read. Raises PAYLOAD_TOO_LARGE.
         """
-        key = self._tokens.key_of(token)
-        if key is None:
+        opened = self._tokens.open(token)
+        if opened is None:
             return 404
+        key, run = opened
         refusal = None
         try:
             whole = arriving.now()
@@ -116,33 +117,41 @@ class Callbacks:
         try:
             record = self._state.held(key) or await self._state.get(key)
             request.backend = "" if record is None else record.backend
-            status = await self._receive(record, key, body, content_type)
+            status = await self._receive(record, key, run, body, content_type)
         except StateUnavailable:
-            held = self._backlog.hold(len(body), partial(self._receive_later, key, body, content_type))
+            held = self._backlog.hold(len(body), partial(self._receive_later, key, run, body, content_type))
             status = 200 if held else 503
         if refusal is not None:
             raise refusal
         return status
 
-    async def _receive_later(self, key: str, body: bytes, content_type: str | None) -> None:
-        if await self._receive(await self._state.get(key), key, body, content_type) == 404:
+    async def _receive_later(self, key: str, run: str, body: bytes, content_type: str | None) -> None:
+        if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:
             log.warning("a callback that was held is for no call that is known any more")
 
-    async def _receive(self, record: Record | None, key: str, body: bytes, content_type: str | None) -> int:
+    async def _receive(self, record: Record | None, key: str, run: str, body: bytes, content_type: str | None) -> int:
         backend = None if record is None else self._backends.get(record.backend)
         if record is None or backend is None or not record.note:  # as of a call sealed with a key that was taken away
             return 404
         note = note_of(record)
-        tool = self._published(note.tool)
+        if note.awaited is None or note.awaited.run != run:  # an earlier call had the same id
+            return 404
         return await cast(Receiver, backend).receive(
             PREFIX + key,
             note.group,
             body,
             content_type,
             ended=record.state is DONE,  # of one whose end is unknown the outcome may still come
-            decode="auto" if tool is None else tool.route.decode,
-            failure_patterns=() if tool is None else tool.route.failure_patterns,
+            decode=note.awaited.decode,
+            failure_patterns=self._patterns(note.awaited, note.tool),
         )
+
+    def _patterns(self, awaited: Awaited, tool_id: str) -> Sequence[re.Pattern[str]]:
+        """As they were when the call began; those that are too long for a note as they are now."""
+        if awaited.failure_patterns is not None:
+            return [re.compile(each) for each in awaited.failure_patterns]
+        tool = self._published(tool_id)
+        return () if tool is None else tool.route.failure_patterns
 
     async def aclose(self) -> None:
         await self._backlog.aclose()

@@ -7,6 +7,7 @@ All others never come here. The states are those of `state.port`; tool servers k
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -21,6 +22,7 @@ from gateway.kept.standing import (
     GONE,
     PREFIX,
     UNREMEMBERED,
+    Awaited,
     Kept,
     Note,
     Standing,
@@ -46,11 +48,15 @@ from gateway.state.port import (
 )
 from gateway.state.sealing import Digester
 
+RUN_BYTES = 16  # that nobody guesses, as a run is what is random in a callback URL
+MAX_PATTERN_CHARACTERS = 2048  # of a route, in the note of each of its calls
+
 
 class Calls:
     """Runs kept calls, and is where asynchronous backends bring their outcomes (`ports.Outcomes`).
 
-    `callback_url` makes the address for the outcome of the call with a key. `alone`: nobody else has this state.
+    `callback_url` makes the address for the outcome of one run of the call with a key. `alone`: nobody else has this
+    state.
     """
 
     def __init__(
@@ -59,7 +65,7 @@ class Calls:
         digester: Digester,
         *,
         backends: Mapping[str, Backend],
-        callback_url: Callable[[str], str],
+        callback_url: Callable[[str, str], str],
         alone: bool = False,
     ) -> None:
         self._state = state
@@ -73,7 +79,7 @@ class Calls:
         """Begins to look after the calls of replicas that died."""
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
         await self._running.start()
-        self._running.in_background(adopt_orphans(self._state, self._backends))
+        self._running.in_background(adopt_orphans(self._state, self._backends, self._running.cancel_in))
 
     def running(self) -> set[asyncio.Task[None]]:
         """The calls that run here apart from their callers."""
@@ -98,10 +104,10 @@ class Calls:
             except StateUnavailable:
                 return kept_as(key, note, new.backend, unavailable())
             if isinstance(begun, Created):
-                group, found = note.group, begun.found
+                found = begun.found
                 if found is not None:  # as a dead replica left it
-                    key, group = found.key, note_of(found).group
-                standing = await self._running.follow(key, group, asked, asked_at)
+                    key, note = found.key, note_of(found)
+                standing = await self._running.follow(key, note, asked, asked_at)
                 if standing is None:  # a tool server has it
                     left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
                     del asked, new, begun, found  # thousands may wait here, for minutes, each with its input
@@ -131,11 +137,16 @@ class Calls:
         standing = standing_of(record)
         return self._endings.parting(key) or standing if standing is GONE else standing
 
-    async def look(self, call_id: str, caller: Caller) -> Kept | None:
-        """How a call of this caller's stands; None if there is none of that id. Raises BACKEND_UNAVAILABLE."""
+    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> Kept | None:
+        """How a call of this caller's stands; None if there is none of that id. `told`: the caller is shown all of it.
+
+        Raises BACKEND_UNAVAILABLE.
+        """
         try:
             record = await self._owned(call_id, caller)
-            return None if record is None else await self._told(record)
+            if record is None:
+                return None
+            return await self._told(record) if told else kept_by(record)
         except StateUnavailable as exc:
             raise unavailable() from exc
 
@@ -199,6 +210,7 @@ class Calls:
             tool=asked.tool.id,
             group=asked.invocation.group,
             user="" if asked.caller.user_id is None else self._names.users(principal, asked.caller.user_id)[0],
+            awaited=_awaited(asked) if backend.asynchronous else None,
         )
         new = NewCall(
             key=key,
@@ -226,7 +238,7 @@ class Calls:
         owners = self._names.owners(caller.principal)
         for key in keys:
             try:
-                record = await self._state.get(key)
+                record = await self._state.get(key) or self._endings.parted(key)
             except ValueError:  # not even shaped like a key
                 continue
             if record is not None and record.note and record.principal in owners and self._is_for(record, caller):
@@ -238,3 +250,14 @@ class Calls:
         if caller.user_id is None:
             return True
         return note_of(record).user in self._names.users(caller.principal, caller.user_id)
+
+
+def _awaited(asked: Asked) -> Awaited:
+    route = asked.tool.route
+    patterns = tuple([pattern.pattern for pattern in route.failure_patterns])
+    return Awaited(
+        run=os.urandom(RUN_BYTES).hex(),
+        decode=route.decode,
+        failure_patterns=patterns if sum(map(len, patterns)) <= MAX_PATTERN_CHARACTERS else None,
+        cancel_after_s=asked.invocation.timeout_s if route.cancel_on_timeout else 0.0,
+    )

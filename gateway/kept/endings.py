@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.errors import GatewayError
@@ -13,9 +14,17 @@ from gateway.kept.standing import PREFIX, TOO_LARGE, UNTOLD, encode, note_of, pa
 from gateway.model import JsonObject, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
-MAX_PARTED = 100  # endings of calls that were forgotten, told to those who had joined them
-PARTED_S = 5.0  # they hear of it at once, or with the next poll of the state
+MAX_PARTED = 1000  # endings of calls that were forgotten, some 2 KB each
+PARTED_S = 600.0  # for whoever was told to look for the end of one that it did not wait for
 BEFORE_CONSENT = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED)
+
+
+class Parted(Struct, frozen=True):
+    """How a call ended that was forgotten; known `until` that time of the loop."""
+
+    until: float
+    ending: ToolResult | GatewayError
+    record: Record
 
 
 class Endings:
@@ -24,7 +33,7 @@ class Endings:
     def __init__(self, state: State) -> None:
         self._state = state
         self._backlog = Backlog(lambda: state.is_up)
-        self._parted: OrderedDict[str, tuple[float, ToolResult | GatewayError]] = OrderedDict()  # and until when
+        self._parted: OrderedDict[str, Parted] = OrderedDict()
 
     async def settle(self, key: str, result: ToolResult) -> bool:
         """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
@@ -86,16 +95,32 @@ class Endings:
         return await self._state.advance(key, BEFORE_CONSENT, CallState.AWAITING_USER, note=note)
 
     async def part(self, key: str, ending: ToolResult | GatewayError) -> None:
-        """Forgets a call; whoever has joined it here is told how it ended, instead of beginning it once more."""
-        if len(self._parted) >= MAX_PARTED:
-            self._parted.popitem(last=False)
-        self._parted[key] = (asyncio.get_running_loop().time() + PARTED_S, ending)
+        """Forgets a call, so that it may be begun once more.
+
+        Whoever has joined it here is told how it ended, and so is, for a while, whoever looks for it here.
+        """
+        record = await self._state.get(key)
+        if record is not None:
+            if len(self._parted) >= MAX_PARTED:
+                self._parted.popitem(last=False)
+            result = result_of(ending) if isinstance(ending, GatewayError) else ending
+            ended = replace(record, state=CallState.DONE, outcome=pack(result))
+            self._parted[key] = Parted(asyncio.get_running_loop().time() + PARTED_S, ending, ended)
         await self._state.forget(key)
 
     def parting(self, key: str) -> ToolResult | GatewayError | None:
-        """How a call ended that was forgotten a moment ago."""
-        until, ending = self._parted.get(key, (0.0, None))
-        return ending if until > asyncio.get_running_loop().time() else None
+        """How a call ended that was forgotten a while ago."""
+        parted = self._recent(key)
+        return None if parted is None else parted.ending
+
+    def parted(self, key: str) -> Record | None:
+        """The record of such a call, as if its end had been written down."""
+        parted = self._recent(key)
+        return None if parted is None else parted.record
+
+    def _recent(self, key: str) -> Parted | None:
+        parted = self._parted.get(key)
+        return parted if parted is not None and parted.until > asyncio.get_running_loop().time() else None
 
     async def aclose(self) -> None:
         await self._backlog.aclose()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked, Attempt, Ending
 from gateway.kept.endings import Endings
 from gateway.kept.preference import NO_PREFERENCE
-from gateway.kept.standing import BROKEN, OUTLASTED, PREFIX, STOPPED
+from gateway.kept.standing import BROKEN, OUTLASTED, PREFIX, STOPPED, Note
 from gateway.model import ToolResult
 from gateway.ports import AsyncBackend, Backend
 from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
@@ -28,7 +29,12 @@ class Running:
     """Runs them, by their keys, and stops them. `callback_url` makes the address for the outcome of a call."""
 
     def __init__(
-        self, state: State, endings: Endings, *, backends: Mapping[str, Backend], callback_url: Callable[[str], str]
+        self,
+        state: State,
+        endings: Endings,
+        *,
+        backends: Mapping[str, Backend],
+        callback_url: Callable[[str, str], str],
     ) -> None:
         self._state = state
         self._endings = endings
@@ -55,10 +61,10 @@ class Running:
             task.cancel()
         await asyncio.gather(*running, *self._background, return_exceptions=True)
 
-    def follow(self, key: str, group: str, asked: Asked, asked_at: float) -> Coroutine[Any, Any, Ending]:
+    def follow(self, key: str, note: Note, asked: Asked, asked_at: float) -> Coroutine[Any, Any, Ending]:
         """Begins to run a call; what is returned waits as long as its caller for the end."""
         attempt = self._attempts[key] = Attempt()
-        work = self._attempt(attempt, key, group, asked, asked_at)
+        work = self._attempt(attempt, key, note, asked, asked_at)
         waits_for_end = not asked.tool.backend.asynchronous and (asked.preference is NO_PREFERENCE or asked.stays)
         if waits_for_end and asked.keep is not None:
             attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
@@ -66,14 +72,14 @@ class Running:
         attempt.task = self._loop.create_task(work)
         return attempt.wait(None if waits_for_end else self.until(asked_at + asked.patience_s))
 
-    async def _attempt(self, attempt: Attempt, key: str, group: str, asked: Asked, asked_at: float) -> Ending:
+    async def _attempt(self, attempt: Attempt, key: str, note: Note, asked: Asked, asked_at: float) -> Ending:
         """Runs a call that its caller may leave; nothing of what it brings is lost."""
         backend = asked.tool.backend
         ending: Ending = BROKEN
         try:
             try:
                 if backend.asynchronous:
-                    ending = await self._dispatch(key, group, asked, asked_at)
+                    ending = await self._dispatch(key, note, asked, asked_at)
                 else:
                     ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key))
             except GatewayError as refusal:
@@ -97,17 +103,37 @@ class Running:
                 attempt.ending = ending
         return attempt.ending
 
-    async def _dispatch(self, key: str, group: str, asked: Asked, asked_at: float) -> ToolResult | None:
+    async def _dispatch(self, key: str, note: Note, asked: Asked, asked_at: float) -> ToolResult | None:
         """Hands a call over; None if the outcome comes later. Raises GatewayError: the tool did not run."""
-        backend, route = asked.tool.backend, asked.tool.route
-        invocation = replace(asked.invocation, call_id=PREFIX + key, group=group, config_ids=route.config_ids)
-        result = await cast(AsyncBackend, backend).dispatch(invocation, self._callback_url(key))
+        backend, awaited = cast(AsyncBackend, asked.tool.backend), note.awaited
+        assert awaited is not None  # as in the note of every call of such a backend
+        invocation = replace(
+            asked.invocation,
+            call_id=PREFIX + key,
+            group=note.group,
+            config_ids=asked.tool.route.config_ids,
+            run=awaited.run,
+        )
+        wanted = partial(self._is_wanted, key)
+        result = await backend.dispatch(invocation, self._callback_url(key, awaited.run), wanted)
         if result is None:
             with suppress(StateUnavailable):  # it completes the record only
                 await self._state.advance(key, (DISPATCHING,), ACCEPTED)
-            if route.cancel_on_timeout:
-                self.in_background(self._cancel_at(asked_at + asked.invocation.timeout_s, key, backend.name, group))
+            if awaited.cancel_after_s:
+                self.cancel_in(self.until(asked_at + awaited.cancel_after_s), key, backend.name, note.group)
         return result
+
+    async def _is_wanted(self, key: str) -> bool:
+        """Whether a call that has not been handed over yet is to be: it may have been cancelled at another replica."""
+        try:
+            record = await self._state.get(key)
+        except StateUnavailable:
+            return True
+        return record is not None and not record.state.is_over
+
+    def cancel_in(self, seconds: float, key: str, backend: str, group: str) -> None:
+        """Has a call cancelled that is not over, nor waits for its user, after so long."""
+        self.in_background(self._cancel_at(self._loop.time() + seconds, key, backend, group))
 
     async def _cancel_at(self, when: float, key: str, backend: str, group: str) -> None:
         """Cancels a call that outlasts its timeout; one that waits for its user does not."""

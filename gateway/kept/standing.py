@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
+from gateway.routing import Decode
 from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Record
 
 PREFIX = "tg-"
+MISSING = "missing_requirements"  # a member of a refusal that is told as a failure
 RETRY_AFTER_MS = 1000  # told with "still running"; joining costs next to nothing
 STATE_RETRY_S = 1.0
 
@@ -31,6 +33,19 @@ UNREMEMBERED = ToolResult(
 )
 
 
+class Awaited(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """What any replica needs to know of a call whose outcome comes later.
+
+    `run` is as in `Invocation`. `decode` and `failure_patterns` are the route's as the call began, by which its outcome
+    is read, None if they are too long to be kept. It is cancelled `cancel_after_s` after its beginning; 0: never.
+    """
+
+    run: str
+    decode: Decode = "auto"
+    failure_patterns: tuple[str, ...] | None = ()
+    cancel_after_s: float = 0.0
+
+
 class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What any replica needs to know of a call besides its outcome: how to tell it, and what it waits for.
 
@@ -45,6 +60,7 @@ class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     group: str = ""
     challenge: JsonObject | None = None
     user: str = ""
+    awaited: Awaited | None = None  # of calls of asynchronous backends
 
     def packed(self) -> bytes:
         return encode(self)
@@ -134,10 +150,15 @@ def still_running(*, keyed: bool) -> ToolResult:
 
 
 def result_of(refusal: GatewayError) -> ToolResult:
-    """A refusal as a result, for whoever comes too late to be refused."""
-    unavailable = refusal.code is ErrorCode.BACKEND_UNAVAILABLE
+    """A refusal as a result, for whoever comes too late to be refused; what it asks for is in members of the error."""
+    again = refusal.code in (ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.MISSING_REQUIREMENTS)
+    asked: dict[str, Json] = {}
+    if refusal.missing is not None:
+        asked[MISSING] = dict(refusal.missing)
+    if refusal.parameters is not None:
+        asked["parameter_errors"] = dict(refusal.parameters)
     message = f"The tool did not run: {refusal.message}"
-    return ToolResult(failure=ToolFailure(message=message, can_retry=unavailable))
+    return ToolResult(failure=ToolFailure(message=message, can_retry=again, extras=asked))
 
 
 def kept_as(

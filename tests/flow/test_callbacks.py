@@ -17,6 +17,7 @@ import pytest
 from gateway.front.edge import MAX_CALLBACK_BYTES
 from tests.flow.gateways import PUBLIC_URL, Running, config, running, until
 from tests.unit.backends.calling_back import OK, Toolset
+from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio
@@ -258,3 +259,40 @@ async def test_the_url_of_a_call_that_is_forgotten_leads_nowhere() -> None:
                 while not await gone():  # noqa: ASYNC110 - a second passes
                     await asyncio.sleep(0.05)
             assert await pending.post(pending.message(text="x")) == 404
+
+
+async def test_a_late_message_about_an_earlier_run_of_an_id_is_not_about_the_next_one() -> None:
+    toolset = Toolset(reply(503, b""))
+    async with serving(toolset) as server:
+        backends = {"builds": {"protocol": "callback", "url": server.url}}
+        routes = [{"tools": "*", "backend": "builds", "idempotent": True}]
+        async with running(config(backends, routes=routes)) as gateway:
+            asked: dict[str, Any] = {"call_id": "k", "context": {"group_id": "the same in both"}}
+            refused = await gateway.caller.call("oxp", "builds.lint", **asked)
+            assert refused.error["can_retry"] is True
+            toolset.acknowledgement = OK
+            prefer = {"prefer": "respond-async"}
+            assert (await gateway.caller.call("oxp", "builds.lint", headers=prefer, **asked)).status == 202
+            await until(lambda: len(toolset.noted) == 2)
+            earlier, later = (Pending(gateway, told, "k") for _, told in toolset.noted)
+            assert earlier.message() == later.message()
+            assert await earlier.post(earlier.message(text="of the earlier run")) == 404
+            assert await later.stands() is None
+            assert await later.post(later.message(text="of the later run")) == 200
+            assert await later.stands() == "of the later run"
+
+
+async def test_looking_at_the_head_of_a_call_does_not_tell_its_result(callers: Callers) -> None:
+    """Whoever consented and asks once more gets the result, and only somebody who was told it runs the tool again."""
+    caller = callers.gateway.caller
+    asking = asyncio.create_task(caller.call("oxp", "builds.lint"))
+    await until(lambda: bool(callers.toolset.noted))
+    ours = callers.toolset.noted[0][1]
+    pending = Pending(callers.gateway, ours, ours["id"])
+    assert await pending.post(pending.message("oauth", auth_url="https://login.example/")) == 200
+    assert (await asking).status == 400
+    assert await pending.post(pending.message(text="done")) == 200
+    for _ in range(2):
+        assert (await caller.http.head(f"/calls/{ours['id']}")).status_code == 200
+    assert (await caller.call("oxp", "builds.lint")).value == "done"
+    assert [path for path, _ in callers.toolset.noted].count("/invoke") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +11,7 @@ import httpx
 import pytest
 
 from gateway.challenges import Challenges
-from tests.flow.caller import Caller, every_dialect
+from tests.flow.caller import Answer, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import PUBLIC_URL, config
 from tests.flow.toolserver import ToolServer, tool
@@ -96,6 +97,29 @@ async def test_the_servers_challenge_is_passed_on_with_its_url_as_it_is(
     assert (answer.status, answer.message) == (400, "Connect first")
     [challenge] = answer.missing["authorization"]
     assert (challenge["id"], challenge["url"]) == ("ch-1", url)
+    assert server.url not in challenge["check_url"]
+    assert await status_of(caller, challenge["check_url"]) == "completed"
+
+
+@pytest.mark.parametrize("members", [{}, {"call_id": "k"}], ids=["without an id", "with one"])
+@every_dialect
+async def test_whoever_did_not_wait_for_a_challenge_finds_it_at_the_call(
+    start: StartGateway, server: ToolServer, dialect: str, members: dict[str, Any]
+) -> None:
+    challenging(server, {"id": "ch-1", "url": "https://login.example/", "check_url": f"{server.url}/check/1"})
+    caller = (await start(config({"scripted": server.url}))).caller
+    accepted = await caller.call(dialect, "Mail.Read", headers={"prefer": "respond-async"}, **members)
+    assert accepted.status == 202
+
+    async def told() -> Answer:
+        return await caller.send(dialect, "kept", "GET", accepted.headers["location"])
+
+    async with asyncio.timeout(5):
+        while (answer := await told()).status == 202:  # noqa: ASYNC110 - a call tells nobody
+            await asyncio.sleep(0.01)
+    assert (answer.status, answer.error["can_retry"]) == (200, True)
+    [challenge] = answer.error["missing_requirements"]["authorization"]
+    assert challenge["url"] == "https://login.example/"
     assert server.url not in challenge["check_url"]
     assert await status_of(caller, challenge["check_url"]) == "completed"
 

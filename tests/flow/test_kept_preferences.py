@@ -97,9 +97,25 @@ async def test_what_makes_no_sense_is_ignored(caller: Caller, server: ToolServer
         assert (answer.value, "preference-applied" in answer.headers) == ({"a": 1}, False)
 
 
+@pytest.mark.parametrize(
+    "lines", [("respond-async", "wait=0"), ("wait=0", "respond-async"), ("handling=lenient", "respond-async")]
+)
+async def test_preferences_in_several_lines_are_one_list(
+    caller: Caller, server: ToolServer, lines: tuple[str, str]
+) -> None:
+    """Spec: RFC 7240, section 2."""
+    server.handler, opened = gated(server)
+    headers = [("prefer", line) for line in lines]
+    answer = await caller.call("oxp", "Echo.Say", {"a": 1}, headers=headers, call_id="k")
+    assert answer.status == 202
+    assert answer.headers["preference-applied"] == ", ".join(sorted({*lines} - {"handling=lenient"}))
+    await begun(server)
+    opened.set()
+
+
 @every_dialect
 async def test_a_refusal_is_a_refusal_whoever_waits(caller: Caller, server: ToolServer, dialect: str) -> None:
-    """202 would promise a call; of one that fails later there is nothing left to ask for."""
+    """202 would promise a call; whoever asks for one that fails later is told why."""
 
     asked = asyncio.Event()
 
@@ -113,4 +129,5 @@ async def test_a_refusal_is_a_refusal_whoever_waits(caller: Caller, server: Tool
     asked.set()
     joined = await ask(caller, dialect, "respond-async, wait=5", call_id="k")
     assert (joined.status, joined.message, "location" in joined.headers) == (400, "No.", False)
-    assert (await caller.send("bare", "kept", "GET", gone.headers["location"])).status == 404
+    told = await caller.send(dialect, "kept", "GET", gone.headers["location"])
+    assert (told.status, told.error["message"]) == (200, "The tool did not run: No.")

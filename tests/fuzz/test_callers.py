@@ -60,10 +60,12 @@ def test_only_a_token_of_ours_is_a_challenge(token: str) -> None:
 
 
 @SOME
-@given(ANY_TEXT | damaged_bytes([CALLBACKS.mint("key").encode()]).map(lambda text: text.decode("utf-8", "replace")))
+@given(
+    ANY_TEXT | damaged_bytes([CALLBACKS.mint("key", "run").encode()]).map(lambda text: text.decode("utf-8", "replace"))
+)
 @example("a.b.é")
 def test_only_a_token_of_ours_is_a_callback(token: str) -> None:
-    assert CALLBACKS.key_of(token) in (None, "key")
+    assert CALLBACKS.open(token) in (None, ("key", "run"))
 
 
 NOTE = Note(dialect="otc", spelling="otc://1.0", call_id="mine", tool="Lab.Echo@1.0.0").packed()

@@ -12,7 +12,7 @@ from gateway.kept.calls import Calls
 from gateway.kept.preference import NO_PREFERENCE, Preference
 from gateway.kept.standing import Kept
 from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
-from gateway.ports import Caller
+from gateway.ports import Caller, StillWanted
 from gateway.state.memory import MemoryState
 from gateway.state.port import Begun, CallState, NewCall, Record, StateLimits, StateUnavailable
 from gateway.state.sealing import Digester
@@ -35,26 +35,31 @@ class Later:
         self.dispatched: list[Invocation] = []
         self.callback_urls: list[str] = []
         self.cancelled: list[tuple[str, str]] = []
-        self.resumed: list[str] = []
+        self.resumed: list[tuple[str, str]] = []
         self.at_once: ToolResult | Exception | None = None
         self.on_dispatch: Callable[[str], Awaitable[object]] | None = None
         self.on_resume: Callable[[str], Awaitable[object]] | None = None
         self.took = asyncio.Event()
+        self.wanted: list[bool] = []  # when they were handed over
 
-    async def dispatch(self, invocation: Invocation, callback_url: str) -> ToolResult | None:
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
+    ) -> ToolResult | None:
         self.dispatched.append(invocation)
         self.callback_urls.append(callback_url)
         self.took.set()
         if self.on_dispatch is not None:
             await self.on_dispatch(invocation.call_id)
+        if still_wanted is not None:
+            self.wanted.append(await still_wanted())
         if isinstance(self.at_once, Exception):
             raise self.at_once
         return self.at_once
 
-    async def resume(self, call_id: str) -> None:
+    async def resume(self, call_id: str, run: str) -> None:
         if self.on_resume is not None:
             await self.on_resume(call_id)
-        self.resumed.append(call_id)
+        self.resumed.append((call_id, run))
         self.took.set()
 
     async def cancel(self, call_id: str, group: str) -> None:
@@ -152,7 +157,7 @@ class Desk:
             self.state,
             Digester([], "calls"),
             backends={"later": self.later, "now": self.now},
-            callback_url=lambda key: f"https://gateway.example/{key}",
+            callback_url=lambda key, run: f"https://gateway.example/{key}",
         )
 
     async def ask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
+from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Ends, Toolset, backend_at, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.transport.scripted import Peer, Script, serving
@@ -170,6 +172,32 @@ async def test_a_call_that_never_left_is_refused() -> None:
 async def test_a_call_is_dispatched_and_never_called() -> None:
     async with facing(Toolset()) as at:
         assert (await refusal(at.backend.call(INVOCATION))).code is ErrorCode.INTERNAL
-        await at.backend.resume("tg-1")  # there is nothing one could ask
+        await at.backend.resume("tg-1", "run")  # there is nothing one could ask
         assert await at.backend.challenge_status("http://x/") == "failed"
     assert len(at.server.requests) == 1  # for the list
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted(wanted: bool) -> None:
+    first_is_in, go_on = asyncio.Event(), asyncio.Event()
+
+    async def acknowledge(peer: Peer) -> None:
+        first_is_in.set()
+        await go_on.wait()
+        await peer.send(OK)
+
+    async def still_wanted() -> bool:
+        return wanted
+
+    toolset = Toolset(acknowledge)
+    async with serving(toolset) as server:
+        backend = backend_at(server.url, Ends(), [], way_in=admission(server.url, concurrency=1))
+        await backend.list_tools()
+        first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, still_wanted))
+        await first_is_in.wait()
+        second = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, still_wanted))
+        await asyncio.sleep(0)  # now it waits for its turn
+        go_on.set()
+        assert (await first, await second) == (None, None)
+        await backend.aclose()
+    assert len(toolset.noted) == 1 + wanted  # nobody asks of a call that had its turn at once

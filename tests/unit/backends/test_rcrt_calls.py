@@ -25,7 +25,11 @@ HELLO = {"echo": "hello"}
 
 
 def new_id() -> str:
-    return f"tg-{uuid.uuid4().hex}"
+    return f"tg-{new_run()}"
+
+
+def new_run() -> str:
+    return uuid.uuid4().hex
 
 
 async def result_of(crumbs: Crumbs, tool: str = "echo", call: dict[str, Any] | None = None, **settings: Any) -> Any:
@@ -254,23 +258,23 @@ async def test_a_cancelled_call_is_no_longer_looked_for(crumbs: Crumbs) -> None:
 
 
 async def test_another_process_finds_the_outcome(crumbs: Crumbs) -> None:
-    call_id = new_id()
+    call_id, run = new_id(), new_run()
     crumbs.order("echo", "late", seconds=0.3)
     async with facing(crumbs.url) as (first, abandoned):
-        await first.dispatch(invocation("echo", call_id), "")
+        await first.dispatch(invocation("echo", call_id, run=run), "")
     async with facing(crumbs.url) as (second, kept):
-        await second.resume(call_id)
-        await second.resume(call_id)
+        await second.resume(call_id, run)
+        await second.resume(call_id, run)
         assert (await kept.outcome(call_id)).value == HELLO
     assert not abandoned.results
-    assert crumbs.executions(call_id) == 1
+    assert crumbs.executions(f"tg-{run}") == 1
 
 
 async def test_an_outcome_from_before_is_found_at_once(crumbs: Crumbs) -> None:
     call_id = new_id()
     async with facing(crumbs.url) as (backend, kept):
         await kept.call(backend, invocation("echo", call_id))
-        await backend.resume(call_id)
+        await backend.resume(call_id, "")
         assert (await kept.outcome(call_id)).value == HELLO
 
 
@@ -353,12 +357,12 @@ async def test_a_request_that_may_run_twice_is_sent_again(crumbs: Crumbs) -> Non
 
 
 async def test_a_call_another_process_has_stored_is_not_stored_again(crumbs: Crumbs) -> None:
-    call_id = new_id()
+    call_id, run = new_id(), new_run()
     async with facing(crumbs.url) as (first, _), facing(crumbs.url) as (second, kept):
-        await first.dispatch(invocation("echo", call_id), "")
-        await second.dispatch(invocation("echo", call_id), "")
+        await first.dispatch(invocation("echo", call_id, run=run), "")
+        await second.dispatch(invocation("echo", call_id, run=run), "")
         assert (await kept.outcome(call_id)).value == HELLO
-    assert crumbs.executions(call_id) == 1
+    assert crumbs.executions(f"tg-{run}") == 1
 
 
 async def test_a_server_that_does_not_let_us_in_is_unavailable(
@@ -432,3 +436,32 @@ async def test_the_place_of_a_workflow_that_was_lost_is_free_again_after_a_while
         for _ in range(2):
             await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW), "")
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+
+
+async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(crumbs: Crumbs) -> None:
+    crumbs.order("workflow", "absent", times=2)
+    given_up, calls = new_id(), [new_id() for _ in range(2)]
+
+    async def no() -> bool:
+        return False
+
+    async with facing(crumbs.url) as (backend, kept):
+        for one in calls:
+            await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
+        waiting = asyncio.create_task(backend.dispatch(invocation("workflow", given_up, arguments=WORKFLOW), "", no))
+        await backend.cancel(calls[0], "")
+        assert await waiting is None
+        assert backend.waiting == 1
+        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+    assert crumbs.listed(tag=f"gateway:{given_up}") == []
+
+
+async def test_a_call_that_need_not_wait_is_stored_unasked(crumbs: Crumbs) -> None:
+    call_id = new_id()
+
+    async def never() -> bool:
+        raise AssertionError("somebody asks")
+
+    async with facing(crumbs.url) as (backend, kept):
+        assert await backend.dispatch(invocation("echo", call_id), "", never) is None
+        assert (await kept.outcome(call_id)).value == HELLO

@@ -80,6 +80,22 @@ def test_our_own_request_is_known_again(path: Path) -> None:
     assert rcrt.answered(crumb) == ()
 
 
+@pytest.mark.parametrize("schema", ["tool_request", "agent_response"])
+def test_a_request_is_named_after_its_run_and_not_after_its_call(schema: str) -> None:
+    """Ours: the same call may run again, and at the server whatever has a name keeps it for ever."""
+    run = "0123456789abcdef" * 2
+    call = invocation({"call_id": "tg-4f2a", "tool": "t", "arguments": {}, "run": run})
+    sent = encoded(call, {"schema": schema})
+    assert "4f2a" not in json.dumps(sent)
+    assert rcrt.asked(Crumb(id="b7e0", schema=sent["schema_name"], tags=tuple(sent["tags"]))) == f"tg-{run}"
+    (item,) = sent["context"].get("tool_requests", [sent["context"]])
+    assert item["requestId"] == rcrt.request_id("tg-4f2a", run) == f"tg-{run}"
+
+
+def test_a_run_without_a_name_has_that_of_its_call() -> None:
+    assert rcrt.request_id("tg-4f2a", "") == "tg-4f2a"
+
+
 @pytest.mark.parametrize("config_id", ["another", 7, ["6f1c"], {"a": 1}, ""], ids=repr)
 def test_a_configuration_that_is_not_allowed_is_refused(config_id: Any) -> None:
     """Ours: it decides whose keys a tool uses, and tools read it from their input."""

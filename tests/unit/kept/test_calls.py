@@ -10,7 +10,7 @@ import pytest
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.kept.preference import Preference
-from gateway.kept.standing import PREFIX, Consent, Kept
+from gateway.kept.standing import CANCELLED, PREFIX, Consent, Kept
 from gateway.model import ToolFailure, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, StateUnavailable
 from tests.unit.desk import ADA, BOB, DONE, Desk, desk
@@ -107,11 +107,25 @@ async def test_a_dispatch_that_is_refused_never_was_and_without_an_id_says_so_la
     it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
     kept = await it.ask()
     assert (refusal(kept).message, kept.remembered) == ("Not now.", False)
-    assert await it.calls.look("k", ADA) is None
+    looked = await it.calls.look("k", ADA)
+    assert looked is not None
+    assert failure(looked.standing).message == "The tool did not run: Not now."
+    assert await it.calls.look("k", BOB) is None
+    it.later.at_once = None
+    assert (await it.ask(timeout_s=0.01)).joined is False  # it may be begun once more
+    it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
     kept = await it.ask(None)
     assert refusal(kept).message == "Not now."
     told = failure(await it.standing_of(kept.id))
     assert (told.message, told.can_retry) == ("The tool did not run: Not now.", True)
+
+
+async def test_a_call_that_is_over_before_it_was_handed_over_is_no_longer_wanted(it: Desk) -> None:
+    """Its backend asks that when the call had to wait for its turn, meanwhile cancelled at whatever replica."""
+    await it.ask("one", timeout_s=0.01)
+    it.later.on_dispatch = lambda call_id: it.calls.settle(call_id, CANCELLED)
+    assert failure((await it.ask("two")).standing) == CANCELLED.failure
+    assert it.later.wanted == [True, False]
 
 
 async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
