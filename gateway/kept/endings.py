@@ -15,16 +15,17 @@ from gateway.model import JsonObject, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
 MAX_PARTED = 1000  # endings of calls that were forgotten, some 2 KB each
-PARTED_S = 600.0  # for whoever was told to look for the end of one that it did not wait for
+PARTED_S = 5.0  # for those who had joined one: they hear of it at once, or with the next poll of the state
+TOLD_S = 600.0  # for those who were told to look for the end of one
 BEFORE_CONSENT = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED)
 
 
 class Parted(Struct, frozen=True):
-    """How a call ended that was forgotten; known `until` that time of the loop."""
+    """How a call ended that was forgotten, `at` that time of the loop. No `record`: it was not held here."""
 
-    until: float
+    at: float
     ending: ToolResult | GatewayError
-    record: Record
+    record: Record | None
 
 
 class Endings:
@@ -99,28 +100,28 @@ class Endings:
 
         Whoever has joined it here is told how it ended, and so is, for a while, whoever looks for it here.
         """
-        record = await self._state.get(key)
+        if len(self._parted) >= MAX_PARTED:
+            self._parted.popitem(last=False)
+        record = self._state.held(key)
         if record is not None:
-            if len(self._parted) >= MAX_PARTED:
-                self._parted.popitem(last=False)
             result = result_of(ending) if isinstance(ending, GatewayError) else ending
-            ended = replace(record, state=CallState.DONE, outcome=pack(result))
-            self._parted[key] = Parted(asyncio.get_running_loop().time() + PARTED_S, ending, ended)
+            record = replace(record, state=CallState.DONE, outcome=pack(result))
+        self._parted[key] = Parted(asyncio.get_running_loop().time(), ending, record)
         await self._state.forget(key)
 
     def parting(self, key: str) -> ToolResult | GatewayError | None:
-        """How a call ended that was forgotten a while ago."""
-        parted = self._recent(key)
+        """How a call ended that was forgotten a moment ago."""
+        parted = self._since(key, PARTED_S)
         return None if parted is None else parted.ending
 
     def parted(self, key: str) -> Record | None:
-        """The record of such a call, as if its end had been written down."""
-        parted = self._recent(key)
+        """The record of a call that was forgotten a while ago, as if its end had been written down."""
+        parted = self._since(key, TOLD_S)
         return None if parted is None else parted.record
 
-    def _recent(self, key: str) -> Parted | None:
+    def _since(self, key: str, seconds: float) -> Parted | None:
         parted = self._parted.get(key)
-        return parted if parted is not None and parted.until > asyncio.get_running_loop().time() else None
+        return parted if parted is not None and asyncio.get_running_loop().time() - parted.at < seconds else None
 
     async def aclose(self) -> None:
         await self._backlog.aclose()
