@@ -77,6 +77,8 @@ def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:
 
     Raises INVALID_REQUEST for a header that must not be repeated and is.
     """
+    if len(head.headers) == len(scope["headers"]):
+        return head
     lines: dict[bytes, list[bytes]] = {}
     for name, value in scope["headers"]:
         lines.setdefault(name, []).append(value)

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 from gateway.errors import GatewayError
 from gateway.kept.backlog import Backlog
-from gateway.kept.standing import PREFIX, Awaited, note_of
+from gateway.kept.standing import PREFIX, Later, note_of
 from gateway.ports import Backend
 from gateway.request import Request
 from gateway.routing import Decode, PublishedTool
@@ -134,7 +134,7 @@ class Callbacks:
         if record is None or backend is None or not record.note:  # as of a call sealed with a key that was taken away
             return 404
         note = note_of(record)
-        if note.awaited is None or note.awaited.run != run:  # an earlier call had the same id
+        if note.later is None or note.later.run != run:  # an earlier call had the same id
             return 404
         return await cast(Receiver, backend).receive(
             PREFIX + key,
@@ -142,14 +142,14 @@ class Callbacks:
             body,
             content_type,
             ended=record.state is DONE,  # of one whose end is unknown the outcome may still come
-            decode=note.awaited.decode,
-            failure_patterns=self._patterns(note.awaited, note.tool),
+            decode=note.later.decode,
+            failure_patterns=self._patterns(note.later, note.tool),
         )
 
-    def _patterns(self, awaited: Awaited, tool_id: str) -> Sequence[re.Pattern[str]]:
+    def _patterns(self, later: Later, tool_id: str) -> Sequence[re.Pattern[str]]:
         """As they were when the call began; those that are too long for a note as they are now."""
-        if awaited.failure_patterns is not None:
-            return [re.compile(each) for each in awaited.failure_patterns]
+        if later.failure_patterns is not None:
+            return [re.compile(each) for each in later.failure_patterns]
         tool = self._published(tool_id)
         return () if tool is None else tool.route.failure_patterns
 

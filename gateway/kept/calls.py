@@ -22,8 +22,8 @@ from gateway.kept.standing import (
     GONE,
     PREFIX,
     UNREMEMBERED,
-    Awaited,
     Kept,
+    Later,
     Note,
     Standing,
     encode,
@@ -210,7 +210,7 @@ class Calls:
             tool=asked.tool.id,
             group=asked.invocation.group,
             user="" if asked.caller.user_id is None else self._names.users(principal, asked.caller.user_id)[0],
-            awaited=_awaited(asked) if backend.asynchronous else None,
+            later=_later(asked) if backend.asynchronous else None,
         )
         new = NewCall(
             key=key,
@@ -252,10 +252,10 @@ class Calls:
         return note_of(record).user in self._names.users(caller.principal, caller.user_id)
 
 
-def _awaited(asked: Asked) -> Awaited:
+def _later(asked: Asked) -> Later:
     route = asked.tool.route
     patterns = tuple([pattern.pattern for pattern in route.failure_patterns])
-    return Awaited(
+    return Later(
         run=os.urandom(RUN_BYTES).hex(),
         decode=route.decode,
         failure_patterns=patterns if sum(map(len, patterns)) <= MAX_PATTERN_CHARACTERS else None,

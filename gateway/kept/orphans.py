@@ -51,10 +51,10 @@ async def _adopt(record: Record, state: State, backends: Mapping[str, Backend], 
     if record.state.is_over or not record.note:  # without a note, its key was sealed with one that was taken away
         return
     note = note_of(record)
-    if note.awaited is None:
+    if note.later is None:
         return
-    if note.awaited.cancel_after_s:
-        left_s = record.created_s + note.awaited.cancel_after_s - time.time()
+    if note.later.cancel_after_s:
+        left_s = record.created_s + note.later.cancel_after_s - time.time()
         cancel_in(max(0.0, left_s), record.key, record.backend, note.group)
     if backend is not None and backend.asynchronous:
-        await cast(AsyncBackend, backend).resume(PREFIX + record.key, note.awaited.run)
+        await cast(AsyncBackend, backend).resume(PREFIX + record.key, note.later.run)

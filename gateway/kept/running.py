@@ -105,22 +105,22 @@ class Running:
 
     async def _dispatch(self, key: str, note: Note, asked: Asked, asked_at: float) -> ToolResult | None:
         """Hands a call over; None if the outcome comes later. Raises GatewayError: the tool did not run."""
-        backend, awaited = cast(AsyncBackend, asked.tool.backend), note.awaited
-        assert awaited is not None  # as in the note of every call of such a backend
+        backend, later = cast(AsyncBackend, asked.tool.backend), note.later
+        assert later is not None  # as in the note of every call of such a backend
         invocation = replace(
             asked.invocation,
             call_id=PREFIX + key,
             group=note.group,
             config_ids=asked.tool.route.config_ids,
-            run=awaited.run,
+            run=later.run,
         )
         wanted = partial(self._is_wanted, key)
-        result = await backend.dispatch(invocation, self._callback_url(key, awaited.run), wanted)
+        result = await backend.dispatch(invocation, self._callback_url(key, later.run), wanted)
         if result is None:
             with suppress(StateUnavailable):  # it completes the record only
                 await self._state.advance(key, (DISPATCHING,), ACCEPTED)
-            if awaited.cancel_after_s:
-                self.cancel_in(self.until(asked_at + awaited.cancel_after_s), key, backend.name, note.group)
+            if later.cancel_after_s:
+                self.cancel_in(self.until(asked_at + later.cancel_after_s), key, backend.name, note.group)
         return result
 
     async def _is_wanted(self, key: str) -> bool:
@@ -133,12 +133,11 @@ class Running:
 
     def cancel_in(self, seconds: float, key: str, backend: str, group: str) -> None:
         """Has a call cancelled that is not over, nor waits for its user, after so long."""
-        self.in_background(self._cancel_at(self._loop.time() + seconds, key, backend, group))
+        self.in_background(self._cancel_after(seconds, key, backend, group))
 
-    async def _cancel_at(self, when: float, key: str, backend: str, group: str) -> None:
-        """Cancels a call that outlasts its timeout; one that waits for its user does not."""
+    async def _cancel_after(self, seconds: float, key: str, backend: str, group: str) -> None:
         try:
-            record = await self._state.wait(key, self.until(when))
+            record = await self._state.wait(key, seconds)
             if record is not None and record.state <= ACCEPTED and await self._endings.settle(key, OUTLASTED):
                 await self.give_up(key, backend, group, OUTLASTED)
         except StateUnavailable:

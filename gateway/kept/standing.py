@@ -33,7 +33,7 @@ UNREMEMBERED = ToolResult(
 )
 
 
-class Awaited(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+class Later(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """What any replica needs to know of a call whose outcome comes later.
 
     `run` is as in `Invocation`. `decode` and `failure_patterns` are the route's as the call began, by which its outcome
@@ -60,7 +60,7 @@ class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     group: str = ""
     challenge: JsonObject | None = None
     user: str = ""
-    awaited: Awaited | None = None  # of calls of asynchronous backends
+    later: Later | None = None  # of calls of asynchronous backends
 
     def packed(self) -> bytes:
         return encode(self)

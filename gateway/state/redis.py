@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from msgspec import structs
@@ -217,12 +217,11 @@ class RedisState:
         if not self._tending.may_judge:
             return ()
         in_doubt, self._claim_in_doubt = self._claim_in_doubt, False
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._doubt_claims)  # Redis may hand calls over all the same
             suspects = await self._suspects() if in_doubt else []
             reply = await self._ask("claim", limit, suspects)
-        except BaseException:  # cancelled too: Redis may hand calls over all the same
-            self._claim_in_doubt = True
-            raise
+            undo.pop_all()
         records = [self._records.read(key, row) for key, row in reply[1]]
         for record in records:
             if record.state.is_over:

@@ -134,7 +134,7 @@ class Strangers:
 
     @classmethod
     def _foreign_s(cls) -> float:
-        user, nice, system, steal = (cls._spent()[column] for column in (0, 1, 2, 7))
+        user, nice, system, _, _, _, _, steal, *_ = cls._spent()
         return (user + nice + system + steal) / TICKS_PER_S - cpu_s(os.getpid())
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.kept.callbacks import Callbacks, CallbackTokens
-from gateway.kept.standing import Awaited, Note
+from gateway.kept.standing import Later, Note
 from gateway.ports import Backend
 from gateway.request import Request
 from gateway.state.memory import MemoryState
@@ -96,8 +96,8 @@ class Reader:
 @pytest.mark.anyio
 async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_became_of_the_tool() -> None:
     state, reader = MemoryState(StateLimits(), time.monotonic), Reader()
-    awaited = Awaited(run=RUN, decode="never", failure_patterns=("FAILED",))
-    note = Note(dialect="oxp", spelling="1.0", call_id="k", tool="Gone.Tool@1.0.0", awaited=awaited)
+    later = Later(run=RUN, decode="never", failure_patterns=("FAILED",))
+    note = Note(dialect="oxp", spelling="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=note.packed()))
     backends = {"later": cast(Backend, reader)}
     callbacks = Callbacks(state, tokens(NEW), backends=backends, published=lambda _tool: None)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.kept.orphans import AT_ONCE, adopt_orphans
-from gateway.kept.standing import PREFIX, Awaited, Note
+from gateway.kept.standing import PREFIX, Later, Note
 from gateway.state.port import CallState, NewCall, Record
 from tests.unit.desk import Desk, desk
 
@@ -26,8 +26,8 @@ async def it() -> AsyncIterator[Desk]:
 
 
 def left(state: CallState, backend: str = "later", *, cancel_after_s: float = 0.0, created_s: float = 0.0) -> Record:
-    awaited = Awaited(run="run", cancel_after_s=cancel_after_s)
-    note = Note(dialect="oxp", spelling="1.0.0", call_id="k", tool="t", group="g", awaited=awaited)
+    later = Later(run="run", cancel_after_s=cancel_after_s)
+    note = Note(dialect="oxp", spelling="1.0.0", call_id="k", tool="t", group="g", later=later)
     return Record(
         key="left",
         fingerprint="f",
