@@ -98,7 +98,7 @@ class Calls:
         while True:
             new, note = self._new(asked)
             key = new.key
-            standing: Standing | GatewayError
+            standing: Standing
             try:
                 begun = await self._state.begin(new)
             except StateUnavailable:
@@ -112,7 +112,7 @@ class Calls:
                     left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
                     del asked, new, begun, found  # thousands may wait here, for minutes, each with its input
                     with suppress(StateUnavailable):  # then all that is known is that it runs
-                        standing = self._after(key, await self._state.wait(key, left_s))
+                        standing = standing_of(await self._state.wait(key, left_s))
                     return kept_as(key, note, backend, UNREMEMBERED if standing is GONE else standing, joined=False)
             elif isinstance(begun, Exists):
                 record = begun.record
@@ -125,17 +125,12 @@ class Calls:
             if standing is not GONE:  # else whoever began it took that back: it may be begun again
                 return kept_as(key, note, new.backend, standing, joined=not isinstance(begun, Created))
 
-    async def _join(self, key: str, deadline: float) -> Standing | GatewayError:
+    async def _join(self, key: str, deadline: float) -> Standing:
         """Waits for a call that somebody runs."""
         try:
-            return self._after(key, await self._state.wait(key, self._running.until(deadline)))
+            return standing_of(await self._state.wait(key, self._running.until(deadline)))
         except StateUnavailable:
             return None
-
-    def _after(self, key: str, record: Record | None) -> Standing | GatewayError:
-        """How a call stands that somebody has waited for; of one that was forgotten it may still be known."""
-        standing = standing_of(record)
-        return self._endings.parting(key) or standing if standing is GONE else standing
 
     async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> Kept | None:
         """How a call of this caller's stands; None if there is none of that id. `told`: the caller is shown all of it.
@@ -181,7 +176,7 @@ class Calls:
             return "pending"
         if isinstance(standing, ToolResult):
             return "completed" if standing.failure is None else "failed"
-        return "failed" if standing is GONE else "pending"
+        return "failed" if standing is GONE or isinstance(standing, GatewayError) else "pending"
 
     # The backends' side (`ports.Outcomes`).
 
@@ -238,7 +233,7 @@ class Calls:
         owners = self._names.owners(caller.principal)
         for key in keys:
             try:
-                record = await self._state.get(key) or self._endings.parted(key)
+                record = await self._state.get(key)
             except ValueError:  # not even shaped like a key
                 continue
             if record is not None and record.note and record.principal in owners and self._is_for(record, caller):

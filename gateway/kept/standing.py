@@ -79,7 +79,7 @@ class Gone(Enum):
 
 
 GONE: Final = Gone.GONE  # whether something is not of a class of msgspec's costs more than most questions
-Standing = ToolResult | Consent | Gone | None  # None: it still runs
+Standing = ToolResult | GatewayError | Consent | Gone | None  # None: it still runs
 
 
 class Kept(Struct, frozen=True, gc=False):
@@ -101,12 +101,24 @@ class Kept(Struct, frozen=True, gc=False):
         return self.note.call_id != self.id
 
 
+class _Refusal(Struct, frozen=True, array_like=True):
+    """What is told of a `GatewayError`, in few bytes."""
+
+    code: ErrorCode
+    message: str
+    developer_message: str | None = None
+    parameters: dict[str, str] | None = None
+    missing: JsonObject | None = None
+    retry_after_s: float | None = None
+
+
 class _Outcome(Struct, frozen=True, array_like=True):
-    """A `ToolResult` in few bytes; a duration stays the integer that it was."""
+    """A `ToolResult` in few bytes, or a refusal; a duration stays the integer that it was."""
 
     value: Json
     failure: ToolFailure | None = None
     duration_ms: int | float | None = None
+    refusal: _Refusal | None = None
 
 
 _notes = msgspec.json.Decoder(Note)
@@ -122,9 +134,23 @@ def pack(result: ToolResult) -> bytes:
     return encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
 
 
-def unpack(outcome: bytes) -> ToolResult:
+def pack_refusal(error: GatewayError) -> bytes:
+    told = (error.code, error.message, error.developer_message, error.parameters, error.missing, error.retry_after_s)
+    return encode((None, None, None, told))
+
+
+def unpack(outcome: bytes) -> ToolResult | GatewayError:
     packed = _outcomes.decode(outcome)
-    return ToolResult(value=packed.value, failure=packed.failure, duration_ms=packed.duration_ms)
+    if packed.refusal is None:
+        return ToolResult(value=packed.value, failure=packed.failure, duration_ms=packed.duration_ms)
+    return GatewayError(
+        packed.refusal.code,
+        packed.refusal.message,
+        developer_message=packed.refusal.developer_message,
+        parameters=packed.refusal.parameters,
+        missing=packed.refusal.missing,
+        retry_after_s=packed.refusal.retry_after_s,
+    )
 
 
 def standing_of(record: Record | None) -> Standing:
@@ -177,6 +203,8 @@ def kept_by(record: Record) -> Kept:
     """A call as its record tells of it."""
     standing = standing_of(record)
     assert not isinstance(standing, Gone)
+    if isinstance(standing, GatewayError):  # who looks is not who was refused
+        standing = result_of(standing)
     return Kept(id=PREFIX + record.key, note=note_of(record), backend=record.backend, standing=standing)
 
 

@@ -126,7 +126,15 @@ class FallbackState:
         return await self._home(key).settle(key, outcome)
 
     async def get(self, key: str) -> Record | None:
-        return await self._home(key).get(key)
+        here = await self._local.get(key)  # it may be one that ended here and may be begun anew
+        if self._local.knows((key,)):
+            return here
+        try:
+            return await self._shared.get(key) or here
+        except StateUnavailable:
+            if here is None:
+                raise
+            return here
 
     def held(self, key: str) -> Record | None:
         return self._home(key).held(key)
@@ -138,8 +146,8 @@ class FallbackState:
             self._met.add(record.question)  # whoever hears of it may ask once more while nobody can look
         return record
 
-    async def forget(self, key: str) -> None:
-        await self._home(key).forget(key)
+    async def forget(self, key: str, outcome: bytes | None = None) -> None:
+        await self._home(key).forget(key, outcome)
 
     async def told(self, key: str) -> None:
         await self._home(key).told(key)

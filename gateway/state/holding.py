@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Awaitable
 from itertools import islice
 
 from msgspec import structs
 
-from gateway.state.link import Link
-from gateway.state.port import CallState, NewCall, Record, StateLimits
+from gateway.state.link import Link, Reply
+from gateway.state.port import CallState, NewCall, Record, StateLimits, StateUnavailable
 from gateway.state.recent import Ended, Recent
 from gateway.state.records import Records
 
 MAX_DOUBTFUL = 10_000  # calls to be let go once Redis is back; more than one process begins within a time limit
+MAX_DOUBTFUL_BYTES = 4096  # of how one of them ended, if anybody is to be told: refusals have some hundred
 RESTORED_AT_ONCE = 500  # calls in flight while all are put back; a few batches
 
 
@@ -34,7 +36,7 @@ class Holding:
         self._beginning: set[str] = set()  # whose reply to `begin` is due; others may end them meanwhile
         self._recent = Recent()
         self._untold: dict[str, Ended] = {}  # of a Redis that has lost them
-        self._doubtful: dict[str, None] = {}  # calls to be forgotten as soon as possible, in order
+        self._doubtful: dict[str, bytes | None] = {}  # calls to be forgotten as soon as possible, with this outcome
 
     # What becomes of calls.
 
@@ -92,10 +94,10 @@ class Holding:
             self._recent.note(key, held, outcome)
         return held
 
-    def drop(self, key: str) -> None:
-        """A call is as if it had never begun."""
-        self._held.pop(key, None)
+    def drop(self, key: str) -> Record | None:
+        """A call may be begun anew; returns it if it was held."""
         self._touched.discard(key)
+        return self._held.pop(key, None)
 
     def let_go(self, key: str, record: Record) -> None:
         """Drops a call that is over or gone, unless it has begun anew meanwhile."""
@@ -142,11 +144,25 @@ class Holding:
 
     # What nobody here knows.
 
-    def doubt(self, *keys: str) -> None:
+    def doubt(self, *keys: str, outcome: bytes | None = None) -> None:
         """Redis may have these calls or not, and nobody here runs them."""
-        self._doubtful.update(dict.fromkeys(keys))
+        self._doubtful.update(dict.fromkeys(keys, outcome))
         while len(self._doubtful) > MAX_DOUBTFUL:
             del self._doubtful[next(iter(self._doubtful))]
+
+    async def forget(self, key: str, outcome: bytes | None) -> bool:
+        """Has Redis let go of a call, now or as soon as it can be asked; False if it says that it will not."""
+        try:
+            reply = await self._ask_to_forget(key, outcome)
+        except StateUnavailable:
+            reply = [b"restoring"]
+        if reply[0] == b"restoring":
+            self.doubt(key, outcome=outcome if len(outcome or b"") <= MAX_DOUBTFUL_BYTES else None)
+        return bool(reply[0] != b"no")
+
+    def _ask_to_forget(self, key: str, outcome: bytes | None) -> Awaitable[Reply]:
+        sealed = () if outcome is None else (self._records.outcome(key, outcome),)
+        return self._link.ask("forget", key, *sealed)
 
     def strange(self, keys: list[str]) -> list[str]:
         """Those of which nobody here knows anything."""
@@ -154,7 +170,7 @@ class Holding:
 
     async def release_doubtful(self) -> None:
         """Lets go of calls that were registered without our hearing of it, or that were to be forgotten."""
-        for key in list(self._doubtful):
+        for key, outcome in list(self._doubtful.items()):
             if key not in self:
-                await self._link.ask("forget", key)
+                await self._ask_to_forget(key, outcome)
             self._doubtful.pop(key, None)

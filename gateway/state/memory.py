@@ -13,6 +13,10 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
+from msgspec.structs import replace
+
+from gateway.state.checks import check_digest, check_move, check_note
+from gateway.state.gone import Parted, Seen
 from gateway.state.held import NO_USAGE, HeldCall, Usage
 from gateway.state.port import (
     ACCEPTED,
@@ -29,9 +33,6 @@ from gateway.state.port import (
     OutcomeTooLarge,
     Record,
     StateLimits,
-    check_digest,
-    check_move,
-    check_note,
 )
 from gateway.state.waiting import Waiter, Waiters
 
@@ -58,8 +59,8 @@ class MemoryState:
         self._open: dict[str, str] = {}  # question -> the call that was asked it and waits for its user, or did
         self._pending: OrderedDict[str, HeldCall] = OrderedDict()  # what expires first is first, here and below
         self._results: deque[HeldCall] = deque()  # some may be gone already, for a moment
-        self._seen: dict[str, None] = {}
-        self._seen_until: deque[tuple[float, str]] = deque()
+        self._seen = Seen()
+        self._parted = Parted(limits)
         self._sweep_at = -math.inf
         self._usage: dict[str, Usage] = {}
         self._bytes = 0
@@ -123,7 +124,7 @@ class MemoryState:
 
     def _asked(self, question: str, now: float) -> HeldCall | None:
         """The open call that was asked a question. Its end is told once."""
-        call = self._live(self._open[question], now) if question in self._open else None
+        call = self._live(self._open.get(question, ""), now)
         if call is not None and call.state is DONE:
             self._close(call.new)
         return call
@@ -173,8 +174,14 @@ class MemoryState:
         return True
 
     async def get(self, key: str) -> Record | None:
+        return self._told_of(key)
+
+    def _told_of(self, key: str) -> Record | None:
+        """A call as it stands or, if it may be begun anew, as it ended."""
         call = self._find(key)
-        return None if call is None else call.record(self.replica)
+        if call is not None:
+            return call.record(self.replica)
+        return None if key in self._seen else self._parted.get(key, self._clock())
 
     def held(self, key: str) -> Record | None:
         call = self._find(key)
@@ -183,7 +190,7 @@ class MemoryState:
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         call = self._find(key)
         if call is None:
-            return None
+            return self._told_of(key)
         if call.state > beyond:
             return call.record(self.replica)
         waiter = self._waiters.add(key, beyond)
@@ -197,14 +204,19 @@ class MemoryState:
     def _give_up(self, key: str, waiter: Waiter) -> None:
         """Tells who has waited long enough how the call stands now."""
         if not waiter.done():
-            call = self._live(key, self._clock())
-            waiter.set_result(None if call is None else call.record(self.replica))
+            waiter.set_result(self._told_of(key))
 
-    async def forget(self, key: str) -> None:
-        call = self._find(key)
-        if call is not None and not call.state.is_over:
-            self._remove(call)
-            self._waiters.tell(key, None)
+    async def forget(self, key: str, outcome: bytes | None = None) -> None:
+        if outcome is not None and len(outcome) > self._limits.max_result_bytes:
+            raise OutcomeTooLarge
+        call, ended = self._find(key), None
+        if call is None or call.state.is_over:
+            return
+        self._remove(call)
+        if outcome is not None:
+            ended = replace(call.record(self.replica), state=DONE, outcome=outcome)
+            self._parted.add(ended, self._clock())
+        self._waiters.tell(key, ended)
 
     async def told(self, key: str) -> None:
         call = self._find(key)
@@ -241,25 +253,21 @@ class MemoryState:
         return call
 
     def _make_room(self, principal: str, cost: int, now: float) -> float:
-        """Drops what has expired until a principal may begin a call; else as `_full_for`."""
-        while wait_s := self._full_for(principal, cost, now):
+        """Drops what has expired until a principal may begin a call; else how many seconds it had better wait."""
+        limits = self._limits
+        while True:
+            usage, wait_s = self._usage.get(principal, NO_USAGE), BUSY_RETRY_S
+            if usage.records >= limits.max_records or self._bytes + cost > limits.max_bytes:
+                firsts = [call.expires_s for call in (*islice(self._results, 1), *islice(self._pending.values(), 1))]
+                wait_s = max(BUSY_RETRY_S, min(firsts, default=now) - now)
+            elif usage.pending < limits.max_pending:
+                return 0.0
             if not self._sweep(now, SWEEP):
                 return wait_s
-        return 0.0
-
-    def _full_for(self, principal: str, cost: int, now: float) -> float:
-        """For how many seconds a principal had better wait before its next call; 0.0: it may begin one."""
-        usage, limits = self._usage.get(principal, NO_USAGE), self._limits
-        if usage.pending >= limits.max_pending:
-            return BUSY_RETRY_S
-        if usage.records >= limits.max_records or self._bytes + cost > limits.max_bytes:
-            firsts = [call.expires_s for call in (*islice(self._results, 1), *islice(self._pending.values(), 1))]
-            return max(BUSY_RETRY_S, min(firsts, default=now) - now)
-        return 0.0
 
     def _sweep(self, now: float, limit: int) -> int:
         """Drops what has expired, at most `limit` entries; returns how many it dropped."""
-        results, pending, seen_until, left = self._results, self._pending, self._seen_until, limit
+        results, pending, left = self._results, self._pending, limit
         while results and left and results[0].expires_s <= now:
             call = results.popleft()
             left -= 1
@@ -268,18 +276,14 @@ class MemoryState:
         while pending and left and (call := next(iter(pending.values()))).expires_s <= now:
             left -= 1
             self._expire(call, call.expires_s)
-        while seen_until and left and seen_until[0][0] <= now:
-            left -= 1
-            del self._seen[seen_until.popleft()[1]]
-            self._bytes -= SEEN_BYTES
-        return limit - left
+        dropped = self._seen.sweep(now, left)
+        self._bytes -= SEEN_BYTES * dropped
+        return limit - left + dropped
 
     def _expire(self, call: HeldCall, at_s: float) -> None:
         """Drops a call and remembers its key."""
         self._remove(call)
-        key = call.new.key
-        self._seen[key] = None
-        self._seen_until.append((at_s + self._limits.seen_ttl_s, key))
+        self._seen.add(call.new.key, at_s + self._limits.seen_ttl_s)
         self._bytes += SEEN_BYTES
 
     def _remove(self, call: HeldCall) -> None:

@@ -7,20 +7,14 @@ never run again by mistake. Keys, fingerprints, principals and questions are dig
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from enum import IntEnum
-from itertools import chain
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-DIGEST = re.compile(r"[A-Za-z0-9_-]{1,64}")  # parts of Redis keys: nothing in them may mean anything there
-MAX_DIGEST_CHARACTERS = 64
 MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization challenge
-NOTE_TOO_LONG = f"a note has at most {MAX_NOTE_BYTES} bytes"
-MAX_BACKEND_CHARACTERS = 200
 
 
 class CallState(IntEnum):
@@ -58,8 +52,9 @@ class StateLimits(Struct, frozen=True, kw_only=True):
     """How long and how much is remembered.
 
     `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the moment the record is gone.
-    `max_pending` and `max_records` (finished ones included) are per principal. `max_bytes` bounds what a process
-    keeps in its own memory; Redis has `maxmemory` for that.
+    `max_pending` and `max_records` (finished ones included) are per principal. Of calls that may be begun anew, the
+    latest `max_parted` of each principal are told of for `parted_ttl_s`. `max_bytes` bounds what a process keeps in its
+    own memory; Redis has `maxmemory` for that.
     """
 
     pending_ttl_s: float = 86400.0
@@ -67,6 +62,8 @@ class StateLimits(Struct, frozen=True, kw_only=True):
     seen_ttl_s: float = 86400.0
     max_pending: int = 1000
     max_records: int = 10_000
+    parted_ttl_s: float = 600.0
+    max_parted: int = 100
     max_result_bytes: int = 1 << 20
     max_bytes: int = 256 << 20
 
@@ -234,10 +231,12 @@ class State(Protocol):
         """
         ...
 
-    async def forget(self, key: str) -> None:
-        """Removes a call that this replica holds and that is not over, as if it had never begun; wakes who waits.
+    async def forget(self, key: str, outcome: bytes | None = None) -> None:
+        """Lets a call that this replica holds and that is not over be begun anew; wakes who waits.
 
-        For calls that provably did not run or may run again. While the state is away it is noted down and done later.
+        For calls that provably did not run or may run again. Whoever waits, or looks before it has begun anew, finds it
+        DONE with the `outcome`; without one it is as if it had never begun. While the state is away it is noted down
+        and done later. Raises OutcomeTooLarge.
         """
         ...
 
@@ -256,37 +255,3 @@ class State(Protocol):
     async def aclose(self) -> None:
         """Stops all work in the background. What this replica holds is up for others at once."""
         ...
-
-
-def check_digest(*digests: str) -> None:
-    # Of the usual ones this proves at half the cost what the expression would say of each.
-    usual = (
-        "".join(digests).encode().translate(None, b"-_").isalnum() and max(map(len, digests)) <= MAX_DIGEST_CHARACTERS
-    )
-    if not (usual and all(digests)) and not all(map(DIGEST.fullmatch, digests)):
-        raise ValueError("a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
-
-
-def check_call(call: NewCall) -> None:
-    """What a store that others share makes sure of; in a process of one's own nothing can come of it."""
-    check_digest(call.key, call.fingerprint, call.principal)
-    if call.older:
-        check_digest(*chain(*call.older))
-    if call.question is not None:
-        check_digest(call.question)
-    if call.state > DISPATCHING:
-        raise ValueError("a call that begins is registered, or on its way to its tool server")
-    if not 0 < len(call.backend) <= MAX_BACKEND_CHARACTERS:
-        raise ValueError(f"a backend's name has 1 to {MAX_BACKEND_CHARACTERS} characters")
-    check_note(call.note)
-
-
-def check_note(note: bytes) -> None:
-    if len(note) > MAX_NOTE_BYTES:
-        raise ValueError(NOTE_TOO_LONG)
-
-
-def check_move(from_states: Collection[CallState], to: CallState) -> None:
-    """An outcome is what `settle` is for, and nothing goes backwards."""
-    if to.is_over or not from_states or any(state >= to for state in from_states):
-        raise ValueError("a call moves forward, and only `settle` ends it")

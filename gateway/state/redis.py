@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import structs
 from redis.asyncio import Redis
 
+from gateway.state.checks import check_call, check_digest, check_move, check_note
 from gateway.state.holding import Holding
 from gateway.state.link import Link, NotDone, Reply
 from gateway.state.port import (
@@ -31,10 +32,6 @@ from gateway.state.port import (
     Record,
     StateLimits,
     StateUnavailable,
-    check_call,
-    check_digest,
-    check_move,
-    check_note,
 )
 from gateway.state.records import Records
 from gateway.state.sealing import Sealer
@@ -200,14 +197,17 @@ class RedisState:
             await self._holding.put_back(unknown)
         return unknown
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str, outcome: bytes | None = None) -> None:
         check_digest(key)
-        self._holding.drop(key)
-        try:
-            await self._ask("forget", key)
-        except StateUnavailable:
-            self._holding.doubt(key)
-        self._waiters.tell(key, None)
+        if outcome is not None and len(outcome) > self._max_result_bytes:
+            raise OutcomeTooLarge
+        held, ended = self._holding.drop(key), None
+        if held is not None and outcome is not None:
+            ended = structs.replace(held, state=DONE, outcome=outcome)
+        if await self._holding.forget(key, outcome):
+            self._waiters.tell(key, ended)
+        else:
+            self._tending.look_at(key)
 
     async def told(self, key: str) -> None:
         check_digest(key)
@@ -266,6 +266,8 @@ def _settings(replica: str, limits: StateLimits, timing: Timing) -> dict[str, An
         "seen_ms": int(limits.seen_ttl_s * 1000),
         "max_pending": limits.max_pending,
         "max_records": limits.max_records,
+        "parted_ms": int(limits.parted_ttl_s * 1000),
+        "max_parted": limits.max_parted,
         "lease_ms": int(timing.lease_s * 1000),
         "settle_in_ms": int(timing.settle_in_s * 1000),
     }

@@ -22,9 +22,11 @@ local PATIENCE = 10 -- how much longer than foreseen replicas may take to put ba
 
 local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
 local function seen_key(key) return 'toolgate:{' .. key .. '}:seen' end
+local function parted_key(key) return 'toolgate:{' .. key .. '}:parted' end
 local function question_key(question) return 'toolgate:question:' .. question end
 local function pending_key(principal) return 'toolgate:pending:' .. principal end
 local function records_key(principal) return 'toolgate:records:' .. principal end
+local function parted_from(principal) return 'toolgate:parted:' .. principal end
 local function held_key(replica) return 'toolgate:held:' .. replica end
 
 local epoch = false
@@ -208,8 +210,12 @@ function operations.settle(key, outcome)
   return YES
 end
 
+-- A call as it stands or, if it may be begun anew, as it ended.
 function operations.get(key)
   local found = row(key)
+  if not found[1] and redis.call('EXISTS', seen_key(key)) == 0 then
+    found = redis.call('HMGET', parted_key(key), unpack(FIELDS))
+  end
   if not found[1] then return absent() end
   return { 'record', key, found }
 end
@@ -237,10 +243,26 @@ function operations.states(keys)
   return { 'states', states, read_epoch() }
 end
 
-function operations.forget(key)
+-- Keeps how a call ended that may be begun anew, as one of the latest of its principal.
+local function part(key, principal, outcome)
+  local name = parted_from(principal)
+  redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
+  redis.call('RENAME', call_key(key), parted_key(key))
+  redis.call('PEXPIRE', parted_key(key), config.parted_ms)
+  redis.call('ZADD', name, now + config.parted_ms, key)
+  redis.call('PEXPIRE', name, config.parted_ms)
+  redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
+  for _, old in ipairs(redis.call('ZRANGE', name, 0, -config.max_parted - 1)) do
+    redis.call('DEL', parted_key(old))
+    redis.call('ZREM', name, old)
+  end
+end
+
+function operations.forget(key, outcome)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
   if not got[1] then return absent() end
   if got[3] ~= me or tonumber(got[1]) >= UNKNOWN then return NO end
+  if outcome then part(key, got[2], outcome) end
   close(got[4], key)
   redis.call('DEL', call_key(key), seen_key(key))
   redis.call('ZREM', pending_key(got[2]), key)

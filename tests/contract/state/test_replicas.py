@@ -300,6 +300,7 @@ async def test_everything_in_redis_goes_away_by_itself(open_replica: OpenReplica
     state = await open_replica()
     for to in (REGISTERED, ACCEPTED, AWAITING_USER):
         await began(state, call(question=f"question-{to}"), to)
+    await state.forget((await began(state)).key, b"refused")
     with redis_server.connect() as redis:
         lasting = {name for name in redis.scan_iter() if redis.ttl(name) < 0}
         assert lasting == {b"toolgate:epoch", b"toolgate:replicas"}

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.kept.names import CallNames
 from gateway.model import ONCE, CallContext, ToolCall, ToolRef
-from gateway.state.port import DIGEST
+from gateway.state.checks import DIGEST
 from gateway.state.sealing import Digester
 
 OLD, NEW = "the older key of these tests, long enough", "the newer key of these tests, long enough"

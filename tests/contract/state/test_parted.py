@@ -1,0 +1,146 @@
+"""How calls ended that may be begun anew: told to whoever waits or looks, as long as nobody has begun them again."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from gateway.state.port import Created, OutcomeTooLarge, State, StateLimits, StateUnavailable
+from tests.contract.state.calls import ACCEPTED, DISPATCHING, DONE, began, call, state_of, until
+from tests.contract.state.conftest import OpenReplica, OpenState
+from tests.contract.state.server import RedisServer
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 10.0
+
+
+async def test_whoever_waits_or_looks_is_told_how_it_ended_and_it_may_be_begun_anew(state: State) -> None:
+    new = call(note=b"note")
+    await began(state, new, DISPATCHING)
+    waiting = asyncio.create_task(state.wait(new.key, LONG_S))
+    await asyncio.sleep(0)
+    await state.forget(new.key, b"refused")
+    for record in (await waiting, await state.get(new.key), await state.wait(new.key, LONG_S)):
+        assert record is not None
+        assert (record.state, record.outcome, record.note, record.principal) == (DONE, b"refused", b"note", "p")
+    assert state.held(new.key) is None
+    assert isinstance(await state.begin(new), Created)
+    assert await state_of(state, new.key) is not DONE
+
+
+async def test_its_last_run_counts(state: State) -> None:
+    new = call()
+    for outcome in (b"one", b"two"):
+        await began(state, new)
+        await state.forget(new.key, outcome)
+    record = await state.get(new.key)
+    assert record is not None
+    assert record.outcome == b"two"
+
+
+async def test_once_begun_anew_nothing_is_told_of_it_however_that_run_goes(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(result_ttl_s=0.05))
+    new = call()
+    await began(state, new)
+    await state.forget(new.key, b"refused")
+    await began(state, new)
+    assert await state.settle(new.key, b"done")
+
+    async def gone() -> bool:
+        return await state.get(new.key) is None
+
+    await until(gone, "its result is gone")
+
+
+async def test_it_is_told_for_a_while(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(parted_ttl_s=0.05))
+    key = (await began(state)).key
+    await state.forget(key, b"refused")
+
+    async def gone() -> bool:
+        return await state.get(key) is None
+
+    await until(gone, "it is told no more")
+
+
+async def test_of_each_principal_the_latest_are_told(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_parted=2))
+    keys = [(await began(state)).key for _ in range(3)]
+    other = (await began(state, call(principal="q"))).key
+    for key in (other, *keys):
+        await state.forget(key, b"refused")
+    assert [await state_of(state, key) for key in (other, *keys)] == [DONE, None, DONE, DONE]
+
+
+async def test_it_is_no_record_of_its_principals(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_records=2, max_pending=1))
+    for _ in range(3):
+        await state.forget((await began(state)).key, b"refused")
+
+
+async def test_what_is_over_stays_as_it_is(state: State) -> None:
+    key = (await began(state)).key
+    await state.settle(key, b"done")
+    await state.forget(key, b"refused")
+    record = await state.get(key)
+    assert record is not None
+    assert record.outcome == b"done"
+    assert isinstance(await state.begin(call()), Created)
+
+
+async def test_an_outcome_too_large_leaves_it_as_it_was(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_result_bytes=100))
+    key = (await began(state)).key
+    with pytest.raises(OutcomeTooLarge):
+        await state.forget(key, bytes(101))
+    assert state.held(key) is not None
+
+
+async def test_other_replicas_are_told_too(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one, to=ACCEPTED)).key
+    waiting = asyncio.create_task(two.wait(key, LONG_S))
+
+    async def watched() -> bool:
+        return bool(await one._redis.hget(f"toolgate:{{{key}}}:call", "watchers"))
+
+    await until(watched, "the other replica waits for it")
+    await one.forget(key, b"refused")
+    for record in (await waiting, await two.get(key)):
+        assert record is not None
+        assert (record.state, record.outcome) == (DONE, b"refused")
+
+
+async def test_another_replicas_call_is_not_ended_so(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one, to=ACCEPTED)).key
+    await two.forget(key, b"refused")
+    assert await state_of(two, key) is ACCEPTED
+    assert await one.settle(key, b"done")
+
+
+async def test_while_redis_is_away_those_who_wait_here_are_told_and_others_when_it_is_back(
+    open_replica: OpenReplica, redis_server: RedisServer
+) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one, to=ACCEPTED)).key
+    waiting = asyncio.create_task(one.wait(key, LONG_S))
+    await asyncio.sleep(0)
+    redis_server.freeze()
+    try:
+        await one.forget(key, b"refused")
+        record = await waiting
+    finally:
+        redis_server.thaw()
+    assert record is not None
+    assert record.outcome == b"refused"
+
+    async def told() -> bool:
+        with suppress(StateUnavailable):
+            return await state_of(two, key) is DONE
+        return False
+
+    await until(told, "the other replica is told")
