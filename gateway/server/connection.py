@@ -25,6 +25,7 @@ from gateway.server.upgrade import body_parser
 
 log = logging.getLogger("gateway.server")
 
+BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
 ASGI: ASGIVersions = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -129,7 +130,7 @@ class Connection(HttpToolsProtocol):
             raise Refused(414, "The request target is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        self.headers.append((name.lower(), value.rstrip(BLANKS)))
 
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()

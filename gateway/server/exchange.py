@@ -203,10 +203,10 @@ class Exchange(Struct, eq=False):
         _check_framing(head, fields=len(lines) // 3)
         self.is_bodiless = status in (204, 304) or self.scope["method"] == "HEAD"
         self.left = declared if declared is not None or self.is_bodiless else whole
-        if self.left is not None:
+        if self.left is not None and status != 204:
             head += b"content-length: %d\r\n" % self.left
         elif self.is_bodiless:
-            pass  # the head is all there is
+            pass  # the head is all there is, and of a 204 there is nothing to be measured (RFC 9110, section 8.6)
         elif self.scope["http_version"] == "1.0":
             self.keep_alive = False  # the end of the connection is the end of the body
         else:

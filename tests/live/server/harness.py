@@ -47,6 +47,8 @@ SCRIPTS: dict[str, list[Message]] = {
     "/breaks-off": [start(200), body(b"half", more=True)],
     "/lies": [start(200, **{"content-length": "9"}), body(b"short")],
     "/splits": [start(200, x="a\r\nb: c"), body(b"")],
+    "/no-content": [start(204, **{"content-length": "0"}), body(b"")],
+    "/no-content-of-no-length": [start(204), body(b"")],
     "/streams": [start(200), body(b"one", more=True), body(b"two")],
     "/huge": [start(200), body(bytes(30_000_000))],
     "/large": [start(200), *[body(bytes(65536), more=True)] * 1000, body(b"")],

@@ -15,7 +15,7 @@ from tests.live.server.harness import Application, calling, chunked, request, se
 @pytest.mark.anyio
 async def test_the_application_sees_the_request_as_it_was_sent() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
-        wire.say(request("/a%20b?c=%20d", "X-One: 1", method="PUT", body=b"body"))
+        wire.say(request("/a%20b?c=%20d", "X-One: \t1\t ", method="PUT", body=b"body"))
         answer = await wire.answer()
         seen = json.loads(answer.body)
         assert (seen["method"], seen["path"], seen["query"], seen["body"]) == ("PUT", "/a b", "c=%20d", "body")
@@ -225,6 +225,17 @@ async def test_a_streamed_answer_is_chunked_and_for_http_1_0_ends_with_the_conne
             wire.say(b"GET /streams HTTP/1.0\r\n\r\n")
             assert "content-length" not in (await wire.answer()).headers
             assert await wire.rest() == b"onetwo"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["/no-content", "/no-content-of-no-length"])
+async def test_no_content_has_no_length(path: str) -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        for _ in range(2):
+            wire.say(request(path))
+            answer = await wire.answer()
+            assert (answer.status, answer.body) == (204, b"")
+            assert answer.headers.keys().isdisjoint({"content-length", "transfer-encoding"})
 
 
 @pytest.mark.anyio

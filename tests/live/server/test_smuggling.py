@@ -123,6 +123,7 @@ TAKEN = {
     "IPv6 host": b"GET /x HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n",
     "empty lines first": b"\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n",
     "chunk extension": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\nz\r\n0\r\n\r\n",
+    "blanks behind values": b"POST /x HTTP/1.1\r\nHost: a \t\r\nContent-Length: 1 \r\n\r\nz",
     "upper-case coding": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: CHUNKED\r\n\r\n1\r\nz\r\n0\r\n\r\n",
 }
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.faults.calling import connect
 from tests.live.faults.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
 from tests.live.workers.team import metric
@@ -89,7 +89,7 @@ async def test_a_body_that_never_comes_is_counted_once_and_as_the_call_that_it_w
 
 
 async def test_what_is_meant_for_another_host_is_noted_without_its_path(site: GatewayProcess) -> None:
-    async with httpx.AsyncClient(base_url=site.url, trust_env=False, headers={"host": "evil.example"}) as http:
+    async with plainhttp.async_client(base_url=site.url, headers={"host": "evil.example"}) as http:
         answers = [
             await http.post("/otc/tools/call", json={}),
             await http.get(f"/challenges/{CANARY}", headers={"x-request-id": "mine"}),
@@ -113,7 +113,7 @@ async def test_what_is_meant_for_another_host_is_noted_without_its_path(site: Ga
 
 
 async def test_what_a_browser_asks_beforehand_is_noted_as_such(site: GatewayProcess) -> None:
-    async with httpx.AsyncClient(base_url=site.url, trust_env=False) as http:
+    async with plainhttp.async_client(base_url=site.url) as http:
         asked = {"origin": PAGE, "access-control-request-method": "POST"}
         assert (await http.options("/oxp/tools/call", headers=asked)).status_code == 204
     await until(lambda: bool(lines(site, operation="preflight")), "it is written down")
