@@ -62,7 +62,7 @@ class Known(Struct, frozen=True, kw_only=True):
 class Metrics:
     """Counts. `gauges` is asked for what gauges show whenever somebody wants to know.
 
-    Of tools, the first `max_tools` that are called are told apart.
+    Of tools, the first `max_tools` that are called are told apart, by all that share the store.
     """
 
     def __init__(self, store: Store, known: Known, *, max_tools: int, gauges: Callable[[], Iterable[Reading]]) -> None:
@@ -71,7 +71,6 @@ class Metrics:
         self._max_tools = max_tools
         self._gauges = gauges
         self._shown: dict[tuple[Family, tuple[str, ...]], Cells] = {}
-        self._tools: set[tuple[str, str]] = set()
         self._overhead = store.row(OVERHEAD, ())
         # Rows bound on first use. The keys are what was asked for, as far as it is known: never a caller's word.
         self._requests: dict[tuple[str | None, str, int], tuple[Cells, Cells]] = {}
@@ -176,17 +175,12 @@ class Metrics:
         told = _of(outcome, OUTCOMES)
         known = self._backend(backend)
         protocol = self._known.protocols.get(backend, OTHER)
-        is_told_apart = backend in self._known.protocols and self._tell_apart(tool, backend)
+        is_told_apart = backend in self._known.protocols and self._store.tell_apart(tool, backend, self._max_tools)
         counted = self._store.row(TOOL_CALLS, (known, protocol, tool if is_told_apart else OTHER, told))
         rows = counted, self._store.row(TOOL_DURATION, (known, protocol))
         if is_told_apart and told == outcome:  # of the others there may be any number
             self._calls[tool, backend, outcome] = rows
         return rows
-
-    def _tell_apart(self, tool: str, backend: str) -> bool:
-        if (tool, backend) not in self._tools and len(self._tools) < self._max_tools:
-            self._tools.add((tool, backend))
-        return (tool, backend) in self._tools
 
 
 def _of(word: str, known: Collection[str]) -> str:

@@ -22,6 +22,7 @@ from typing import BinaryIO, NamedTuple
 
 from gateway.metrics.families import FAMILIES, Family
 from gateway.metrics.store import Cells, Series
+from gateway.metrics.tools import SharedTools
 
 log = logging.getLogger("gateway.metrics")
 
@@ -29,6 +30,7 @@ CELL = 8  # bytes of a double
 CHUNK = 64 * 1024  # bytes by which a file grows: rows of some 500 histograms
 MAX_BYTES = 256 * CHUNK  # of one worker: 2 million cells, above what 10,000 tools with all their outcomes take
 ROWS, CELLS = ".rows", ".cells"
+TOOLS = "tools"  # which of them are told apart
 NOTHING = float("nan")
 MERGES: dict[str, Callable[[float, float], float]] = {"sum": float.__add__, "min": min, "max": max}
 
@@ -44,6 +46,7 @@ class SharedStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._tools = SharedTools(directory / TOOLS)
         self._rows_file = _take_over(directory) or _begin(directory)
         self._cells_file = Path(self._rows_file.name).with_suffix(CELLS).open("r+b")
         self._chunks: dict[int, memoryview[float]] = {}
@@ -70,6 +73,12 @@ class SharedStore:
             self._rows[family, labels] = row
         return row
 
+    def tell_apart(self, tool: str, backend: str, most: int) -> bool:
+        try:
+            return self._tools.tell_apart(tool, backend, most)
+        except OSError:  # no room left: where that is, rows are warned of
+            return False
+
     def read(self) -> Iterator[Series]:
         return read_shared(self._directory)
 
@@ -77,6 +86,7 @@ class SharedStore:
         """Lets go of the files: from here on this worker is as good as dead."""
         self._rows_file.close()
         self._cells_file.close()
+        self._tools.close()
 
     def _add(self, family: Family, labels: tuple[str, ...]) -> Cells:
         start, width = self._used, family.width
@@ -186,3 +196,4 @@ def clear(directory: Path) -> None:
     for suffix in (ROWS, CELLS):
         for path in directory.glob(f"*{suffix}"):
             path.unlink(missing_ok=True)
+    (directory / TOOLS).unlink(missing_ok=True)

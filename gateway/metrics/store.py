@@ -29,6 +29,10 @@ class Store(Protocol):
 
     def row(self, family: Family, labels: tuple[str, ...]) -> Cells: ...
 
+    def tell_apart(self, tool: str, backend: str, most: int) -> bool:
+        """Whether a tool is counted under its name: the first `most` that this is asked about are."""
+        ...
+
     def read(self) -> Iterator[Series]:
         """All that was counted; gauges that show nothing are left out. May be called in any thread."""
         ...
@@ -39,9 +43,15 @@ class LocalStore:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[Family, tuple[str, ...]], list[float]] = {}
+        self._tools: set[tuple[str, str]] = set()
 
     def row(self, family: Family, labels: tuple[str, ...]) -> Cells:
         return self._rows.setdefault((family, labels), [0.0] * family.width)
+
+    def tell_apart(self, tool: str, backend: str, most: int) -> bool:
+        if (tool, backend) not in self._tools and len(self._tools) < most:
+            self._tools.add((tool, backend))
+        return (tool, backend) in self._tools
 
     def read(self) -> Iterator[Series]:
         # In one step, so that no row can be added in the middle of it.

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.model import JsonObject
-from gateway.processes.worker import MAX_REPORT_BYTES, REPORT_S, packed
+from gateway.processes.worker import AT_ONCE, MAX_REPORT_BYTES, REPORT_S, packed
 from gateway.server import Stop
 from gateway.settings import Config
 
@@ -24,6 +24,7 @@ log = logging.getLogger("gateway.workers")
 LASTING_S = 10.0  # a worker that lived so long did not die of starting
 FIRST_PAUSE_S = 0.25  # before a worker is replaced that did not, twice as long each time
 LAST_PAUSE_S = 15.0
+APPLY_S = 60.0  # for a worker to put a configuration to use; new backends are given 10 s to answer
 # Reports that may be missed. What a loop does in one go takes it a second at the most, and it is looked in on every
 # second: after ten it hangs, and whoever the kernel deals to it hangs with it.
 MISSED = round(10.0 / REPORT_S)
@@ -31,13 +32,15 @@ MISSED_AT_FIRST = round(60.0 / REPORT_S)  # to start an interpreter on a machine
 
 
 class Place:
-    """Keeps a worker in one place. `ready` is set while it accepts callers, `failed` once one died before it did.
+    """Keeps a worker in one place, who goes by the configuration that counts.
 
-    One that has missed more than `patience` reports hangs.
+    `ready` is set while one accepts callers and does so, `failed` once one died that never had. `reason` is what the
+    last of those had to say. One that has missed more than `patience` reports hangs.
     """
 
     def __init__(self, number: int, directory: Path, stop: Stop, *, patience: int = MISSED) -> None:
         self.ready, self.failed = asyncio.Event(), asyncio.Event()
+        self.reason: str | None = None
         self._starts = 0
         self._number = number
         self._patience = patience
@@ -45,6 +48,7 @@ class Place:
         self._stop = stop
         self._process: Process | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._asked = 0  # the number of the configuration that it was given last, and its answer to that
         self._applied: asyncio.Future[bool] | None = None
         self._given: Config | None = None
         self._report: JsonObject = {}
@@ -57,11 +61,16 @@ class Place:
         loop = asyncio.get_running_loop()
         while not self._stop.asked.is_set():
             begun = loop.time()
-            code = await self._serve(sockets, config)
+            try:
+                code: int | None = await self._serve(sockets, config)
+            except OSError as exc:  # as many processes as there can be, or no memory for another; that may pass
+                code, self.reason = None, f"No worker can be started: {exc.strerror or exc}."
+                self.failed.set()
             if self._stop.asked.is_set():
                 return
             lasted_s = loop.time() - begun
-            log.warning("a worker died", extra={"worker": self._number, "code": code, "lasted_s": round(lasted_s, 1)})
+            told: JsonObject = {"worker": self._number, "code": code, "lasted_s": round(lasted_s, 1)}
+            log.warning("a worker died", extra=told | ({"reason": self.reason} if self.reason else {}))
             if lasted_s >= LASTING_S:
                 pause_s = FIRST_PAUSE_S
                 continue
@@ -74,26 +83,37 @@ class Place:
         """Runs one worker to its end; returns its exit code."""
         self._starts += 1
         ours, theirs = socket.socketpair()
-        with theirs:
-            reader, self._writer = await asyncio.open_connection(sock=ours, limit=MAX_REPORT_BYTES)
-            self._process = await self._start(theirs, sockets)
-        if self._stop.asked.is_set():  # while it was begun nobody could tell it
-            self.terminate()
-        watching = asyncio.create_task(self._watch(self._process))
+        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_REPORT_BYTES)
+        try:
+            with theirs:
+                self._process = await self._start(theirs, sockets)
+            self._writer, self.reason = writer, None
+            if self._stop.asked.is_set():  # while it was begun nobody could tell it
+                self.terminate()
+            return await self._listen(reader, self._process, config)
+        finally:
+            self._writer = None
+            writer.close()
+
+    async def _listen(self, reader: asyncio.StreamReader, process: Process, config: Callable[[], Config]) -> int:
+        """Hears the worker out, from its first configuration to its exit code."""
+        watching = asyncio.create_task(self._watch())
+        following: asyncio.Task[None] | None = None
         try:
             self._give(config())
-            async for line in _lines(reader):
-                self._take(json.loads(line), config)
-            return await self._process.wait()
+            async for line in lines(reader):
+                if self._take(json.loads(line)):
+                    following = asyncio.create_task(self._follow(config))
+            return await process.wait()
         finally:
             watching.cancel()
+            if following is not None:
+                following.cancel()
             if not self.ready.is_set():
                 self.failed.set()
             self.ready.clear()
             self._report = {}
             self._settle(ok=True)  # the next one starts by the configuration there is then
-            self._writer.close()
-            self._writer = None
 
     async def _start(self, control: socket.socket, sockets: Sequence[socket.socket]) -> Process:
         numbers = [sock.fileno() for sock in sockets]
@@ -109,7 +129,7 @@ class Place:
             start_new_session=True,  # Ctrl-C is for this process alone: to the worker it would be a second signal
         )
 
-    async def _watch(self, process: Process) -> None:
+    async def _watch(self) -> None:
         """Kills a worker from which nothing is heard any more, until all are to stop: that has a deadline of its own.
 
         Reports that were due are counted, not seconds: where the whole machine stood still, all are late alike.
@@ -117,47 +137,75 @@ class Place:
         self._missed = 0
         while not self._stop.asked.is_set():
             if self._missed > (self._patience if self._report else MISSED_AT_FIRST):
-                log.warning("a worker hangs and is killed", extra={"worker": self._number, "pid": process.pid})
+                log.warning("a worker hangs and is killed", extra=self._who())
                 self.kill()
                 return
             await asyncio.sleep(REPORT_S)
             self._missed += 1
 
-    def _take(self, message: JsonObject, config: Callable[[], Config]) -> None:
-        """Hears what the worker says."""
+    def _take(self, message: JsonObject) -> bool:
+        """Takes note of what the worker says; whether that is that it has started."""
         match message:
             case {"kind": "ready"}:
-                self.ready.set()
-                if self._given is not config():  # it has changed since the worker began to start
-                    self._give(config())
+                return True
             case {"kind": "report", "details": details}:
                 self._report, self._reported_at = details, asyncio.get_running_loop().time()
                 self._missed = 0
-            case {"kind": "applied", "ok": ok}:
+            case {"kind": "applied", "number": number, "ok": ok} if number == self._asked:  # else nobody waits for it
                 self._settle(ok=bool(ok))
+            case {"kind": "failed", "reason": reason}:
+                self.reason = str(reason)
+        return False
+
+    async def _follow(self, config: Callable[[], Config]) -> None:
+        """Has a worker that has started go by the configuration that counts: that may be another one by now."""
+        while self._given is not config():
+            if not await self.apply(config()):
+                self.replace()
+                return
+        self.ready.set()
 
     def _give(self, config: Config) -> None:
+        self._asked += 1
         self._given = config
         if self._writer is not None:
-            self._writer.write(packed(config))
+            self._writer.write(packed(self._asked, config))
 
     def _settle(self, *, ok: bool) -> None:
         if self._applied is not None and not self._applied.done():
             self._applied.set_result(ok)
 
     def lacks(self, config: Config) -> bool:
-        """Whether a worker accepts callers here that was not given this configuration."""
+        """Whether a worker accepts callers here that may go by another configuration."""
         return self.ready.is_set() and self._given is not config
 
-    def apply(self, config: Config) -> asyncio.Future[bool]:
-        """Has the worker go by another configuration; whether it could. A worker that dies of something else could."""
-        self._applied = asyncio.get_running_loop().create_future()
-        self._give(config)
-        return self._applied
+    async def apply(self, config: Config) -> bool:
+        """Has the worker go by another configuration; whether it could. A worker that dies of something else could.
 
-    def terminate(self) -> None:
-        """Asks the worker to stop; asked twice it stops at once."""
-        self._signal(signal.SIGTERM)
+        One that could not goes on as before. One that does not answer in time may yet go by it.
+        """
+        before, self._applied = self._given, asyncio.get_running_loop().create_future()
+        self._give(config)
+        try:
+            async with asyncio.timeout(APPLY_S):
+                could = await self._applied
+        except TimeoutError:
+            log.warning("a worker does not say whether it has put the configuration to use", extra=self._who())
+            return False
+        if not could:
+            self._given = before
+        return could
+
+    def replace(self) -> None:
+        """Has the worker end its calls, and then another one take its place: by the configuration that counts."""
+        if not self._stop.asked.is_set():
+            log.warning("a worker that cannot go by the configuration is replaced", extra=self._who())
+            self.ready.clear()
+            self.terminate()
+
+    def terminate(self, *, at_once: bool = False) -> None:
+        """Asks the worker to stop, which lets its calls end unless it is to stop at once."""
+        self._signal(AT_ONCE if at_once else signal.SIGTERM)
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
@@ -166,6 +214,10 @@ class Place:
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+    def _who(self) -> JsonObject:
+        """Which worker this is about, for the log."""
+        return {"worker": self._number, "pid": None if self._process is None else self._process.pid}
 
     @property
     def status(self) -> str:
@@ -183,8 +235,8 @@ class Place:
         }
 
 
-async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """What is said, to the end of the conversation."""
+async def lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """What is said, to the end of the conversation; half a line is that of a worker that died while it spoke."""
     with suppress(ConnectionError):
-        while line := await reader.readline():
+        while (line := await reader.readline()).endswith(b"\n"):
             yield line

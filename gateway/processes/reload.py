@@ -15,6 +15,7 @@ from typing import NoReturn
 from gateway import config
 from gateway.assembly.stamps import Stamps, named_files, stamps
 from gateway.errors import ConfigError
+from gateway.server import ServerError
 from gateway.settings import Config
 from gateway.settings.substitution import EXPRESSION
 
@@ -80,6 +81,9 @@ class Reloader:
             for problem in exc.problems:
                 log.warning("the configuration has a problem", extra={"problem": problem})
             log.warning("the configuration is not used; the last good one is", extra={"file": str(self._path)})
+        except ServerError as exc:
+            reason = {"reason": str(exc)}
+            log.warning("the configuration could not be put to use; the last good one is", extra=reason)
         except Exception:  # whatever a new configuration breaks, the old one goes on
             log.exception("the configuration could not be put to use; the last good one is")
         else:

@@ -11,7 +11,7 @@ from gateway.front import facing
 from gateway.front.accesslog import AccessLog
 from gateway.logs import output
 from gateway.metrics import Store
-from gateway.server import Addresses, Listener, ServerOptions, ServingContext, run
+from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, run
 from gateway.settings import Config
 
 
@@ -37,9 +37,15 @@ class Serving:
     """What serves callers in one process. `store` is where they are counted, None: in this process alone."""
 
     def __init__(self, config: Config, *, store: Store | None = None) -> None:
+        """Raises ServerError when a file of the configuration cannot be used."""
         lines = output.configure(config.logging.level, config.logging.format)
         self._access = AccessLog(lines, config.logging.format)
-        self.gateway = Gateway(config, access=self._access, store=store)
+        try:
+            self.gateway = Gateway(config, access=self._access, store=store)
+        except OSError as exc:  # ssl.SSLError is one; they were good when the configuration was read
+            raise ServerError(
+                f"The certificates of a backend or of state cannot be used: {exc.strerror or exc}."
+            ) from exc
         self.options = server_options(config)
         self._listener: Listener | None = None
 
@@ -70,15 +76,15 @@ class Serving:
 
     async def apply(self, config: Config) -> None:
         """Goes on by another configuration. Whatever it raises, nothing has changed then."""
-        if self.options.tls is not None:
-            facing.serving_context(config.server)  # of files that cannot be used nothing else may follow
+        tls = self.options.tls
+        # First and only here: of files that cannot be used nothing else may follow, and they may change meanwhile.
+        # As they are named now: what is named no more may be gone, whatever lasts until the next start.
+        renewed = None if tls is None else facing.serving_context(config.server)
         logging = self.gateway.config.logging
         await self.gateway.apply(config)
         now = self.gateway.config
-        # As it was read: files that it does not name any more may be gone, whatever lasts until the next start.
-        tls, files = self.options.tls, facing.tls_files(config.server)
-        if isinstance(tls, ServingContext) and files is not None:
-            tls.renew(files, now.server.max_connections)
+        if isinstance(tls, ServingContext) and renewed is not None:
+            tls.take(renewed)
         # The context stays, for the listening sockets hold it.
         self.options = replace(server_options(replace(now, server=replace(now.server, tls=None))), tls=tls)
         if self._listener is not None:

@@ -25,23 +25,28 @@ from typing import Any
 
 from gateway.metrics import SharedStore
 from gateway.processes.serving import Serving
-from gateway.server import Listener, Stop, closing_all, listen, main_loop, serve
+from gateway.server import Listener, ServerError, Stop, cannot_listen, closing_all, listen, main_loop, serve
 from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")
 
+OK, FAILED = 0, 1  # exit codes
+AT_ONCE = signal.SIGUSR1  # ends a worker that does not even know of signals yet, too
 REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be; a worker without reports hangs
 LENGTH_BYTES = 4
 MAX_REPORT_BYTES = 16 * 1024 * 1024  # one line about hundreds of backends
 
 
-def packed(config: Config) -> bytes:
-    """A configuration as it travels to a worker: what was read once is the same for all of them."""
+def packed(number: int, config: Config) -> bytes:
+    """A configuration as it travels to a worker: what was read once is the same for all of them.
+
+    By its number the answer to it is known.
+    """
     buffer = BytesIO()
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     # Beside what pickle has learned already, such as regular expressions.
     pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: lambda it: (_read_only, (dict(it),))}
-    pickler.dump(config)
+    pickler.dump((number, config))
     data = buffer.getvalue()
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
@@ -50,16 +55,16 @@ def _read_only(items: dict[str, Any]) -> MappingProxyType[str, Any]:
     return MappingProxyType(items)
 
 
-async def receive(reader: asyncio.StreamReader) -> Config:
-    """The next configuration. Raises IncompleteReadError when none will come."""
+async def receive(reader: asyncio.StreamReader) -> tuple[int, Config]:
+    """The next configuration and its number. Raises IncompleteReadError when none will come."""
     length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
-    config = pickle.loads(await reader.readexactly(length))  # noqa: S301 - from the process that started this one
+    number, config = pickle.loads(await reader.readexactly(length))  # noqa: S301 - from the process that started this
     assert isinstance(config, Config)
-    return config
+    return number, config
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Serves until it is told to stop."""
+    """Serves until it is told to stop; returns an exit code."""
     parser = argparse.ArgumentParser(prog="gateway.processes.worker")
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--listen", type=int, action="append", required=True)
@@ -67,19 +72,67 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     for number in (signal.SIGHUP, signal.SIGINT):  # whoever started it passes on what it shall know
         signal.signal(number, signal.SIG_IGN)
-    main_loop(_work(given.control, given.listen, given.metrics))
-    return 0
+    return main_loop(_work(given.control, given.listen, given.metrics))
 
 
-async def _work(control: int, sockets: Sequence[int], metrics: Path) -> None:
+async def _work(control: int, sockets: Sequence[int], metrics: Path) -> int:
+    """Serves to the end, or says in one sentence why it cannot. Returns an exit code."""
+    stop = _stop()
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=control), limit=MAX_REPORT_BYTES)
+    try:
+        _, config = await receive(reader)
+        worker = Worker(config, _store(metrics), writer)
+        await worker.run(reader, [socket.socket(fileno=number) for number in sockets], stop)
+        if worker.is_orphaned:
+            shutil.rmtree(metrics, ignore_errors=True)  # whose it was cannot
+    except asyncio.IncompleteReadError:
+        return OK  # whoever has started it is gone
+    except ServerError as exc:
+        return await _failed(writer, str(exc))
+    except Exception:  # a bug of ours; the log has all of it, and the operator a sentence
+        log.exception("a worker could not go on")
+        return await _failed(writer, "A worker cannot go on; the log says why.")
+    return OK
+
+
+def _stop() -> Stop:
+    """Ends with SIGTERM, which is no more when it comes twice, and at once with another signal.
+
+    What asks every process there is to stop, as systemd does, asks this one, too; and so does who has started it.
+    """
     stop = Stop()
-    with stop.on_signals():
-        reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=control), limit=MAX_REPORT_BYTES)
-        with suppress(asyncio.IncompleteReadError):
-            worker = Worker(await receive(reader), SharedStore(metrics), writer)
-            await worker.run(reader, [socket.socket(fileno=number) for number in sockets], stop)
-            if worker.is_orphaned:
-                shutil.rmtree(metrics, ignore_errors=True)  # whose it was cannot
+
+    def at_once() -> None:
+        stop.asked.set()
+        stop.forced.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.asked.set)
+    loop.add_signal_handler(AT_ONCE, at_once)
+    return stop
+
+
+def _store(directory: Path) -> SharedStore:
+    """Where this worker counts. Raises ServerError."""
+    try:
+        return SharedStore(directory)
+    except OSError as exc:
+        raise ServerError(f"There is no place to count in, {directory}: {exc.strerror or exc}.") from exc
+
+
+async def _failed(writer: asyncio.StreamWriter, reason: str) -> int:
+    """Tells why no worker can serve. Returns an exit code."""
+    say(writer, kind="failed", reason=reason)
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+    return FAILED
+
+
+def say(writer: asyncio.StreamWriter, **message: Any) -> None:
+    """Tells whoever has started this process."""
+    if not writer.is_closing():
+        writer.write(json.dumps(message).encode() + b"\n")
 
 
 class Worker:
@@ -96,18 +149,22 @@ class Worker:
         listener = Listener(gateway.public, self._serving.options, self._serving.options.max_connections)
         self._serving.takes(listener)
         hearing, reporting = asyncio.create_task(self._hear(reader, stop)), asyncio.create_task(self._report())
+        where: tuple[str, int] = sockets[0].getsockname()[:2]
         try:
-            gateway.listens_on(*sockets[0].getsockname()[:2])
+            gateway.listens_on(*where)
             await gateway.start()
             ready = asyncio.create_task(gateway.catalogue.wait_ready())
             asked = asyncio.create_task(stop.asked.wait())
             await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
             asked.cancel()
-            servers = await listen(listener, sockets)
+            try:
+                servers = await listen(listener, sockets)
+            except OSError as exc:
+                raise cannot_listen(*where, exc) from exc
             with closing_all(servers):
                 self._tell()
-                self._say(kind="ready")
+                say(self._writer, kind="ready")
                 await serve(listener, servers, stop, gateway.drain)
         finally:
             hearing.cancel()
@@ -120,14 +177,14 @@ class Worker:
         """Goes by every configuration that comes; stops when the other end is gone."""
         try:
             while True:
-                config = await receive(reader)
+                number, config = await receive(reader)
                 try:
                     await self._serving.apply(config)
                 except Exception:  # whatever a new configuration breaks, the old one goes on
                     log.exception("a worker could not put the configuration to use")
-                    self._say(kind="applied", ok=False)
+                    say(self._writer, kind="applied", number=number, ok=False)
                 else:
-                    self._say(kind="applied", ok=True)
+                    say(self._writer, kind="applied", number=number, ok=True)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.is_orphaned = True  # it would have sent a signal first
             stop.ask()
@@ -142,11 +199,7 @@ class Worker:
         gateway = self._serving.gateway
         gateway.metrics.publish()
         if self._writer.transport.get_write_buffer_size() < MAX_REPORT_BYTES:  # else nobody reads it
-            self._say(kind="report", details=gateway.details())
-
-    def _say(self, **message: Any) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(json.dumps(message).encode() + b"\n")
+            say(self._writer, kind="report", details=gateway.details())
 
 
 if __name__ == "__main__":

@@ -44,7 +44,6 @@ from gateway.settings import Config, Secret, StateSettings
 
 log = logging.getLogger("gateway.workers")
 
-APPLY_S = 60.0  # for a worker to put a configuration to use; new backends are given 10 s to answer
 END_S = 20.0  # beyond shutdown_grace, for connections, notices and the state to be closed
 FORCED_S = 10.0  # for the same when it is to end at once
 
@@ -56,9 +55,10 @@ class Supervisor:
         self._config = config = _with_keys(config)
         self._directory = Path(tempfile.mkdtemp(prefix="toolgate-"))  # for nobody but us: mode 0700
         self._stop = Stop()
+        self._started = asyncio.Event()
         self._places = [Place(number, self._directory, self._stop) for number in range(config.server.workers)]
-        store = SharedStore(self._directory)
-        self._metrics = Metrics(store, known(config), max_tools=0, gauges=lambda: ())
+        self._store = SharedStore(self._directory)
+        self._metrics = Metrics(self._store, known(config), max_tools=0, gauges=lambda: ())
         self.reloads = {"ok": 0, "failed": 0}
 
     def __enter__(self) -> Self:
@@ -67,6 +67,7 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._store.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     async def run(self, on_ready: Callable[[Addresses], None]) -> None:
@@ -94,6 +95,7 @@ class Supervisor:
         ]
         try:
             await self._until_ready(keeping)
+            self._started.set()
             if not self._stop.asked.is_set():
                 on_ready()
             stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stop.asked.wait())
@@ -103,7 +105,7 @@ class Supervisor:
             log.info("draining", extra={"workers": len(self._places)})
         finally:
             _close(sockets)  # a worker's own goes when the worker lets go of it; nobody else is to be let in
-            await self._end(keeping, options.shutdown_grace_s)
+            await self._end(keeping)
 
     async def _until_ready(self, keeping: Sequence[asyncio.Task[None]]) -> None:
         """Returns when all workers accept callers, or are to stop. Raises ServerError when one does not even start."""
@@ -114,40 +116,56 @@ class Supervisor:
             await asyncio.wait([ready, *ends, *keeping], return_when=asyncio.FIRST_COMPLETED)
             _raise_what_failed(keeping)
             if not ready.done() and any(place.failed.is_set() for place in self._places):
-                raise ServerError("A worker could not start.")
+                reasons = [place.reason for place in self._places if place.reason]
+                raise ServerError(reasons[0] if reasons else "A worker could not start.")
         finally:
             for wait in (ready, *ends):
                 wait.cancel()
+            await asyncio.gather(ready, *ends, return_exceptions=True)  # else the loop complains of how they ended
 
-    async def _end(self, keeping: Sequence[asyncio.Task[None]], grace_s: float) -> None:
+    async def _end(self, keeping: Sequence[asyncio.Task[None]]) -> None:
         """Has all workers stop, and waits for them: politely, then with a second signal, at last with force."""
         self._stop.asked.set()
         for place in self._places:
             place.terminate()
+        grace_s = self._config.server.shutdown_grace_s + END_S
         forced: asyncio.Future[Any] = asyncio.ensure_future(self._stop.forced.wait())
         ended: asyncio.Future[Any] = asyncio.gather(*keeping, return_exceptions=True)
-        await asyncio.wait([ended, forced], timeout=grace_s + END_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([ended, forced], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         forced.cancel()
         if not ended.done():
             for place in self._places:
-                place.terminate()
+                place.terminate(at_once=True)
             await asyncio.wait([ended], timeout=FORCED_S)
         for place in self._places:
             place.kill()
         await ended
 
     async def apply(self, config: Config) -> None:
-        """Hands all workers another configuration. Raises ServerError if one could not put it to use."""
+        """Hands all workers another configuration, once they have started.
+
+        Raises ServerError if one could not put it to use; then all go by the one before.
+        """
+        await self._started.wait()
         config = unchanged(replace(config, state=self._with_our_keys(config)), self._config)
-        async with asyncio.timeout(APPLY_S):
-            # A worker that is replaced meanwhile begins by the old one, and may be ready while others take the new one.
-            while asked := [place.apply(config) for place in self._places if place.lacks(config)]:
-                if not all(await asyncio.gather(*asked)):
-                    raise ServerError("A worker could not put the configuration to use.")
+        # A worker that is replaced meanwhile begins by the old one, and may be ready while others take the new one.
+        while lacking := [place for place in self._places if place.lacks(config)]:
+            if not all(await asyncio.gather(*(place.apply(config) for place in lacking))):
+                await self._go_back()
+                raise ServerError("A worker could not put the configuration to use.")
         if config.logging != self._config.logging:
             output.configure(config.logging.level, config.logging.format)
         self._config = config
         self._metrics.know(known(config), max_tools=0)
+
+    async def _go_back(self) -> None:
+        """Has workers that took another configuration go by the one that counts; who cannot is replaced."""
+        ahead = [place for place in self._places if place.lacks(self._config)]
+        for place, could in zip(
+            ahead, await asyncio.gather(*(place.apply(self._config) for place in ahead)), strict=True
+        ):
+            if not could:
+                place.replace()
 
     def _with_our_keys(self, config: Config) -> StateSettings | None:
         """The state of a configuration that leaves it to us to make a key."""

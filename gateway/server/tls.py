@@ -61,7 +61,7 @@ class Handshake(ssl.SSLObject):
 
 
 class ServingContext(ssl.SSLContext):
-    """Serves every new connection with what the files held when they were last read.
+    """Serves every new connection with what its files held when they were read, or those of the last that it took.
 
     The real context is another one each time: one that is in use cannot forget an authority, and its session tickets
     would let in a caller whose authority is gone. `max_connections` bounds connections from their first byte on,
@@ -75,17 +75,18 @@ class ServingContext(ssl.SSLContext):
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def __init__(self, files: TlsFiles, max_connections: int) -> None:
+        """Raises ServerError when the files cannot be used."""
         self._open = weakref.WeakSet()
         self.refused: Callable[[str], None] | None = None
-        self.renew(files, max_connections)
-
-    def renew(self, files: TlsFiles, max_connections: int) -> None:
-        """Reads files for the connections to come. Raises ServerError, with nothing changed, for unusable ones."""
         try:
             self._current = _context(files)
         except OSError as exc:  # ssl.SSLError is one
             raise ServerError(f"The certificates of server.tls cannot be used: {exc.strerror or exc}.") from exc
         self._most = max_connections + SPARE_CONNECTIONS
+
+    def take(self, other: ServingContext) -> None:
+        """Serves the connections to come with what the other one has read."""
+        self._current, self._most = other._current, other._most
 
     def wrap_bio(
         self,

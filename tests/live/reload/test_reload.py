@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.faults.calling import call, caller, value
 from tests.live.faults.processes import Settings, demo_server, gateway, settings, until
 from tests.live.faults.toolserver import Exchange, echo, tool_server
@@ -28,7 +29,7 @@ CALLERS = 8
 
 async def details(url: str) -> dict[str, Any]:
     """The detailed health."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         document: dict[str, Any] = (await http.get(f"{url}/health")).json()
     return document
 
@@ -96,7 +97,7 @@ async def test_a_broken_file_changes_nothing_names_every_problem_and_is_counted(
             assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
             await change(running, config)
             assert (await details(running.admin_url))["reloads"] == {"ok": 1, "failed": 1}
-            async with httpx.AsyncClient(trust_env=False) as operator:
+            async with plainhttp.async_client() as operator:
                 text = (await operator.get(f"{running.admin_url}/metrics")).text
             assert 'toolgate_config_reloads_total{outcome="failed"} 1.0' in text
             assert 'toolgate_config_reloads_total{outcome="ok"} 1.0' in text
@@ -166,6 +167,28 @@ async def test_a_renewed_certificate_is_shown_to_the_next_caller_and_a_broken_on
         write(Path(first.cert), "no certificate")
         await change(running, config, expects=REFUSED)
         assert await shown() == renewed
+
+
+async def test_a_certificate_that_breaks_while_a_configuration_is_put_to_use_does_not_leave_it_half_applied(
+    tmp_path: Path,
+) -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def slowly(exchange: Exchange) -> None:
+        asked.set()
+        await released.wait()
+        await exchange.reply({"$schema": "otc://1.0", "tools": []})
+
+    files = Authority(tmp_path).serving()
+    config = settings({}, server={"port": 0, "admin": {"port": 0}, "tls": {"cert": files.cert, "key": files.key}})
+    async with gateway(config, ready=False) as running, tool_server({}, listing=slowly) as slow:
+        more = {"backends": {"slow": {"protocol": "otc", "url": slow.url}}}
+        reload = asyncio.create_task(change(running, config | more))
+        await asked.wait()
+        write(Path(files.cert), "no certificate")
+        released.set()
+        await reload
+        assert (await details(running.admin_url))["reloads"] == {"ok": 1, "failed": 0}
 
 
 async def test_https_goes_on_until_the_next_start_when_it_is_taken_away_with_its_files(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ async def test_a_renewed_certificate_is_for_new_connections_and_old_ones_go_on(a
     context, client = presenting(authority.serving()), authority.trusting()
     async with serving_tls(context) as addresses, calling(addresses.public, client) as wire:
         before = await serial_of(addresses.public, client)
-        context.renew(authority.serving(), 1000)
+        context.take(presenting(authority.serving()))
         assert await serial_of(addresses.public, client) != before
         wire.say(request())
         assert (await wire.answer()).status == 200
@@ -137,7 +137,7 @@ async def test_files_that_cannot_be_used_change_nothing(authority: Authority, tm
         before = await serial_of(addresses.public, client)
         for bad in (str(tmp_path / "missing.pem"), good.key):
             with pytest.raises(ServerError, match=r"server\.tls"):
-                context.renew(replace(good, cert=bad), 1000)
+                context.take(presenting(replace(good, cert=bad)))
         assert await serial_of(addresses.public, client) == before
 
 
@@ -151,7 +151,7 @@ async def test_a_caller_whose_authority_is_gone_does_not_come_back_on_its_old_se
         session = await asyncio.to_thread(_resume, addresses.public, client, None)
         assert session is not None
         assert await asyncio.to_thread(_resume, addresses.public, client, session) is not None
-        context.renew(replace(files, client_ca=authority.path), 1000)
+        context.take(presenting(replace(files, client_ca=authority.path)))
         assert await asyncio.to_thread(_resume, addresses.public, client, session) is None
 
 

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from tests import plainhttp
 from tests.live.faults.processes import GatewayProcess, Settings, gateway, settings
 
 WORKERS = 2
@@ -25,7 +24,7 @@ async def team(redis_url: str, backends: Mapping[str, Settings], **more: Any) ->
 
 async def details(running: GatewayProcess) -> dict[str, Any]:
     """The detailed health of all workers."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         document: dict[str, Any] = (await http.get(f"{running.admin_url}/health")).json()
     return document
 
@@ -37,7 +36,7 @@ async def pids(running: GatewayProcess) -> list[int]:
 
 async def metric(running: GatewayProcess, name: str, **labels: str) -> float:
     """The sum of all samples of a metric that have these labels."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         text = (await http.get(f"{running.admin_url}/metrics")).text
     wanted = [f'{label}="{value}"' for label, value in labels.items()]
     samples = [line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} "))]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.metrics import Reading, Scraper, SharedStore, clear, families, read_shared
-from tests.unit.metrics.scraping import Samples, made, samples_of
+from tests.unit.metrics.scraping import KNOWN, Samples, made, samples_of
 
 CHECKOUT = Path(__file__).parents[3]
 CALLS = "toolgate_tool_calls_total{{backend=mail,outcome=ok,protocol=oxp,tool=Mail.{}}}"
@@ -97,7 +97,7 @@ def test_workers_count_together_and_a_killed_one_takes_only_its_gauges_along(tmp
     assert found[requests] == 1600
     assert found[CALLS.format("first")] == 1000
     assert found["toolgate_calls_in_flight{backend=mail}"] == 4
-    assert len(list(tmp_path.iterdir())) == 4  # the third goes on in the files of the first
+    assert len(list(tmp_path.glob("*.rows"))) == 2  # the third goes on in the files of the first
 
 
 def test_of_states_the_worst_is_shown(tmp_path: Path) -> None:
@@ -163,6 +163,44 @@ def test_thousands_of_rows_fit(tmp_path: Path) -> None:
             assert sum(series.values[:-1]) == 12000
     assert len(calls) == 12000
     assert set(calls.values()) == {(1.0,)}
+    store.close()
+
+
+def told_apart(directory: Path) -> dict[str, float]:
+    """The labels of tools there are, with all that was counted under each."""
+    found = shown(directory)
+    names = {name.partition("tool=")[2].rstrip("}"): name for name in found if "tool=" in name}
+    return {tool: found[name] for tool, name in names.items()}
+
+
+def test_only_so_many_tools_are_told_apart_by_all_workers_together_and_those_that_follow_them(tmp_path: Path) -> None:
+    stores = [SharedStore(tmp_path) for _ in range(2)]
+    first, second = (made(store, max_tools=2) for store in stores)
+    for metrics, tool in ((first, "A.a"), (second, "B.b"), (first, "C.c"), (second, "A.a"), (second, "D.d")):
+        metrics.tool_call("mail", tool, "ok", 0.1)
+    assert told_apart(tmp_path) == {"A.a": 2, "B.b": 1, "other": 2}
+    stores.pop(0).close()
+    stores.append(SharedStore(tmp_path))
+    third = made(stores[-1], max_tools=2)
+    for tool in ("E.e", "B.b"):
+        third.tool_call("mail", tool, "ok", 0.1)
+    assert told_apart(tmp_path) == {"A.a": 2, "B.b": 2, "other": 3}
+    for metrics in (second, third):
+        metrics.know(KNOWN, max_tools=3)
+    for metrics, tool in ((third, "F.f"), (second, "G.g"), (third, "G.g"), (second, "F.f")):
+        metrics.tool_call("mail", tool, "ok", 0.1)
+    assert told_apart(tmp_path) == {"A.a": 2, "B.b": 2, "F.f": 2, "other": 5}
+    for store in stores:
+        store.close()
+
+
+def test_half_a_name_of_a_worker_that_died_while_writing_is_no_tool_and_spoils_none(tmp_path: Path) -> None:
+    (tmp_path / "tools").write_bytes(b'\n["A.a", "mail"]\n\n["B.b", "ma')
+    store = SharedStore(tmp_path)
+    metrics = made(store, max_tools=2)
+    for tool in ("C.c", "B.b", "A.a"):
+        metrics.tool_call("mail", tool, "ok", 0.1)
+    assert told_apart(tmp_path) == {"A.a": 1, "C.c": 1, "other": 1}
     store.close()
 
 
