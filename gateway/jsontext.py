@@ -1,8 +1,8 @@
 """JSON text in and out, with every rule decided.
 
-Integers are exact up to 4,300 characters, other numbers are IEEE doubles and refused beyond their range. NaN,
-Infinity, lone surrogates and bad UTF-8 are refused. Of duplicate keys the last wins, and because what goes out is
-always encoded from the value that was validated, it wins everywhere.
+Integers are exact up to 4,300 characters, a minus sign among them, and longer ones are refused; other numbers are IEEE
+doubles and refused beyond their range. NaN, Infinity, lone surrogates and bad UTF-8 are refused. Of duplicate keys the
+last wins, and because what goes out is always encoded from the value that was validated, it wins everywhere.
 """
 
 from __future__ import annotations

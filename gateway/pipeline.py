@@ -86,13 +86,13 @@ class Pipeline:
         try:
             check_media(request.head)
             caller = self._identify("call", request) or await self._identify_later(request)
-            body = arriving.now()
-            if body is None:
-                body = await arriving.read()
-            request.bytes_in = len(body)
             try:
+                body = arriving.now()
+                if body is None:
+                    body = await arriving.read()
+                request.bytes_in = len(body)
                 call, tool = self._read(body, request, caller)
-            except GatewayError:
+            except GatewayError:  # counts for nobody's tool: who may not call it must not use up what others may
                 request.extra += await self._limiter.spend("call", caller.principal, request.ip, None)
                 raise
             limiter = self._limiter
@@ -117,8 +117,8 @@ class Pipeline:
         """Answers `GET /tools`. A body, which OTC allows for its `$schema`, is read but never required."""
         try:
             caller = self._identify("list", request) or await self._identify_later(request)
-            document = read_optional(await arriving.read())
             request.extra += await self._limiter.spend("list", caller.principal, request.ip, None)
+            document = read_optional(await arriving.read())
             dialect = recognise.of_list(request.head, document)
             request.speak(dialect)
             request.spelling = dialect.negotiate(request.head, document)

@@ -7,7 +7,10 @@ letter of a dialect decides what we say; here only what was meant counts.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
@@ -20,6 +23,8 @@ ERROR_MEMBERS = frozenset(
 )
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some dialect's wrapping
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
+SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
+MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
 
 class BrokenReplyError(Exception):
@@ -73,7 +78,9 @@ def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
     call_id = result.get("call_id")
     if call_id is not None and call_id != invocation.call_id:
         raise BrokenReplyError("it answers another call")
-    body = result["output"] if isinstance(result.get("output"), dict) else result
+    body = result
+    if isinstance(result.get("output"), dict) and ("value" if success else "error") in result["output"]:
+        body = result["output"]  # of the RFC; in others an extra member that means nothing
     duration_ms = _duration(result["duration"]) if "duration" in result else None
     if success:
         return ToolResult(value=body.get("value"), duration_ms=duration_ms)
@@ -126,9 +133,29 @@ def busy(reply: Answer, invocation: Invocation) -> ToolResult:
 
 
 def _retry_after_s(reply: Answer) -> int | None:
-    """`Retry-After` in seconds; its other form, a date, would take a clock to read (RFC 9110, 10.2.3)."""
+    """`Retry-After` in seconds, rounded up (RFC 9110, 10.2.3); None if it is neither a number nor a date.
+
+    A date is held against the answer's own `Date`: that takes no clock of ours, nor that both clocks agree.
+    """
     after = reply.header(b"retry-after") or b""
-    return min(int(after), MAX_RETRY_AFTER_MS // 1000) if after.isdigit() and len(after) < 10 else None
+    number = SECONDS.fullmatch(after)
+    if number is not None:
+        seconds = int(number[1]) + (number[2] is not None and int(number[2][1:]) > 0)
+    else:
+        then, now = _date(after), _date(reply.header(b"date") or b"")
+        if then is None or now is None:
+            return None
+        seconds = max(math.ceil((then - now).total_seconds()), 0)
+    return min(seconds, MAX_RETRY_AFTER_MS // 1000)
+
+
+def _date(text: bytes) -> datetime | None:
+    """Reads an HTTP date in any of its three forms (RFC 9110, 5.6.7)."""
+    try:
+        read = parsedate_to_datetime(text[:MAX_DATE].decode("latin-1"))
+    except (ValueError, OverflowError):
+        return None
+    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)  # that of C's asctime() names no zone
 
 
 def known_error(reply: Answer) -> JsonObject | None:

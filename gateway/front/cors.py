@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.front.observer import NOWHERE, Observer
+from gateway.front.observer import Observer
 from gateway.front.watched import route_of
 from gateway.served import ANSWER
 
@@ -70,7 +70,7 @@ class Cors:
                 "status": 204,
                 "headers": self._tell([], [*allowed, *self._preflight]),
             }
-            self._observer.turned_away(204, "", "preflight", route_of("OPTIONS", scope["path"])[1] or NOWHERE)
+            self._observer.turned_away(204, "", "preflight", route_of("OPTIONS", scope["path"])[1])
             await send(start)
             return await send({"type": "http.response.body", "body": b""})
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
-from gateway.front.observer import NOWHERE, Observer
+from gateway.front.observer import Observer
 from gateway.front.watched import route_of
 from gateway.request import head_of
 from gateway.tracing import Chance, identify
@@ -44,7 +44,7 @@ class AllowedHosts:
         trace = identify(head.headers, self._chance)
         reply = recognise.refusal(GatewayError(ErrorCode.INVALID_REQUEST, REFUSED), head)
         operation, route = route_of(head.method, head.path)
-        self._observer.turned_away(reply.status, REFUSED, operation, route or NOWHERE, head.prefix, trace.request_id)
+        self._observer.turned_away(reply.status, REFUSED, operation, route, head.prefix, trace.request_id)
         headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body)), trace.sent[0]]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         return await send({"type": "http.response.body", "body": reply.body})

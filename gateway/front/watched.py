@@ -9,12 +9,13 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.dialects import recognise
-from gateway.front.observer import LEFT, OTHER, Observer, told
+from gateway.front.observer import LEFT, NOWHERE, OTHER, Observer, told
 from gateway.request import Request, head_of
 from gateway.tracing import Chance, identify
 
 REQUEST = "toolgate.request"  # where in the scope the request is
-PROBES = {"health": "health", "openapi.json": "openapi", "metrics": "metrics"}
+PROBES = {"/health": "health", "/openapi.json": "openapi", "/metrics": "metrics"}
+OPERATIONS = {"/tools": "list", "/tools/call": "call", "/call": "call", **PROBES}
 
 
 class Watched:
@@ -50,7 +51,7 @@ class Watched:
 
     def _note(self, request: Request, status: int, duration_s: float, size: int) -> None:
         operation, route = route_of(request.head.method, request.head.path)
-        if route is None:
+        if route in PROBES and not 400 <= status < 500:  # a refusal is worth a line, and so is whoever has left
             self._observer.probed(operation, status, duration_s)
         else:
             self._observer.answered(request, operation, route, status, duration_s, 0, size)
@@ -63,20 +64,17 @@ def request_of(scope: Mapping[str, Any]) -> Request:
     return request
 
 
-def route_of(method: str, path: str) -> tuple[str, str | None]:
-    """The operation, and the template of the path where it is worth a line in the log."""
-    first, _, rest = path.removeprefix("/").partition("/")
+def route_of(method: str, path: str) -> tuple[str, str]:
+    """The operation and the template of the path; `other` and `-` for all that is none, which may hold anything."""
+    first = path.removeprefix("/").partition("/")[0]
     if first in recognise.DIALECTS:
-        first, _, rest = rest.partition("/")
-    match first:
-        case "call" | "tools" if rest in ("", "call"):  # these get no further than to who watches over hosts
-            called = rest == "call" or first == "call"
-            return ("call" if called else "list"), f"/{first}/{rest}" if rest else f"/{first}"
-        case "callbacks":
-            return "callback", "/callbacks/{token}"
-        case "calls":
-            return "cancel" if method == "DELETE" else "poll", "/calls/{call_id}"
-        case "challenges":
-            return "challenge", "/challenges/{token}"
-        case _:
-            return PROBES.get(first, OTHER), None
+        path = path.removeprefix(f"/{first}")
+    if path in OPERATIONS:  # calls and lists get no further than to who watches over hosts
+        return OPERATIONS[path], path
+    if path.startswith("/callbacks/"):
+        return "callback", "/callbacks/{token}"
+    if path.startswith("/calls/"):
+        return "cancel" if method == "DELETE" else "poll", "/calls/{call_id}"
+    if path.startswith("/challenges/"):
+        return "challenge", "/challenges/{token}"
+    return OTHER, NOWHERE

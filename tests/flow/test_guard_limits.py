@@ -6,6 +6,7 @@ Which requests count, and in which order, is ours. No limit of these tests comes
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -119,6 +120,46 @@ async def test_a_list_in_a_version_nobody_speaks_counts_for_its_caller(start: St
     answer = await caller.list("oxp", headers={"oxp-version": "7"})
     assert (answer.status, answer.headers["ratelimit"]) == (400, f'"once";r=0;t={DAY_S}')
     assert (await caller.list("oxp")).status == 429
+
+
+async def arriving(*parts: bytes) -> AsyncIterator[bytes]:
+    """A body of which nobody is told beforehand how large it is."""
+    for part in parts:
+        yield part
+
+
+@every_dialect
+async def test_a_body_that_turns_out_too_large_counts_for_its_caller(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    text = config({"scripted": server.url}, rate_limits=[limit("once", "caller", 1)], server={"max_body": "1KiB"})
+    caller = (await start(text)).caller
+    for status in (413, 429):
+        body = arriving(b" " * 1000, b" " * 1000)
+        answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=body)
+        assert (answer.status, answer.headers["ratelimit"]) == (status, f'"once";r=0;t={DAY_S}')
+
+
+async def test_a_list_with_too_large_a_body_counts_for_its_caller(start: StartGateway, server: ToolServer) -> None:
+    caller = (await limited(start, server, limit("once", "caller", 1))).caller
+    for status in (413, 429):
+        answer = await caller.send("otc", "list", "GET", "/otc/tools", content=arriving(b" " * 40_000, b" " * 40_000))
+        assert (answer.status, answer.headers["ratelimit"]) == (status, f'"once";r=0;t={DAY_S}')
+
+
+async def test_who_may_not_use_a_tool_spends_his_own_limit_and_nobody_elses(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Ours: else whoever is refused a tool could use it up for those who are not."""
+    shared = [limit("of-the-tool", "tool", 2), limit("of-the-route", "route", 2)]
+    routes = [{"tools": "Echo.*", "backend": "scripted", "scopes": ["echo"]}]
+    text = config({"scripted": server.url}, routes, auth=AUTH, rate_limits=[limit("own", "caller", 3), *shared])
+    caller = (await start(text)).caller
+    stranger, known = caller.with_token(token("bob")), caller.with_token(token(scope="echo"))
+    answers = [await stranger.call("oxp", "Echo.Say") for _ in range(4)]
+    assert [answer.status for answer in answers] == [403, 403, 403, 429]
+    assert answers[-1].headers["ratelimit"] == f'"own";r=0;t={DAY_S}'
+    assert [(await known.call("oxp", "Echo.Say")).status for _ in range(3)] == [200, 200, 429]
 
 
 async def test_calls_that_are_refused_later_count_too(start: StartGateway, server: ToolServer) -> None:

@@ -112,7 +112,7 @@ async def test_polls_and_challenges_are_written_down_by_the_template_of_their_pa
         ("DELETE", "/calls/tg-somebody", {}),
         ("GET", "/challenges/a-secret-of-sorts", {}),
         ("GET", "/health", {}),
-        ("GET", "/nowhere/at-all", {}),
+        ("GET", "/openapi.json", {}),
     ]
     found = await lines_of(config({}), requests)
     assert [(line["operation"], line["route"], line["status"]) for line in found] == [
@@ -124,6 +124,36 @@ async def test_polls_and_challenges_are_written_down_by_the_template_of_their_pa
     assert found[0]["principal"] == "anonymous"
     assert found[0]["outcome"] == "refused"
     assert "secret-of-sorts" not in json.dumps(found)
+
+
+NOWHERE = [
+    *("/nowhere", "/calls", "/tools/", "/tools/call/", "//tools/call", "/health/x", "/rfc/nowhere", "/x/tools"),
+    *("/callback/a-secret-of-sorts", "/base/callbacks/a-secret-of-sorts", "/challenge/a-secret-of-sorts"),
+]
+
+
+@pytest.mark.parametrize("path", NOWHERE)
+async def test_what_is_at_no_path_is_written_down_without_it(path: str, anyio_backend: object) -> None:
+    """Ours: whoever looks for paths is to be seen, but one that is only misspelt may hold a token."""
+    [line] = await lines_of(config({}), [("POST", f"{PUBLIC_URL}{path}?key=a-secret-of-sorts", {})])
+    said = (line["operation"], line["route"], line["status"], line["outcome"])
+    assert said == ("other", "-", 404, "refused")
+    assert "a-secret-of-sorts" not in json.dumps(line)
+
+
+async def test_a_probe_is_written_down_once_it_is_refused(anyio_backend: object) -> None:
+    """Ours: a wrong token for the metrics may be a guess."""
+    requests: list[tuple[str, str, dict[str, str]]] = [
+        ("GET", "/metrics", {"authorization": "Bearer a-secret-of-sorts"}),
+        ("GET", "/metrics", {"authorization": "Bearer " + TOKEN}),
+        ("POST", "/oxp/health", {}),
+        ("HEAD", "/health", {}),
+    ]
+    found = await lines_of(config({}, metrics={"token": TOKEN}), requests)
+    assert [(line["operation"], line["route"], line["status"]) for line in found] == [
+        ("metrics", "/metrics", 401),
+        ("health", "/health", 405),
+    ]
 
 
 async def test_every_answer_outside_the_route_of_a_call_has_a_request_id(start: StartGateway) -> None:

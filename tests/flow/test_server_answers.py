@@ -106,8 +106,21 @@ async def test_a_busy_server_may_be_asked_again_only_if_the_route_says_so(
     assert len(server.calls) == 1
 
 
-@pytest.mark.parametrize("after", ["", "soon", "-1", "1.5", "Wed, 21 Oct 2015 07:28:00 GMT", "9" * 400])
+NOW, LATER = "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:29:00 GMT"
+
+
+@pytest.mark.parametrize(("after", "wait_ms"), [("1.5", 2000), (LATER, 60_000), (NOW, 0)])
+async def test_a_retry_after_may_be_a_fraction_or_a_date(
+    caller: Caller, server: ToolServer, after: str, wait_ms: int
+) -> None:
+    """Fractions are ours; a date is RFC 9110's, held against the tool server's own clock, whatever it shows."""
+    server.handler = always(http_reply(503, {}, retry_after=after, date=NOW))
+    assert (await caller.call("oxp", "Echo.Say")).error["retry_after_ms"] == wait_ms
+
+
+@pytest.mark.parametrize("after", ["", "soon", "-1", "1,5", LATER, "9" * 400])
 async def test_a_retry_after_nobody_understands_is_left_out(caller: Caller, server: ToolServer, after: str) -> None:
+    """A date is not understood where the tool server does not say what time it is."""
     server.handler = always(http_reply(503, {}, retry_after=after))
     assert "retry_after_ms" not in (await caller.call("oxp", "Echo.Say")).error
 

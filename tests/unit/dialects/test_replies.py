@@ -51,6 +51,10 @@ VALUES: list[tuple[Any, Any]] = [
     ({"call_id": "c", "success": True, "output": {"value": 7}}, 7),
     ({"call_id": "c", "success": True, "output": {}}, None),
     ({"call_id": "c", "success": True, "output": None, "value": 7}, 7),
+    # What has no value is not the RFC's `output`, but an extra member.
+    ({"call_id": "c", "success": True, "output": {}, "value": 7}, 7),
+    ({"call_id": "c", "success": True, "output": {"logs": [], "error": None}, "value": 7}, 7),
+    ({"call_id": "c", "success": True, "output": {"value": None}}, None),
     ({"call_id": "c", "success": True}, None),  # metadata only: the tool returns nothing
     ({"call_id": "c", "success": True, "value": None}, None),
     ({"call_id": "c", "success": True, "value": {"success": False}}, {"success": False}),
@@ -103,6 +107,9 @@ FAILURES: list[tuple[Any, ToolFailure]] = [
     ),
     ({"output": {"error": {"message": "Busy."}}}, ToolFailure(message="Busy.")),
     ({"error": {"message": "Busy."}, "value": None}, ToolFailure(message="Busy.")),
+    ({"error": {"message": "Busy."}, "output": {}}, ToolFailure(message="Busy.")),
+    ({"error": {"message": "Busy."}, "output": {"value": None}}, ToolFailure(message="Busy.")),
+    ({"output": {}}, ToolFailure(message=SAYS_NOTHING)),
     ({"error": "Busy."}, ToolFailure(message="Busy.")),
     ({"error": ""}, ToolFailure(message=SAYS_NOTHING)),
     ({"error": None}, ToolFailure(message=SAYS_NOTHING)),
@@ -206,15 +213,53 @@ def test_a_busy_tool_server_may_be_asked_again_only_where_that_is_harmless(statu
     assert (result.failure.can_retry, result.failure.retry_after_ms) == (idempotent, 7000)
 
 
-WAITS = [("0", 0), ("999999999", 86_400_000), ("1.5", None), ("-1", None), ("", None)]
-WAITS += [("Fri, 31 Dec 2032 23:59:59 GMT", None), ("9" * 5000, None), ("\u00b2", None)]
+NOW = "Fri, 31 Dec 2032 23:59:00 GMT"
+WAITS = [("0", 0), ("7.0", 7000), ("1.5", 2000), ("0.001", 1000), ("999999999", 86_400_000)]
+WAITS += [
+    ("Fri, 31 Dec 2032 23:59:09 GMT", 9000),
+    ("Friday, 31-Dec-32 23:59:09 GMT", 9000),  # the obsolete forms that have to be understood
+    ("Fri Dec 31 23:59:09 2032", 9000),
+    ("Sat, 01 Jan 2033 00:59:09 +0100", 9000),  # none of HTTP's, but clear
+    (NOW, 0),
+    ("Fri, 31 Dec 2032 23:58:00 GMT", 0),  # over already
+    ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+    ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400_000),
+]
+NO_WAITS = ["", "-1", "+1", "1e3", "1.", ".5", "1,5", "1 s", "\u00b2", "9" * 5000, "0." + "9" * 5000, "tomorrow"]
+NO_WAITS += [
+    "Fri, 31 Feb 2032 23:59:59 GMT",
+    "Fri, 31 Dec 99999 23:59:59 GMT",
+    f"Fri, 31 Dec {'9' * 40} 23:59:59 GMT",
+    "Fri, 31 Dec 2032 23:59:59 +999999999999",
+    "x" * 100_000,
+]
 
 
-@pytest.mark.parametrize(("after", "wait_ms"), WAITS, ids=lambda value: ascii(value)[:20])
-def test_a_time_to_wait_is_bounded_or_left_out(after: str, wait_ms: int | None) -> None:
-    result = decode_reply(reply(503, b"", retry_after=after), invocation())
+def waits(after: str, **headers: str) -> int | None:
+    """What is told of a time to wait, in milliseconds."""
+    result = decode_reply(reply(503, b"", retry_after=after, **headers), invocation())
     assert result.failure is not None
-    assert result.failure.retry_after_ms == wait_ms
+    return result.failure.retry_after_ms
+
+
+@pytest.mark.parametrize(("after", "wait_ms"), WAITS)
+def test_a_time_to_wait_is_bounded_and_never_too_short(after: str, wait_ms: int) -> None:
+    assert waits(after, date=NOW) == wait_ms
+
+
+@pytest.mark.parametrize("after", NO_WAITS, ids=lambda value: ascii(value)[:20])
+def test_what_is_no_time_to_wait_is_left_out(after: str) -> None:
+    assert waits(after, date=NOW) is None
+
+
+def test_a_date_to_wait_for_means_nothing_in_an_answer_that_does_not_say_when_it_was_made() -> None:
+    assert waits("Fri, 31 Dec 2032 23:59:09 GMT") is None
+    assert waits("Fri, 31 Dec 2032 23:59:09 GMT", date="just now") is None
+
+
+def test_a_refusal_is_told_with_the_date_to_wait_for() -> None:
+    answer = reply(400, {"message": "Not now."}, retry_after="Fri, 31 Dec 2032 23:59:09 GMT", date=NOW)
+    assert refused(answer).retry_after_s == 9
 
 
 @pytest.mark.parametrize("status", [500, 501, 502, 504, 599])
