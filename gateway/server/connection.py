@@ -157,10 +157,8 @@ class Connection(HttpToolsProtocol):
             "headers": self.headers,
         }
         self.headers = []  # trailers end up here, unread: the application has decided by the head
-        # An early answer leaves open whether the promised body still follows (RFC 9110 section 10.1.1), so such a
-        # connection is never used again.
         expects = b"expect" in fields and version == "1.1" and fields[b"expect"].lower() == b"100-continue"
-        reusable = version == "1.1" and not expects and not self.listener.draining and self.parser.should_keep_alive()
+        reusable = version == "1.1" and not self.listener.draining and self.parser.should_keep_alive()
         self._open(Exchange(self, self.scope, fields, expects, reusable))
 
     def on_body(self, body: bytes) -> None:

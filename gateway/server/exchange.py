@@ -120,7 +120,8 @@ class Exchange(Struct, eq=False):
         """The next piece of the body; after the last one, that the caller has gone or was answered."""
         owner = self.owner
         if self.continue_due and not owner.transport.is_closing():
-            owner.transport.write(CONTINUE)
+            if self.more_body and not self.body:  # else the caller has not waited
+                owner.transport.write(CONTINUE)
             self.continue_due = False
         while not (self.disconnected or self.response_complete):
             if self.body or not (self.more_body or self.is_taken):
@@ -144,7 +145,7 @@ class Exchange(Struct, eq=False):
             self._write(message.get("body", b""), message.get("more_body", False))  # type: ignore[arg-type]
         elif kind == "http.response.start" and not self.response_started:
             self.response_started = True
-            self.continue_due = False
+            self._refuse_body()
             self.held = message["status"], message.get("headers", ())  # type: ignore[typeddict-item,assignment]
         else:
             raise RuntimeError(f"The application sent {kind!r} out of turn.")
@@ -155,14 +156,21 @@ class Exchange(Struct, eq=False):
             return False
         if self.disconnected:
             return True
-        if self.more_body and self.keep_alive:
-            self.keep_alive = _is_skipped(self.scope["headers"])
+        if self.more_body:
+            self._refuse_body()
+            self.keep_alive = self.keep_alive and _is_skipped(self.scope["headers"])
         head = STATUS_LINE[status] + b"\r\n".join((*map(_line, headers), b"content-length: %d\r\n" % len(body)))
         _check_framing(head, fields=len(headers) + 1)
-        self.response_started, self.continue_due = True, False
+        self.response_started = True
         self.owner.transport.write(head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n") + body)
         self._end()
         return True
+
+    def _refuse_body(self) -> None:
+        """Nobody knows whether a promised body still follows that was not asked for (RFC 9110, section 10.1.1)."""
+        if self.continue_due and self.more_body:
+            self.keep_alive = False
+        self.continue_due = False
 
     def _write(self, body: bytes, more: bool) -> None:
         parts = b"" if self.held is None else self._head(*self.held, None if more else len(body))

@@ -104,10 +104,19 @@ async def test_the_pipeline_is_bounded() -> None:
 @pytest.mark.anyio
 async def test_a_body_is_asked_for_when_the_application_wants_it() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
-        wire.say(request("/", "Expect: 100-continue", "Content-Length: 4", method="POST"))
-        assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        wire.say(b"body")
-        assert json.loads((await wire.answer()).body)["body"] == "body"
+        for _ in range(2):
+            wire.say(request("/", "Expect: 100-continue", "Content-Length: 4", method="POST"))
+            assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            wire.say(b"body")
+            assert json.loads((await wire.answer()).body)["body"] == "body"
+
+
+@pytest.mark.anyio
+async def test_a_body_that_came_without_being_asked_for_is_read_all_the_same() -> None:
+    async with serving(Application()) as addresses, calling(addresses.public) as wire:
+        for path in ("/", "/early", "/"):
+            wire.say(request(path, "Expect: 100-continue", method="POST", body=b"body"))
+            assert (await wire.answer()).status == (401 if path == "/early" else 200)
 
 
 @pytest.mark.anyio
