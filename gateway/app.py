@@ -17,6 +17,7 @@ from gateway.assembly.measuring import known, readings
 from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, unchanged
 from gateway.assembly.stamps import named_files, stamps
+from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges
 from gateway.front import facing, openapi
@@ -72,7 +73,11 @@ class Gateway:
             alone=not remembering.is_shared(self.state),
         )
         self.callbacks = Callbacks(
-            self.state, tokens, backends=self._receivers, published=lambda tool: self.catalogue.router.published(tool)
+            self.state,
+            tokens,
+            backends=self._receivers,
+            published=lambda tool: self.catalogue.router.published(tool),
+            absent=receiving_for_absent(self.calls),
         )
         store = LocalStore() if store is None else store
         self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)

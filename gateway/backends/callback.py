@@ -1,37 +1,30 @@
 """The backend for tool servers that take a call at once and call back with what becomes of it.
 
-Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Nothing here belongs to one call, so that a callback may
-arrive at any replica. URLs that a tool server names are posted to only at origins the operator has named.
+Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Callbacks are taken in `callback_receiving`. URLs that a
+tool server names are posted to only at origins the operator has named.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import assert_never
+from collections.abc import Awaitable, Callable, Mapping
 
 from gateway.admission import UNAVAILABLE, Admission, unavailable
 from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
+from gateway.backends.callback_receiving import BROKEN, Receiving
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
-from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ONCE, Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.ports import Outcomes, StillWanted
-from gateway.routing import Decode
 from gateway.transport import Origin, Pool, Reply, TransportError
-from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
 
-JSON = "application/json"
 ACK_TIMEOUT_S = 10.0  # an acknowledgement comes before any work (Tool Invocation, Response)
-BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
-NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
 
 
 class CallbackBackend:
@@ -60,12 +53,12 @@ class CallbackBackend:
         self._admission = admission
         self._server = admission.replicas[0].target
         self._credentials = credentials
-        self._outcomes = outcomes
         self._on_change = on_change
         self._max_response_bytes = max_response_bytes
         self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
-        self._notices = Notices(name, credentials)
-        self._warned: set[str] = set()
+        self._notices = Notices(name, self._server, pools, credentials)
+        self.receive = Receiving(name, outcomes, self._notices).receive  # bound here: handing on costs a coroutine
+        self._warned: set[int] = set()  # of these statuses
 
     # Discovery.
 
@@ -151,7 +144,10 @@ class CallbackBackend:
             case 200:
                 return None
             case status if 200 < status < 300:
-                self._warn_once(f"a tool server acknowledges calls with {status} instead of 200")
+                if status not in self._warned:
+                    self._warned.add(status)
+                    message = f"a tool server acknowledges calls with {status} instead of 200"
+                    log.warning(message, extra={"backend": self.name})
                 return None
             case 429 | 503:
                 return replies.busy(reply, invocation)
@@ -176,124 +172,11 @@ class CallbackBackend:
         """Knows nothing: whether the user has consented shows in the outcome of the call."""
         return "failed"
 
-    # Callbacks.
-
-    async def receive(
-        self,
-        call_id: str,
-        group: str,
-        body: bytes,
-        content_type: str | None,
-        *,
-        ended: bool = False,
-        decode: Decode = "auto",
-        failure_patterns: Sequence[re.Pattern[str]] = (),
-    ) -> int:
-        """Takes what was posted to the callback URL of a call; returns the HTTP status of the answer.
-
-        Tool servers do not repeat what was answered with 4xx, and most not even the rest. What comes once a call has
-        `ended` is taken and dropped, questions to its user too (Tool Result, Security).
-        """
-        if content_type != JSON:
-            self._look_at(content_type)
-        message = callback.decode_callback(body, call_id, group, decode=decode, failure_patterns=failure_patterns)
-        if isinstance(message, callback.Result):  # what nearly all are
-            if ended:
-                self._log_late(call_id)
-            else:
-                await self._end(call_id, group, message.result, cancels=message.subscription)
-            return 200
-        return await self._heed(call_id, group, message, ended=ended)
-
-    async def _heed(self, call_id: str, group: str, message: callback.Other, *, ended: bool) -> int:
-        """Takes whatever is no result."""
-        match message:
-            case callback.Consent() | callback.Choice() if ended:
-                self._log_late(call_id)
-                return 200
-            case callback.Consent(auth_url):
-                return await self._ask_for_consent(call_id, group, auth_url)
-            case callback.Choice():
-                return await self._choose(call_id, group, message)
-            case callback.Event() | callback.View():
-                return 200  # nobody is there to see it
-            case callback.Foreign():
-                self._log_refusal("it is about another call")
-                return 404
-            case callback.Unknown():
-                self._log_refusal("its type is not known")
-                return 400
-            case callback.Malformed(reason, settles):
-                self._log_refusal(reason)
-                if settles:
-                    await self._end(call_id, group, BROKEN)
-                return 400
-        assert_never(message)
-
-    def _look_at(self, content_type: str | None) -> None:
-        """Takes any content type: the work is done, and refusing its result would lose it."""
-        if content_type is None or content_type.partition(";")[0].strip().lower() != JSON:
-            self._warn_once("a tool server does not call back with application/json")
-
-    async def _end(self, call_id: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
-        """Ends a call; if it `cancels`, the tool server is to stop whatever it still does for it.
-
-        Only one message ends a call, on whatever replicas they arrive, so the tool server is told only once.
-        """
-        if not await self._outcomes.settle(call_id, result):
-            self._log_late(call_id)
-        elif cancels:
-            await self.cancel(call_id, group)
-        else:
-            self._close_if_over(group)
-
-    def _log_late(self, call_id: str) -> None:
-        log.info("a late or repeated message was dropped", extra={"backend": self.name, "call_id": call_id})
-
-    async def _ask_for_consent(self, call_id: str, group: str, auth_url: str) -> int:
-        if not is_https_or_loopback(auth_url):
-            self._log_refusal("its auth_url is neither https nor loopback")
-            await self._end(call_id, group, NOT_OURS, cancels=True)
-            return 400
-        await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
-        return 200
-
-    async def _choose(self, call_id: str, group: str, choice: callback.Choice) -> int:
-        """Answers for a user who is not there: with the default, as if it was dismissed (User Choice, Dismissal)."""
-        place = place_of(choice.response_url, self._pools)
-        if place is None:
-            self._log_refusal("its response_url is at an origin that is not allowed")
-            await self._end(call_id, group, NOT_OURS, cancels=True)
-            return 400
-        self._notices.post("choice", *place, callback.encode_choice(call_id, choice.default))
-        return 200
-
-    def _log_refusal(self, reason: str) -> None:
-        log.warning("a callback was refused", extra={"backend": self.name, "reason": reason})
-
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            log.warning(message, extra={"backend": self.name})
-
     # Notices.
 
     async def cancel(self, call_id: str, group: str) -> None:
         """Tells the tool server that nobody waits for a call any more, without waiting for it to hear."""
-        if self._notices.first_time("cancel", call_id):
-            self._notify("cancel", callback.cancel_notice(call_id, group))
-        self._close_if_over(group)
-
-    def _close_if_over(self, group: str) -> None:
-        """Tells the tool server that the conversation of one call is over with it; others may go on for ever.
-
-        Where a call was not even taken there is no conversation to close.
-        """
-        if group.startswith(ONCE) and self._notices.first_time("close", group):
-            self._notify("close", callback.close_notice(group))
-
-    def _notify(self, what: str, request: WireRequest) -> None:
-        self._notices.post(what, self._server.pool, self._server.target(request.path), request.body)
+        self._notices.cancel(call_id, group)
 
     async def aclose(self) -> None:
         """Gives notices under way a moment, then closes every connection."""

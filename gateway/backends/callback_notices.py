@@ -1,6 +1,6 @@
 """Small messages to a callback tool server that nobody waits for: cancellations, closures, choices.
 
-Reactive Agent Protocol: Tool Cancellation and Thread Closure. Best effort, and never sent a second time.
+Reactive Agent Protocol: Tool Cancellation, Thread Closure, User Choice. Best effort, and never sent a second time.
 """
 
 from __future__ import annotations
@@ -8,11 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
+from collections.abc import Mapping
 
+from gateway.backends.callback_discovery import place_of
 from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT
+from gateway.backends.server import USER_AGENT, Server
+from gateway.dialects import callback
 from gateway.dialects.fields import JSON_TYPE
-from gateway.transport import Pool, TransportError
+from gateway.model import ONCE
+from gateway.transport import Origin, Pool, TransportError
+from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
 
@@ -27,6 +32,54 @@ Notice = tuple[str, Pool, bytes, bytes]  # what it is, where to, its body
 
 
 class Notices:
+    """Tells one tool server; choices are answered wherever it wants, so long as that is in `pools`."""
+
+    def __init__(self, backend: str, server: Server, pools: Mapping[Origin, Pool], credentials: Credentials) -> None:
+        self._server = server
+        self._pools = pools
+        self._outbox = Outbox(backend, credentials)
+        self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def cancel(self, call_id: str, group: str) -> None:
+        """Nobody waits for a call any more."""
+        if self.first_time("cancel", call_id):
+            self._tell("cancel", callback.cancel_notice(call_id, group))
+        self.close_if_over(group)
+
+    def close_if_over(self, group: str) -> None:
+        """The conversation of one call is over with it; others may go on for ever.
+
+        Where a call was not even taken there is no conversation to close.
+        """
+        if group.startswith(ONCE) and self.first_time("close", group):
+            self._tell("close", callback.close_notice(group))
+
+    def choose(self, call_id: str, choice: callback.Choice) -> bool:
+        """Answers with the default; False if the answer is wanted where we do not go."""
+        place = place_of(choice.response_url, self._pools)
+        if place is None:
+            return False
+        self._outbox.post("choice", *place, callback.encode_choice(call_id, choice.default))
+        return True
+
+    def first_time(self, what: str, of: str) -> bool:
+        """Whether a notice has not been given yet; from now on it has."""
+        notice = what, of
+        if notice in self._told:
+            return False
+        if len(self._told) >= REMEMBERED:
+            self._told.popitem(last=False)
+        self._told[notice] = None
+        return True
+
+    def _tell(self, what: str, request: WireRequest) -> None:
+        self._outbox.post(what, self._server.pool, self._server.target(request.path), request.body)
+
+    async def aclose(self) -> None:
+        await self._outbox.aclose()
+
+
+class Outbox:
     """Posts messages behind the backs of calls; what becomes of them is only logged."""
 
     def __init__(self, backend: str, credentials: Credentials) -> None:
@@ -35,19 +88,9 @@ class Notices:
         self._waiting: deque[Notice] = deque()
         self._senders: set[asyncio.Task[None]] = set()  # stay once they are there: a new task costs as much as a notice
         self._resting: list[asyncio.Future[None]] = []  # of the senders, for what wakes them
-        self._sent: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._has_room = True
         self._is_closing = False
         self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: each time would be a system call
-
-    def first_time(self, *notice: str) -> bool:
-        """Whether a notice has not been given yet; from now on it has."""
-        if notice in self._sent:
-            return False
-        if len(self._sent) >= REMEMBERED:
-            self._sent.popitem(last=False)
-        self._sent[notice] = None
-        return True
 
     def post(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
         """Sends a message when it is its turn; `what` names it in the log. Drops it when too many wait.

@@ -122,7 +122,8 @@ class Edge:
         served: Served | None = offered.get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
         trace = identify(headers, self._fresh)
-        request = Request(Head(method="POST", path=path, headers=headers), self._ip_of(scope), trace=trace)
+        head = Head(method="POST", path=path, headers=headers)
+        request = Request(head, self._ip_of(scope), served=served, trace=trace)
         media = headers.get(b"content-type")
         status, body = LEFT, b""
         try:

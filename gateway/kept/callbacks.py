@@ -81,7 +81,11 @@ class Receiver(Protocol):
 
 
 class Callbacks:
-    """Answers callbacks, on whatever replica they arrive. `published` finds a tool by its full id."""
+    """Answers callbacks, on whatever replica they arrive.
+
+    `absent` takes those for a backend, by its name, that is not among `backends`: while a configuration is rolled out,
+    replicas have different ones. `published` finds a tool by its full id.
+    """
 
     def __init__(
         self,
@@ -90,11 +94,13 @@ class Callbacks:
         *,
         backends: Mapping[str, Backend],
         published: Callable[[str], PublishedTool | None],
+        absent: Callable[[str], Receiver],
     ) -> None:
         self._state = state
         self._tokens = tokens
         self._backends = backends
         self._published = published
+        self._absent = absent
         self._backlog = Backlog(lambda: state.is_up)
 
     async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
@@ -114,6 +120,8 @@ class Callbacks:
         except GatewayError as too_large:  # nor will that result be sent again, so nobody shall wait for it
             body, refusal = b"", too_large
         request.bytes_in = len(body)
+        if request.served is not None:
+            request.served.keep()  # some do not wait for an answer, and would take back what they have brought
         try:
             record = self._state.held(key) or await self._state.get(key)
             request.backend = "" if record is None else record.backend
@@ -130,13 +138,13 @@ class Callbacks:
             log.warning("a callback that was held is for no call that is known any more")
 
     async def _receive(self, record: Record | None, key: str, run: str, body: bytes, content_type: str | None) -> int:
-        backend = None if record is None else self._backends.get(record.backend)
-        if record is None or backend is None or not record.note:  # as of a call sealed with a key that was taken away
+        if record is None or not record.note:  # as of a call sealed with a key that was taken away
             return 404
         note = note_of(record)
         if note.later is None or note.later.run != run:  # an earlier call had the same id
             return 404
-        return await cast(Receiver, backend).receive(
+        receiver = cast(Receiver | None, self._backends.get(record.backend)) or self._absent(record.backend)
+        return await receiver.receive(
             PREFIX + key,
             note.group,
             body,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import cast
 
 from gateway.kept.standing import PREFIX, note_of
@@ -19,6 +21,7 @@ CancelIn = Callable[[float, str, str, str], None]  # seconds, key, backend, grou
 LOOK_S = 3.0  # between two looks for them; a lease is 10 s
 AT_ONCE = 100
 SOON_S = 0.1  # before the next look after a full one: a thousand calls a second, and whoever serves them has its turns
+MAX_STRANDED = 10_000  # calls, some 200 bytes each
 
 
 async def adopt_orphans(
@@ -28,33 +31,83 @@ async def adopt_orphans(
 
     `cancel_in` is that of `Running`, for calls that are to be cancelled some time after they began.
     """
-    orphans: Sequence[Record] = ()
+    adoption = _Adoption(state, backends, cancel_in)
+    has_more = False
     while True:
-        await asyncio.sleep(every_s if len(orphans) < AT_ONCE else min(every_s, SOON_S))
+        await asyncio.sleep(min(every_s, SOON_S) if has_more else every_s)
         try:
-            orphans = await state.claim_orphans(AT_ONCE)
+            has_more = await adoption.claim()
+            has_more |= await adoption.look_at_stranded()
         except StateUnavailable:
-            orphans = ()
+            has_more = False
+
+
+class _Adoption:
+    """What a replica makes of the calls that it takes over.
+
+    `stranded` are those whose backend is not here (yet): its name by their key. While a configuration is rolled out,
+    replicas have different ones.
+    """
+
+    def __init__(self, state: State, backends: Mapping[str, Backend], cancel_in: CancelIn) -> None:
+        self._state = state
+        self._backends = backends
+        self._cancel_in = cancel_in
+        self._stranded: OrderedDict[str, str] = OrderedDict()
+
+    async def claim(self) -> bool:
+        """Takes over some calls; whether there may be more. Raises StateUnavailable."""
+        orphans = await self._state.claim_orphans(AT_ONCE)
         for record in orphans:
             try:
-                await _adopt(record, state, backends, cancel_in)
+                await self._adopt(record)
             except Exception:  # one call must not cost the others
                 log.exception("a call of a replica that died could not be adopted")
+        return len(orphans) >= AT_ONCE
 
+    async def _adopt(self, record: Record) -> None:
+        log.warning("a replica died with a call", extra={"backend": record.backend, "state": record.state.name.lower()})
+        if record.state is CallState.REGISTERED:
+            await self._state.forget(record.key)  # whoever asks for it again brings its input again
+            return
+        if record.state.is_over or not record.note:  # without a note, its key was sealed with one that was taken away
+            return
+        note = note_of(record)
+        if note.later is None:
+            return
+        if note.later.cancel_after_s:
+            left_s = record.created_s + note.later.cancel_after_s - time.time()
+            self._cancel_in(max(0.0, left_s), record.key, record.backend, note.group)
+        await self._go_on(record, note.later.run)
 
-async def _adopt(record: Record, state: State, backends: Mapping[str, Backend], cancel_in: CancelIn) -> None:
-    log.warning("a replica died with a call", extra={"backend": record.backend, "state": record.state.name.lower()})
-    backend = backends.get(record.backend)
-    if record.state is CallState.REGISTERED:
-        await state.forget(record.key)  # whoever asks for it again brings its input again
-        return
-    if record.state.is_over or not record.note:  # without a note, its key was sealed with one that was taken away
-        return
-    note = note_of(record)
-    if note.later is None:
-        return
-    if note.later.cancel_after_s:
-        left_s = record.created_s + note.later.cancel_after_s - time.time()
-        cancel_in(max(0.0, left_s), record.key, record.backend, note.group)
-    if backend is not None and backend.asynchronous:
-        await cast(AsyncBackend, backend).resume(PREFIX + record.key, note.later.run)
+    async def _go_on(self, record: Record, run: str) -> None:
+        """Has the backend look for the outcome as soon as it is here."""
+        backend = self._backends.get(record.backend)
+        if backend is None:
+            self._strand(record)
+        elif backend.asynchronous:
+            await cast(AsyncBackend, backend).resume(PREFIX + record.key, run)
+
+    def _strand(self, record: Record) -> None:
+        if len(self._stranded) < MAX_STRANDED:
+            self._stranded[record.key] = record.backend
+        else:
+            log.warning("too many calls are of backends that are not here", extra={"backend": record.backend})
+
+    async def look_at_stranded(self) -> bool:
+        """Goes on with some calls whose backend was not here; whether there may be more. Raises StateUnavailable.
+
+        Those whose backend has come are the first. Of the others, some are looked at whether they are over.
+        """
+        come = [key for key, name in self._stranded.items() if name in self._backends]
+        for key in come[:AT_ONCE] or list(islice(self._stranded, AT_ONCE)):
+            record = await self._state.get(key)
+            del self._stranded[key]
+            if record is None or record.state.is_over or record.replica != self._state.replica or not record.note:
+                continue
+            try:
+                if (later := note_of(record).later) is not None:
+                    await self._go_on(record, later.run)
+            except Exception:
+                log.exception("a call of a replica that died could not be gone on with")
+        return len(come) > AT_ONCE

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.unit.demo.conftest import running
 
 PING_S = "0.2"  # so that a silent stream is noticed within a test's time
@@ -33,7 +34,7 @@ class Crumbs:
 
 
 def serving(*arguments: str) -> Iterator[Crumbs]:
-    with running("rcrt_server", "--ping-s", PING_S, *arguments) as (url, _), httpx.Client(base_url=url) as http:
+    with running("rcrt_server", "--ping-s", PING_S, *arguments) as (url, _), plainhttp.client(base_url=url) as http:
         yield Crumbs(url, http)
 
 

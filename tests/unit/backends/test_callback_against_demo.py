@@ -11,6 +11,7 @@ import pytest
 
 from gateway.backends.callback import CallbackBackend
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from tests import plainhttp
 from tests.unit.backends.calling_back import Ends, backend_at
 from tests.unit.backends.facing import reply
 from tests.unit.demo.conftest import running
@@ -72,7 +73,7 @@ async def together(demo_url: str) -> AsyncIterator[Both]:
             statuses.append(await backend.receive(call_id, f"grp-{call_id}", body, "application/json"))
             await peer.send(reply(statuses[-1], b""))
 
-    async with serving(receive) as server, httpx.AsyncClient(base_url=demo_url) as demo:
+    async with serving(receive) as server, plainhttp.async_client(base_url=demo_url) as demo:
         listing = await backend.list_tools()
         assert listing.rejected == ()
         tools = {tool.remote_id: tool for tool in listing.tools}

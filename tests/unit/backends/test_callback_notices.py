@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from gateway.backends.callback_notices import AT_ONCE, CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, Notices
+from gateway.backends.callback_notices import AT_ONCE, CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, Notices, Outbox
 from gateway.backends.credentials import Fixed
 from gateway.transport import Pool
+from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, serving, until
@@ -74,21 +75,21 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
         return [now, pool.is_unused]
 
     async with serving(toolset) as server:
-        pool, notices = Pool(server.origin), Notices("builds", Fixed())
+        pool, outbox = Pool(server.origin), Outbox("builds", Fixed())
         for count in (1, 2):  # at the second there is already somebody who sends them
             end = loop.create_future()
             waiting = asyncio.create_task(hears(end, pool))
             await asyncio.sleep(0)
             end.set_result(None)
-            notices.post("close", pool, b"/close_thread", b"{}")
+            outbox.post("close", pool, b"/close_thread", b"{}")
             assert await waiting == [True, True]
             await until(lambda: pool.is_unused and len(toolset.noted) == count)  # noqa: B023 - called at once
-        await notices.aclose()
+        await outbox.aclose()
         await pool.aclose()
 
 
 async def test_only_the_latest_notices_are_remembered() -> None:
-    notices = Notices("builds", Fixed())
+    notices = Notices("builds", admission("http://127.0.0.1:9").replicas[0].target, {}, Fixed())
     assert notices.first_time("close", "first")
     for number in range(REMEMBERED - 1):
         notices.first_time("close", str(number))

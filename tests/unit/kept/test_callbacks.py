@@ -100,7 +100,9 @@ async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_b
     note = Note(dialect="oxp", spelling="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=note.packed()))
     backends = {"later": cast(Backend, reader)}
-    callbacks = Callbacks(state, tokens(NEW), backends=backends, published=lambda _tool: None)
+    callbacks = Callbacks(
+        state, tokens(NEW), backends=backends, published=lambda _tool: None, absent=lambda _: Reader()
+    )
     request = Request(Head(method="POST", path="/callbacks/", headers={}))
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) == 200
     assert reader.read == [("never", ["FAILED"])]

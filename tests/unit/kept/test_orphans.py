@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
+from msgspec.structs import replace
 
-from gateway.kept.orphans import AT_ONCE, adopt_orphans
+from gateway.kept.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
 from gateway.kept.standing import PREFIX, Later, Note
-from gateway.state.port import CallState, NewCall, Record
-from tests.unit.desk import Desk, desk
+from gateway.ports import Backend
+from gateway.state.port import CallState, NewCall, Record, StateLimits
+from tests.unit.desk import Away, Clock, Desk, desk
 
 pytestmark = pytest.mark.anyio
 
@@ -25,11 +27,18 @@ async def it() -> AsyncIterator[Desk]:
         yield opened
 
 
-def left(state: CallState, backend: str = "later", *, cancel_after_s: float = 0.0, created_s: float = 0.0) -> Record:
+def left(
+    state: CallState,
+    backend: str = "later",
+    *,
+    key: str = "left",
+    cancel_after_s: float = 0.0,
+    created_s: float = 0.0,
+) -> Record:
     later = Later(run="run", cancel_after_s=cancel_after_s)
     note = Note(dialect="oxp", spelling="1.0.0", call_id="k", tool="t", group="g", later=later)
     return Record(
-        key="left",
+        key=key,
         fingerprint="f",
         principal="p",
         backend=backend,
@@ -125,3 +134,124 @@ async def test_many_are_not_kept_waiting_for_one_look_after_the_other(it: Desk) 
         while len(it.later.resumed) < 5 * AT_ONCE:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
     task.cancel()
+
+
+async def strand(state: Away, keys: Iterable[str]) -> None:
+    """Leaves calls behind that are known to the state."""
+    for key in keys:
+        record = left(CallState.ACCEPTED, key=key)
+        new = NewCall(key=key, fingerprint="f", principal="p", backend="later", note=record.note)
+        await state.begin(new)
+        state.orphans.append(record)
+
+
+async def have_been_claimed(state: Away) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while state.orphans:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+
+
+async def test_one_whose_backend_is_not_here_is_gone_on_with_when_it_comes_unless_it_is_over(it: Desk) -> None:
+    """Ours: while a configuration is rolled out, replicas have different backends."""
+    await strand(it.state, ["over", "waits", "gone"])
+    backends: dict[str, Backend] = {}
+    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.01))
+    await have_been_claimed(it.state)
+    await it.state.settle("over", b"[1]")
+    await it.state.forget("gone")
+    backends["later"] = it.later
+    async with asyncio.timeout(DEADLINE_S):
+        await it.later.took.wait()
+    it.state.orphans = [left(CallState.UNKNOWN)]  # by the time it is claimed, the look before is over
+    await have_been_claimed(it.state)
+    task.cancel()
+    assert it.later.resumed == [(PREFIX + "waits", "run")]
+
+
+async def test_one_whose_backend_comes_while_the_state_is_away_is_gone_on_with_afterwards(it: Desk) -> None:
+    await strand(it.state, ["waits"])
+    backends: dict[str, Backend] = {}
+    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.01))
+    await have_been_claimed(it.state)
+    it.state.away.add("get")
+    backends["later"] = it.later
+    for _ in range(2):  # by the time the second is claimed, it has been looked for in vain
+        it.state.orphans = [left(CallState.UNKNOWN)]
+        await have_been_claimed(it.state)
+    assert it.later.resumed == []
+    it.state.away.clear()
+    async with asyncio.timeout(DEADLINE_S):
+        await it.later.took.wait()
+    task.cancel()
+    assert it.later.resumed == [(PREFIX + "waits", "run")]
+
+
+async def test_one_whose_backend_came_and_fails_costs_the_others_nothing(
+    it: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_call_id: str) -> None:
+        it.later.on_resume = None
+        raise ValueError("a bug")
+
+    it.later.on_resume = fail
+    await strand(it.state, ["one", "two"])
+    backends: dict[str, Backend] = {}
+    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.01))
+    await have_been_claimed(it.state)
+    backends["later"] = it.later
+    async with asyncio.timeout(DEADLINE_S):
+        await it.later.took.wait()
+    task.cancel()
+    assert it.later.resumed == [(PREFIX + "two", "run")]
+    assert [record.levelno for record in caplog.records].count(logging.ERROR) == 1
+
+
+class Lost(Away):
+    """A state that has given its calls to another replica, which took this one for dead."""
+
+    async def get(self, key: str) -> Record | None:
+        record = await super().get(key)
+        return None if record is None else replace(record, replica="another")
+
+
+async def test_one_that_another_replica_has_taken_over_meanwhile_is_left_to_it(it: Desk) -> None:
+    state = Lost(StateLimits(), Clock())
+    await strand(state, ["lost"])
+    backends: dict[str, Backend] = {}
+    task = asyncio.create_task(adopt_orphans(state, backends, Cancellations(), every_s=0.01))
+    await have_been_claimed(state)
+    backends["later"] = it.later
+    for _ in range(2):  # by the time the second is claimed, it has been looked at
+        state.orphans = [left(CallState.UNKNOWN)]
+        await have_been_claimed(state)
+    task.cancel()
+    assert it.later.resumed == []
+
+
+async def test_many_whose_backend_comes_are_not_kept_waiting_for_one_look_after_the_other(it: Desk) -> None:
+    await strand(it.state, map(str, range(8 * AT_ONCE)))
+    backends: dict[str, Backend] = {}
+    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=1.0))
+    await have_been_claimed(it.state)
+    backends["later"] = it.later
+    async with asyncio.timeout(4.5):  # eight looks, of which only the first may be one that had to be waited for
+        while len(it.later.resumed) < 8 * AT_ONCE:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+    task.cancel()
+
+
+async def test_of_those_whose_backend_is_not_here_a_bounded_number_is_looked_after_and_all_of_these_are_gone_on_with(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with desk(max_pending=2 * MAX_STRANDED, max_records=2 * MAX_STRANDED) as it:
+        await strand(it.state, map(str, range(MAX_STRANDED + 1)))
+        backends: dict[str, Backend] = {}
+        task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.0))
+        await have_been_claimed(it.state)
+        backends["later"] = it.later
+        async with asyncio.timeout(DEADLINE_S):
+            while len(it.later.resumed) < MAX_STRANDED:  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.01)
+        task.cancel()
+    assert len(set(it.later.resumed)) == len(it.later.resumed) == MAX_STRANDED
+    assert caplog.text.count("too many calls are of backends that are not here") == 1

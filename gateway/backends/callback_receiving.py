@@ -1,0 +1,166 @@
+"""What tool servers post to the callback URLs of their calls, and what becomes of the calls.
+
+Reactive Agent Protocol: Transport, Tool Result and the other messages. All that is known of a call comes with it, so
+that its outcome counts at every replica, also at one that does not have its backend (yet, or any more).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import assert_never
+
+from gateway.backends.callback_notices import Notices
+from gateway.backends.urls import is_https_or_loopback
+from gateway.dialects import callback
+from gateway.model import ToolFailure, ToolResult
+from gateway.ports import Outcomes
+from gateway.routing import Decode
+
+log = logging.getLogger("gateway.backends")
+
+JSON = "application/json"
+LARGE_BYTES = 256 * 1024  # at the worst, in brackets alone, so much takes 0.1 s to read
+MAX_ABSENT = 256  # backends that are not here and of which it is remembered what was said
+BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+UNANSWERED = ToolResult(
+    failure=ToolFailure(
+        message="The tool server asked for a choice and could not be answered; the tool may have run.",
+        outcome="unknown",
+    )
+)
+
+
+class Receiving:
+    """Takes callbacks for calls of one backend. Without `notices`, as where it is not here, nobody can be told."""
+
+    def __init__(self, backend: str, outcomes: Outcomes, notices: Notices | None = None) -> None:
+        self._backend = backend
+        self._outcomes = outcomes
+        self._notices = notices
+        self._has_warned = False
+
+    async def receive(
+        self,
+        call_id: str,
+        group: str,
+        body: bytes,
+        content_type: str | None,
+        *,
+        ended: bool = False,
+        decode: Decode = "auto",
+        failure_patterns: Sequence[re.Pattern[str]] = (),
+    ) -> int:
+        """Takes what was posted to the callback URL of a call; returns the HTTP status of the answer.
+
+        Tool servers do not repeat what was answered with 4xx, and most not even the rest. What comes once a call has
+        `ended` is taken and dropped, questions to its user too (Tool Result, Security).
+        """
+        if content_type != JSON:
+            self._look_at(content_type)
+        read = callback.decode_callback
+        if len(body) <= LARGE_BYTES:
+            message = read(body, call_id, group, decode=decode, failure_patterns=failure_patterns)
+        else:  # up to seconds, for which nobody else shall wait
+            message = await asyncio.to_thread(
+                read, body, call_id, group, decode=decode, failure_patterns=failure_patterns
+            )
+        if isinstance(message, callback.Result):  # what nearly all are
+            if ended:
+                self._log_late(call_id)
+            else:
+                await self._end(call_id, group, message.result, cancels=message.subscription)
+            return 200
+        return await self._heed(call_id, group, message, ended=ended)
+
+    async def _heed(self, call_id: str, group: str, message: callback.Other, *, ended: bool) -> int:
+        """Takes whatever is no result."""
+        match message:
+            case callback.Consent() | callback.Choice() if ended:
+                self._log_late(call_id)
+                return 200
+            case callback.Consent(auth_url):
+                return await self._ask_for_consent(call_id, group, auth_url)
+            case callback.Choice():
+                return await self._choose(call_id, group, message)
+            case callback.Event() | callback.View():
+                return 200  # nobody is there to see it
+            case callback.Foreign():
+                self._log_refusal("it is about another call")
+                return 404
+            case callback.Unknown():
+                self._log_refusal("its type is not known")
+                return 400
+            case callback.Malformed(reason, settles):
+                self._log_refusal(reason)
+                if settles:
+                    await self._end(call_id, group, BROKEN)
+                return 400
+        assert_never(message)
+
+    def _look_at(self, content_type: str | None) -> None:
+        """Takes any content type: the work is done, and refusing its result would lose it."""
+        is_json = content_type is not None and content_type.partition(";")[0].strip().lower() == JSON
+        if not is_json and not self._has_warned:
+            self._has_warned = True
+            log.warning("a tool server does not call back with application/json", extra={"backend": self._backend})
+
+    async def _end(self, call_id: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
+        """Ends a call; if it `cancels`, the tool server is to stop whatever it still does for it.
+
+        Only one message ends a call, on whatever replicas they arrive, so the tool server is told only once.
+        """
+        if not await self._outcomes.settle(call_id, result):
+            self._log_late(call_id)
+        elif self._notices is None:
+            if cancels:
+                extra = {"backend": self._backend, "call_id": call_id}
+                log.warning("a tool server that is not configured here was not told to stop", extra=extra)
+        elif cancels:
+            self._notices.cancel(call_id, group)
+        else:
+            self._notices.close_if_over(group)
+
+    def _log_late(self, call_id: str) -> None:
+        log.info("a late or repeated message was dropped", extra={"backend": self._backend, "call_id": call_id})
+
+    async def _ask_for_consent(self, call_id: str, group: str, auth_url: str) -> int:
+        if not is_https_or_loopback(auth_url):
+            self._log_refusal("its auth_url is neither https nor loopback")
+            await self._end(call_id, group, NOT_OURS, cancels=True)
+            return 400
+        await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
+        return 200
+
+    async def _choose(self, call_id: str, group: str, choice: callback.Choice) -> int:
+        """Answers for a user who is not there: with the default, as if it was dismissed (User Choice, Dismissal).
+
+        A question that cannot be answered ends its call: it is asked once, and no outcome comes without an answer.
+        """
+        if self._notices is None:
+            self._log_refusal("its tool server is not configured here, and cannot be answered")
+            await self._end(call_id, group, UNANSWERED, cancels=True)
+            return 400
+        if not self._notices.choose(call_id, choice):
+            self._log_refusal("its response_url is at an origin that is not allowed")
+            await self._end(call_id, group, NOT_OURS, cancels=True)
+            return 400
+        return 200
+
+    def _log_refusal(self, reason: str) -> None:
+        log.warning("a callback was refused", extra={"backend": self._backend, "reason": reason})
+
+
+def receiving_for_absent(outcomes: Outcomes) -> Callable[[str], Receiving]:
+    """By the name of a backend that is not here, what takes the callbacks of its calls."""
+
+    @lru_cache(MAX_ABSENT)
+    def named(backend: str) -> Receiving:
+        log.info("callbacks come for a backend that is not configured here", extra={"backend": backend})
+        return Receiving(backend, outcomes)
+
+    return named

@@ -1,0 +1,49 @@
+"""Callbacks that take long to read."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from gateway.backends.callback_receiving import LARGE_BYTES
+from gateway.model import ToolFailure, ToolResult
+from tests.unit.backends.calling_back import CALL_ID, Toolset, facing, message
+
+pytestmark = pytest.mark.anyio
+
+SLOW = b"[" + b"[]," * 1_000_000 + b"[]]"  # half a second on an idle machine
+TURNS = 20  # of the event loop; it has two or three where it is held up
+
+
+async def test_others_have_their_turns_while_a_large_callback_is_read() -> None:
+    turns = 0
+
+    async def go_on() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    body = b'{"type":"tool_result","group_id":"grp-1","id":"tg-1","text":"done","more":' + SLOW + b"}"
+    async with facing(Toolset()) as at:
+        others = asyncio.create_task(go_on())
+        await asyncio.sleep(0)
+        before = turns
+        assert await at.receive(body) == 200
+        others.cancel()
+        assert at.ends.results == {CALL_ID: ToolResult(value="done")}
+    assert turns - before > TURNS
+
+
+async def test_a_large_callback_is_read_like_a_small_one() -> None:
+    text = "[" + "1," * LARGE_BYTES + "1]"
+    async with facing(Toolset()) as at:
+        assert await at.receive(message("tool_result", text=text), decode="never") == 200
+        assert at.ends.results == {CALL_ID: ToolResult(value=text)}
+    async with facing(Toolset()) as at:
+        assert await at.receive(message("tool_result", text=text), failure_patterns=[re.compile(r"\[1,")]) == 200
+        assert at.ends.results == {CALL_ID: ToolResult(failure=ToolFailure(message=text))}
+    async with facing(Toolset()) as at:
+        assert await at.receive(b"{" * (LARGE_BYTES + 1)) == 400
