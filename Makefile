@@ -28,12 +28,13 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/toolgate demo
 
-# Much of the time is spent waiting, or in processes that start: three workers fill the waits of two cores, and what is
-# compiled is kept even where the environment says otherwise. What fails beside the others runs once more alone, and then has to
-# pass: many tests hold real processes to deadlines, which a machine that is busy with the next test can miss.
+# Much of the time is spent waiting for processes: four workers fill the waits of two cores, each with tests that wait
+# between tests that compute (tests/conftest.py). What is compiled is kept even where the environment says otherwise.
+# What fails beside the others runs once more alone, and then has to pass: many tests hold real processes to deadlines,
+# which a machine that is busy with the next test can miss.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 test: check $(INTEROP_STAMPS)
-	$(PYTEST) --cache-clear --numprocesses 3 --dist worksteal -m "not soak" \
+	$(PYTEST) --cache-clear --numprocesses 4 --dist worksteal -m "not soak" \
 		|| $(PYTEST) --last-failed --last-failed-no-failures none -m "not soak"
 
 # One after the other: most of them take all processors.

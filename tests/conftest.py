@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import fcntl
+import itertools
 import os
 import tempfile
 import time
@@ -12,6 +13,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+
+# Tests that start processes mostly wait for them, all others compute.
+WAITING = ("tests/live/", "tests/interop/", "tests/unit/demo/", "tests/fuzz/test_openapi.py")
+# These start something for all their tests: they stay together.
+SHARING = ("tests/live/chain/", "tests/live/cli/", "tests/live/docs/", "tests/interop/")
 
 # Two files that are there anyway: they are locked, never written, and a lock ends with the process that holds it.
 ROOM = Path(__file__)
@@ -42,6 +48,33 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("programs")))
         environment.setattr(tempfile, "tempdir", None)  # what it has found before
         yield
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Has each of several workers begin with as much to wait for as to compute, so that no processor idles."""
+    if hasattr(config, "workerinput"):
+        # Those that run alone come first: nobody is in the middle of a long test then, for whose end they would wait.
+        items[:] = sorted(mixed(items), key=lambda item: item.get_closest_marker("alone") is None)
+
+
+def mixed(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Puts the groups of tests that wait at equal distances between those that compute, both in their order."""
+    groups = [list(group) for _, group in itertools.groupby(items, group_of)]
+    waiting = [group for group in groups if group[0].nodeid.startswith(WAITING)]
+    computing = [group for group in groups if not group[0].nodeid.startswith(WAITING)]
+    ahead = itertools.accumulate(map(len, computing), initial=0)
+    many = sum(map(len, computing))
+    placed = [(number / len(waiting), group) for number, group in enumerate(waiting)]
+    placed += [(before / many, group) for before, group in zip(ahead, computing, strict=False)]
+    placed.sort(key=lambda each: each[0])
+    return [item for _, group in placed for item in group]
+
+
+def group_of(item: pytest.Item) -> str:
+    """The tests that stay together: those of a module, or of a folder that shares what it starts."""
+    shared = next((folder for folder in SHARING if item.nodeid.startswith(folder)), None)
+    return shared or item.nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from gateway.challenges import Challenges
+from tests import plainhttp
 from tests.flow.caller import Answer, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import PUBLIC_URL, config
@@ -27,7 +28,7 @@ PREFIX = f"{PUBLIC_URL}/challenges/"
 @pytest.fixture
 async def browser() -> AsyncIterator[httpx.AsyncClient]:
     """A user who opens links."""
-    async with httpx.AsyncClient(trust_env=False, timeout=10.0) as client:
+    async with plainhttp.async_client(timeout=10.0) as client:
         yield client
 
 

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from gateway.dialects import recognise
+from tests import plainhttp
 from tests.interop.programs import interpreter
 from tests.live.cli.conftest import LAST_LINE, Demo, read_screen
 from tests.live.cli.terminal import TOOLGATE, running
@@ -46,7 +47,7 @@ def fleet() -> Iterator[Demo]:
 
 @every_path
 def test_callers_nobody_knows_get_what_the_document_says(fleet: Demo, tmp_path: Path, names: str) -> None:
-    with httpx.Client(base_url=fleet.url, trust_env=False) as http:
+    with plainhttp.client(base_url=fleet.url) as http:
         document = http.get("/openapi.json").json()
     if names == "once":
         # Nobody looks at the body of a stranger, so that there is nothing to be found below a prefix and not here.
@@ -57,7 +58,7 @@ def test_callers_nobody_knows_get_what_the_document_says(fleet: Demo, tmp_path: 
 @every_path
 def test_callers_with_a_token_get_what_the_document_says(fleet: Demo, tmp_path: Path, names: str) -> None:
     credential = f"Bearer {fleet.env['TOOLGATE_TOKEN']}"
-    with httpx.Client(base_url=fleet.url, trust_env=False, headers={"authorization": credential}) as http:
+    with plainhttp.client(base_url=fleet.url, headers={"authorization": credential}) as http:
         document = _of_this_fleet(http)
     if names == "once":
         below = [f"/{prefix}{name}" for prefix in recognise.DIALECTS for name in ("/call", "/health")]

@@ -20,6 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
+
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[1]
 BUILT_BY = "make interop"
@@ -101,7 +103,7 @@ def gateway(config: str, port: int, directory: Path, variables: Mapping[str, str
 
 def _wait_until_ready(process: subprocess.Popen[bytes], base_url: str, log: Path) -> None:
     give_up = time.monotonic() + START_S
-    with httpx.Client(base_url=base_url, trust_env=False) as http:
+    with plainhttp.client(base_url=base_url) as http:
         while time.monotonic() < give_up:
             assert process.poll() is None, f"the gateway ended with {process.returncode}:\n{log.read_text()}"
             try:

@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import oracle
+from tests import oracle, plainhttp
 
 DIALECTS = ("rfc", "otc", "oxp", "oxp-env", "lc")
 
 
 @pytest.fixture
 def http(gateway: str, token: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=gateway, headers={"Authorization": f"Bearer {token}"}, trust_env=False) as client:
+    with plainhttp.client(base_url=gateway, headers={"Authorization": f"Bearer {token}"}) as client:
         yield client
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.chain import lab
 from tests.live.chain.conftest import LINKS, Chain
 from tests.live.chain.speaking import DIALECTS, agreed, call, catalogue
@@ -153,7 +154,7 @@ async def test_a_challenge_is_met_through_both_gateways(
 @pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without any credential."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         yield http
 
 

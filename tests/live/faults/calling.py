@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests import oracle
+from tests import oracle, plainhttp
 
 WAIT_S = 30.0  # for one answer, on a busy machine; no deadline of a gateway in these tests is longer
 WAYS = ("closes", "resets", "half-closes")  # how a caller leaves
@@ -20,7 +20,7 @@ WAYS = ("closes", "resets", "half-closes")  # how a caller leaves
 async def caller(url: str, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A caller with as many connections as it has calls."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=WAIT_S, limits=limits, **more) as http:
+    async with plainhttp.async_client(base_url=url, timeout=WAIT_S, limits=limits, **more) as http:
         yield http
 
 

@@ -17,6 +17,8 @@ from typing import IO, Any
 
 import httpx
 
+from tests import plainhttp
+
 CHECKOUT = Path(__file__).parents[3]
 START_S = 30.0  # an interpreter and all imports take 0.6 s alone, several on a busy machine
 STOP_S = 20.0  # from SIGTERM to gone, with nothing under way
@@ -132,7 +134,7 @@ async def _listening(process: Process, log: Path) -> GatewayProcess:
 
 async def until_ready(running: GatewayProcess, within_s: float = START_S) -> None:
     """Waits until a gateway says that it is ready."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
 
         async def ready() -> bool:
             return (await http.get(f"{running.url}/health")).status_code == httpx.codes.OK
@@ -166,7 +168,7 @@ class DemoServer:
 
     async def executions(self) -> dict[str, int]:
         """How often each tool ran in this process."""
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with plainhttp.async_client() as http:
             counts: dict[str, int] = (await http.get(f"{self.url}/executions")).json()
         return counts
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.faults.calling import assert_unavailable, call, call_once, caller, value
 from tests.live.faults.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
 from tests.live.faults.toolserver import Exchange, ToolServer, echo, tool_server
@@ -49,7 +50,7 @@ class Fleet:
     good: ToolServer
 
     async def health(self, backend: str) -> Any:
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with plainhttp.async_client() as http:
             return (await http.get(f"{self.running.admin_url}/health")).json()["backends"][backend]
 
 
@@ -162,7 +163,7 @@ async def add(running: GatewayProcess, number: int) -> httpx.Response:
 
 
 async def breakers(running: GatewayProcess) -> dict[str, str]:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         health = (await http.get(f"{running.admin_url}/health")).json()
     return {replica["url"]: replica["breaker"] for replica in health["backends"]["calculator"]["replicas"]}
 

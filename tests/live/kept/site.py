@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from tests import plainhttp
 from tests.contract.state.server import RedisServer, lasting_port, running_redis
 from tests.live.faults.calling import call, caller, result
 from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
@@ -97,26 +98,26 @@ async def site(directory: Path, *, lasting: bool = False, **more: Any) -> AsyncI
 
 async def order(server: DemoServer, operation: str, fault: str, seconds: float = 1.0) -> None:
     """Has a demonstration server do something wrong, once."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         document = {"operation": operation, "fault": fault, "seconds": seconds}
         (await http.post(f"{server.url}/faults", json=document)).raise_for_status()
 
 
 async def taken(server: DemoServer) -> bool:
     """Whether the tool server has met every fault it was ordered."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         return not (await http.get(f"{server.url}/faults")).json()["due"]
 
 
 async def ran(server: DemoServer) -> list[int]:
     """How often each call ran, by the ids the tool server was given."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         return list((await http.get(f"{server.url}/executions")).json()["ids"].values())
 
 
 async def statuses(server: DemoServer) -> list[int | None]:
     """What the callbacks of a tool server were answered, in the order they ended."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         return [record["status"] for record in (await http.get(f"{server.url}/deliveries")).json()]
 
 

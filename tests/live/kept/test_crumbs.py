@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from gateway.backends.rcrt_client import BETWEEN_TOKENS_S
+from tests import plainhttp
 from tests.live.faults.calling import assert_unavailable, call, call_once, failure, result, value
 from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, settings, until
 from tests.live.kept.site import AGENT_ID, OWNER_ID, order, outcome, replica, taken
@@ -101,7 +102,7 @@ async def is_unknown(place: Place, tool: str) -> None:
 
 async def remove(crumbs: DemoServer, tool: str) -> None:
     """Deletes a tool, of which no event tells."""
-    async with httpx.AsyncClient(base_url=crumbs.url, trust_env=False) as http:
+    async with plainhttp.async_client(base_url=crumbs.url) as http:
         identity = {"owner_id": OWNER_ID, "agent_id": AGENT_ID}
         token = (await http.post("/auth/token", json=identity)).json()["token"]
         found = await http.get("/breadcrumbs", params={"schema_name": "tool.code.v1", "tag": f"tool:{tool}"})
@@ -121,7 +122,7 @@ async def test_streams_that_end_during_a_call_cost_time_and_not_its_value(place:
 
 async def executions(place: Place) -> list[int]:
     """How often each request was run."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         return list((await http.get(f"{place.crumbs.url}/executions")).json()["requests"].values())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.faults.calling import assert_unavailable, call, result, value
 from tests.live.faults.processes import DemoServer, demo_server, settings, until
 from tests.live.kept.site import AGENT_ID, OWNER_ID, order, replica
@@ -31,7 +32,7 @@ class Place:
 
     async def runs(self, tool: str) -> int:
         """How often a tool has run."""
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with plainhttp.async_client() as http:
             return int((await http.get(f"{self.crumbs.url}/executions")).json()["tools"][tool])
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.contract.state.calls import ACCEPTED
 from tests.contract.state.server import RedisServer, running_redis
 from tests.live.faults.calling import call_once
@@ -134,7 +135,7 @@ async def end_crumbs(of: Works) -> None:
     assert [end["value"]["waited"] for end in ends if end["success"]] == TIMERS, ends
     for number in range(UNACKNOWLEDGED):
         is_unknown(await of.end_of("Crumbs.echo", HELLO, f"echo-{number}"))
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         runs = (await http.get(f"{of.crumbs.url}/executions")).json()["requests"]
     assert list(runs.values()) == [1] * (len(TIMERS) + UNACKNOWLEDGED)
 

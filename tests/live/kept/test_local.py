@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests import plainhttp
 from tests.contract.state.server import running_redis
 from tests.live.faults.calling import call, value
 from tests.live.faults.processes import demo_server, until
@@ -20,7 +20,7 @@ WARNING = "while the state is away, new calls are kept in this process alone"
 
 async def health(gateway: Replica) -> dict[str, Any]:
     """What operators are told of the state."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         state: dict[str, Any] = (await http.get(f"{gateway.running.admin_url}/health")).json()["state"]
     return state
 

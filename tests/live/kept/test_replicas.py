@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.faults.calling import call, value
 from tests.live.faults.processes import until
 from tests.live.kept.site import DONE_S, Replica, Site, ran, site, statuses
@@ -42,7 +43,7 @@ async def test_the_same_question_joins_the_open_call_on_whatever_replica_and_get
     for replica in (place.b, place.a):
         assert same(await asked_for_consent(replica, "ada"), asked)
     assert (await asked_for_consent(place.b, "bob"))["call"] != asked["call"]
-    async with httpx.AsyncClient(trust_env=False) as browser:
+    async with plainhttp.async_client() as browser:
         (await browser.post(asked["url"])).raise_for_status()
         await until(lambda: completed(browser, asked["status"]), "the consent is known", DONE_S)
     answer = await call(place.b.http, "Builds.deploy", DEPLOY, context={"user_id": "ada"})

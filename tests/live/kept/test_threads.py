@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.faults.calling import call, failure, value
 from tests.live.faults.processes import DemoServer, demo_server, settings, until
 from tests.live.kept.site import order, replica
@@ -28,7 +29,7 @@ class Place:
 
     async def seen(self, what: str) -> list[Any]:
         """What the tool server was told (`notices`), or has told (`deliveries`), in order."""
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with plainhttp.async_client() as http:
             records: list[Any] = (await http.get(f"{self.builds.url}/{what}")).json()
         return records
 

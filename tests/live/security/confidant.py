@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
-
+from tests import plainhttp
 from tests.live.faults.processes import until
 from tests.streams import Request, accepting, http_reply, read_request
 
@@ -38,7 +37,7 @@ class Confidant:
         call = await self.has(operation)
         about = {"group_id": call["group_id"], "id": call["id"]}
         body = message if isinstance(message, str) else json.dumps(about | message)
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with plainhttp.async_client() as http:
             answer = await http.post(call["callback_url"], content=body, headers={"Content-Type": "application/json"})
         return answer.status_code
 

@@ -20,6 +20,8 @@ from typing import Any
 
 import httpx
 
+from tests import plainhttp
+
 CHECKOUT = Path(__file__).parents[3]
 START_S = 30.0
 LISTENING = "listening on "
@@ -118,7 +120,7 @@ async def issuer_process(port: int = 0) -> AsyncIterator[Issuer]:
         async with asyncio.timeout(START_S):
             line = (await process.stdout.readline()).decode().strip()
         assert line.startswith(LISTENING), "the issuer did not start"
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with plainhttp.async_client() as http:
             yield Issuer(process, line.removeprefix(LISTENING), "main", http)
     finally:
         if process.returncode is None:

@@ -21,6 +21,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from tests import plainhttp
 from tests.contract.state.server import RedisServer, lasting_port, running_redis
 from tests.live.faults.calling import call, caller
 from tests.live.faults.processes import GatewayProcess, Settings, demo_server, gateway, settings, until
@@ -214,7 +215,7 @@ async def note_curious(running: GatewayProcess, canaries: Canaries, kept: list[s
     for answer in answers:
         assert not (answer.status_code in (200, 202) and answer.request.url.path in mentioned)
     seen.note("answers to another caller", told(answers))
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with plainhttp.async_client() as http:
         scraped = await http.get(f"{running.admin_url}/metrics")
         allowed = await http.get(
             f"{running.url}/metrics", headers={"Authorization": f"Bearer {canaries['metrics token']}"}

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from tests import plainhttp
+
 DEADLINE_S = 30.0  # for anything that takes well under a second on an idle machine
 
 
@@ -36,7 +38,7 @@ def running(module: str, *arguments: str) -> Iterator[tuple[str, subprocess.Pope
 
 @contextmanager
 def connected(module: str, *arguments: str) -> Iterator[httpx.Client]:
-    with running(module, *arguments) as (url, _), httpx.Client(base_url=url, timeout=DEADLINE_S) as client:
+    with running(module, *arguments) as (url, _), plainhttp.client(base_url=url, timeout=DEADLINE_S) as client:
         yield client
 
 

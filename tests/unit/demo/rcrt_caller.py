@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from tests import plainhttp
 from tests.unit.demo.conftest import DEADLINE_S, connected
 
 OWNER_ID = "00000000-0000-0000-0000-000000000001"
@@ -125,7 +126,7 @@ class Caller:
         """Reads the event stream on a connection of its own, once its first ping has come."""
         listener = Listener()
         with (
-            httpx.Client(base_url=self.server.base_url, headers=self.server.headers, timeout=DEADLINE_S) as client,
+            plainhttp.client(base_url=self.server.base_url, headers=self.server.headers, timeout=DEADLINE_S) as client,
             client.stream("GET", "/events/stream") as response,
         ):
             response.raise_for_status()

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from gateway.demo.fleet import SERVERS, start_fleet
+from tests import plainhttp
 from tests.unit.demo.conftest import DEADLINE_S, running, words_of_help
 
 GUARDED = {"otc": "/tools", "oxp": "/tools", "rap": "/.well-known/rap-toolset", "rcrt": "/secrets"}
@@ -29,7 +30,7 @@ def listens(url: str) -> bool:
 
 @pytest.mark.anyio
 async def test_the_fleet_runs_while_the_context_is_open() -> None:
-    async with start_fleet(token="t0k") as urls, httpx.AsyncClient(timeout=DEADLINE_S) as client:
+    async with start_fleet(token="t0k") as urls, plainhttp.async_client(timeout=DEADLINE_S) as client:
         assert set(urls) == set(SERVERS)
         for name, url in urls.items():
             guarded = f"{url}{GUARDED[name]}"
@@ -79,7 +80,7 @@ def test_a_server_exits_with_0_at_ctrl_c(module: str) -> None:
 
 
 def test_a_sleeping_call_is_answered_when_the_server_stops() -> None:
-    with running("otc_server") as (url, process), httpx.Client(base_url=url, timeout=DEADLINE_S) as client:
+    with running("otc_server") as (url, process), plainhttp.client(base_url=url, timeout=DEADLINE_S) as client:
         answers: list[httpx.Response] = []
         request = {"request": {"tool_id": "Clock.Sleep", "input": {"seconds": 60}}}
         sleeper = threading.Thread(target=lambda: answers.append(client.post("/call", json=request)))

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.unit.demo.conftest import DEADLINE_S, connected, running
 from tests.unit.demo.rap_caller import Caller, calling
 
@@ -289,7 +290,7 @@ def test_with_a_token_everything_but_consent_and_health_asks_for_it() -> None:
 
 def test_the_server_stops_at_once_with_calls_in_progress() -> None:
     started = time.monotonic()
-    with running("rap_server") as (url, _), httpx.Client(base_url=url) as server, calling(server) as caller:
+    with running("rap_server") as (url, _), plainhttp.client(base_url=url) as server, calling(server) as caller:
         caller.invoke(caller.invocation("build", {"seconds": 60}))
         caller.run(caller.invocation("ask"))
     assert time.monotonic() - started < DEADLINE_S / 2

@@ -9,6 +9,7 @@ import httpx
 import jwt
 import pytest
 
+from tests import plainhttp
 from tests.unit.demo.conftest import DEADLINE_S, connected, running
 from tests.unit.demo.rcrt_caller import AGENT_ID, OWNER_ID, Caller, calling
 
@@ -24,7 +25,7 @@ def caller() -> Iterator[Caller]:
 @pytest.fixture(scope="module")
 def stranger(caller: Caller) -> Iterator[httpx.Client]:
     """The same server without a token."""
-    with httpx.Client(base_url=caller.server.base_url, timeout=DEADLINE_S) as client:
+    with plainhttp.client(base_url=caller.server.base_url, timeout=DEADLINE_S) as client:
         yield client
 
 
@@ -281,7 +282,7 @@ def test_with_a_token_minting_asks_for_it() -> None:
 
 def test_the_server_stops_at_once_with_a_stream_open_and_a_tool_running() -> None:
     started = time.monotonic()
-    with running("rcrt_server") as (url, process), httpx.Client(base_url=url, timeout=DEADLINE_S) as server:
+    with running("rcrt_server") as (url, process), plainhttp.client(base_url=url, timeout=DEADLINE_S) as server:
         caller = Caller(server)
         caller.sign_in()
         caller.request("timer", {"seconds": 60})
