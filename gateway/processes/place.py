@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.model import JsonObject
+from gateway.processes.sockets import renew
 from gateway.processes.worker import AT_ONCE, MAX_REPORT_BYTES, REPORT_S, packed
 from gateway.server import Stop
 from gateway.settings import Config
@@ -42,6 +43,8 @@ class Place:
         self.ready, self.failed = asyncio.Event(), asyncio.Event()
         self.reason: str | None = None
         self._starts = 0
+        self._has_served = False  # the worker that is there or was last
+        self._sockets: list[socket.socket] = []
         self._number = number
         self._patience = patience
         self._directory = directory
@@ -55,8 +58,9 @@ class Place:
         self._reported_at = 0.0
         self._missed = 0  # reports, since the last one
 
-    async def keep(self, sockets: Sequence[socket.socket], config: Callable[[], Config]) -> None:
-        """Has a worker serve callers at these sockets until all are to stop."""
+    async def keep(self, sockets: list[socket.socket], config: Callable[[], Config]) -> None:
+        """Has a worker serve callers at these sockets until all are to stop; at others while there is none."""
+        self._sockets = sockets
         pause_s = FIRST_PAUSE_S
         loop = asyncio.get_running_loop()
         while not self._stop.asked.is_set():
@@ -68,6 +72,8 @@ class Place:
                 self.failed.set()
             if self._stop.asked.is_set():
                 return
+            if not self._has_served:  # nor may the next one: meanwhile callers are the others'
+                renew(sockets)
             lasted_s = loop.time() - begun
             told: JsonObject = {"worker": self._number, "code": code, "lasted_s": round(lasted_s, 1)}
             log.warning("a worker died", extra=told | ({"reason": self.reason} if self.reason else {}))
@@ -82,6 +88,7 @@ class Place:
     async def _serve(self, sockets: Sequence[socket.socket], config: Callable[[], Config]) -> int:
         """Runs one worker to its end; returns its exit code."""
         self._starts += 1
+        self._has_served = False
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_REPORT_BYTES)
         try:
@@ -109,7 +116,7 @@ class Place:
             watching.cancel()
             if following is not None:
                 following.cancel()
-            if not self.ready.is_set():
+            if not self._has_served:
                 self.failed.set()
             self.ready.clear()
             self._report = {}
@@ -164,6 +171,7 @@ class Place:
                 self.replace()
                 return
         self.ready.set()
+        self._has_served = True
 
     def _give(self, config: Config) -> None:
         self._asked += 1
@@ -201,6 +209,7 @@ class Place:
         if not self._stop.asked.is_set():
             log.warning("a worker that cannot go by the configuration is replaced", extra=self._who())
             self.ready.clear()
+            renew(self._sockets)  # until it is replaced, new callers are the others'
             self.terminate()
 
     def terminate(self, *, at_once: bool = False) -> None:

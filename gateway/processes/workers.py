@@ -1,10 +1,5 @@
 """Several processes that serve callers, and the one that looks after them: it starts them, replaces those that die
 or hang, hands them the configuration, serves operators for all of them, and stops them.
-
-Each worker has a public socket of its own, bound here to the same address (SO_REUSEPORT): the kernel deals connections
-out by a hash, so that each gets its share of those that stay open (202 and 198 of 400), whereas at one socket that all
-wait at, whoever wakes up first takes what is there (4, 23 and 40 of 100 were left to the other). This process keeps the
-sockets open: callers of a worker that died wait in its queue for the next one and are not turned away.
 """
 
 from __future__ import annotations
@@ -30,14 +25,13 @@ from gateway.metrics import Metrics, Scraper, SharedStore, read_shared
 from gateway.model import JsonObject
 from gateway.processes.place import Place
 from gateway.processes.serving import server_options
+from gateway.processes.sockets import address_of, bind, close_all
 from gateway.server import (
     Addresses,
-    ListenError,
     ServerError,
     ServerOptions,
     Stop,
     admin_listener,
-    cannot_listen,
     report_capacity,
 )
 from gateway.settings import Config, Secret, StateSettings
@@ -82,12 +76,12 @@ class Supervisor:
             async with admin_listener(admin_app(self, scraper.text), options, self._stop) as admin:
                 with self._stop.on_signals():
                     report_capacity(options.max_connections)
-                    await self._serve(sockets, options, lambda: on_ready(Addresses(_address(sockets), admin)))
+                    await self._serve(sockets, options, lambda: on_ready(Addresses(address_of(sockets), admin)))
         finally:
-            _close(sockets)
+            close_all(sockets)
 
     async def _serve(
-        self, sockets: Sequence[Sequence[socket.socket]], options: ServerOptions, on_ready: Callable[[], None]
+        self, sockets: Sequence[list[socket.socket]], options: ServerOptions, on_ready: Callable[[], None]
     ) -> None:
         keeping = [
             asyncio.create_task(place.keep(own, lambda: self._config))
@@ -104,7 +98,7 @@ class Supervisor:
             _raise_what_failed(keeping)
             log.info("draining", extra={"workers": len(self._places)})
         finally:
-            _close(sockets)  # a worker's own goes when the worker lets go of it; nobody else is to be let in
+            close_all(sockets)  # a worker's own goes when the worker lets go of it; nobody else is to be let in
             await self._end(keeping)
 
     async def _until_ready(self, keeping: Sequence[asyncio.Task[None]]) -> None:
@@ -207,55 +201,3 @@ def _with_keys(config: Config) -> Config:
     if config.state is None or config.state.keys:
         return config
     return replace(config, state=replace(config.state, keys=(Secret(secrets.token_urlsafe(32)),)))
-
-
-def bind(host: str, port: int, count: int) -> list[list[socket.socket]]:
-    """So many times the sockets of an address, one for each address of the host. Raises ServerError."""
-    if not 0 <= port <= 65535:
-        raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
-    opened: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        places = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-        for family, address in places if port else ():
-            # Another gateway of ours on that port would let us share it, and take part of our callers.
-            _bound(family, address, shared=False).close()
-        groups = []
-        for _ in range(count):
-            group = []
-            for family, address in places:
-                sock = _bound(family, (address[0], port, *address[2:]), shared=True)
-                opened.append(sock)
-                group.append(sock)
-                port = sock.getsockname()[1]  # of 0 the first one makes a number, which all others take
-            groups.append(group)
-    except OSError as exc:
-        _close([opened])
-        raise cannot_listen(host, port, exc) from exc
-    return groups
-
-
-def _bound(family: int, address: tuple[object, ...], *, shared: bool) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if shared:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.bind(address)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _close(sockets: Sequence[Sequence[socket.socket]]) -> None:
-    for group in sockets:
-        for sock in group:
-            sock.close()
-
-
-def _address(sockets: Sequence[Sequence[socket.socket]]) -> tuple[str, int]:
-    host, port = sockets[0][0].getsockname()[:2]
-    return host, port

@@ -93,6 +93,29 @@ async def _half_applied(running: GatewayProcess, ca: str) -> None:
     assert (told["level"], told["reason"]) == ("warning", "A worker could not put the configuration to use.")
 
 
+async def test_while_a_worker_cannot_be_replaced_its_callers_are_the_others(redis_url: str, tmp_path: Path) -> None:
+    """And those who were in its queue are told to come again, instead of waiting for nobody."""
+    authority = Authority(tmp_path)
+    async with tool_server({"Lab.Echo": echo}) as lab:
+        backends = {"lab": {"protocol": "otc", "url": lab.url}, "other": _nowhere(authority.path)}
+        async with team(redis_url, backends) as running:
+            one, other = await pids(running)
+            os.rename(authority.path, f"{authority.path}.kept")
+            os.kill(other, signal.SIGKILL)
+            await until(lambda: any("reason" in line for line in running.logged("a worker died")), "nobody can start")
+            for number in range(MANY):
+                assert value(await call_once(running.url, "Lab.Echo", {"n": number})) == {"n": number}
+            assert await pids(running) == [one]
+            os.rename(f"{authority.path}.kept", authority.path)
+
+            async def replaced() -> bool:
+                return len(await pids(running)) == WORKERS
+
+            await until(replaced, "there is another worker")
+            for number in range(MANY):
+                assert value(await call_once(running.url, "Lab.Echo", {"n": number})) == {"n": number}
+
+
 async def test_who_asks_every_process_to_stop_cuts_no_call_off(redis_url: str) -> None:
     """Ours: systemd does by default, and then a worker is asked twice."""
     released = asyncio.Event()

@@ -18,8 +18,9 @@ from gateway.cli.output import FAILED, CommandError
 from gateway.cli.serve import run_until_stopped
 from gateway.config import load
 from gateway.processes.place import Place, lines
+from gateway.processes.sockets import bind
 from gateway.processes.worker import packed, receive
-from gateway.processes.workers import Supervisor, bind
+from gateway.processes.workers import Supervisor
 from gateway.server import ServerError, Stop
 from gateway.settings import Config
 from tests.live.faults.processes import START_S, settings, until
