@@ -40,7 +40,9 @@ class Issuers:
             return NoAuthentication()
         entries = auth.jwt or ()
         origins = [_origin(entry) for entry in entries]
-        self._keys |= {origin: _keys(origin) for origin in origins if origin not in self._keys}
+        for entry, origin in zip(entries, origins, strict=True):
+            if origin not in self._keys:
+                self._keys[origin] = _keys(entry)
         keys = (ApiKey(id=key.id, digest=key.hash, scopes=frozenset(key.scopes)) for key in auth.api_keys or ())
         issuers = [_issuer(entry, self._keys[origin]) for entry, origin in zip(entries, origins, strict=True)]
         return Authentication(issuers, keys, clock=time.time)
@@ -51,16 +53,28 @@ class Issuers:
         return {LOGIN.sub("//", str(name)): keys.status for name, keys in published}
 
     async def keep(self, auth: AuthSettings | None) -> None:
-        """Stops fetching the keys of all issuers but those of these settings."""
-        kept = [_origin(entry) for entry in (() if auth is None else auth.jwt or ())]
+        """Stops fetching the keys of all issuers but those of these settings, and fetches theirs as these say."""
+        kept = {_origin(entry): entry for entry in (() if auth is None else auth.jwt or ())}
+        for origin, entry in kept.items():
+            keys = self._keys.get(origin)
+            if isinstance(keys, RemoteKeys):
+                keys.pace(entry.jwks_refresh_s, entry.jwks_cooldown_s)
         for origin in [origin for origin in self._keys if origin not in kept]:
             await self._keys.pop(origin).aclose()
 
 
 def _origin(entry: JwtSettings) -> JwtSettings:
-    """What `_keys` goes by: an issuer's settings less those that say what its tokens must be like."""
+    """Which keys they are: an issuer's settings less what its tokens must be like, and how often it is asked."""
     return replace(
-        entry, audience=(), require=(), scope_claim="", user_id_claim=None, leeway_s=0.0, max_lifetime_s=None
+        entry,
+        audience=(),
+        require=(),
+        scope_claim="",
+        user_id_claim=None,
+        leeway_s=0.0,
+        max_lifetime_s=None,
+        jwks_refresh_s=0.0,
+        jwks_cooldown_s=0.0,
     )
 
 

@@ -34,7 +34,7 @@ def caller_of(claims: Claims, issuer: JwtIssuer, now: float) -> tuple[Caller, fl
         user_id = _at(claims, issuer.user_id_claim)
         if not _is_name(user_id):  # without it, whoever has the token could name anybody in a call
             raise refused(Reason.USER)
-    principal = f"jwt:{issuer.name or ''}:{_escaped(subject)}"
+    principal = f"jwt:{_issuer_name(claims, issuer)}:{_escaped(subject)}"
     return Caller(principal=principal, scopes=_scopes(_at(claims, issuer.scope_claim)), user_id=user_id), expires
 
 
@@ -76,6 +76,16 @@ def _scopes(claim: Any) -> frozenset[str]:
     if isinstance(claim, str):
         return frozenset(claim.split())
     return frozenset(item for item in claim if isinstance(item, str)) if isinstance(claim, list) else frozenset()
+
+
+def _issuer_name(claims: Claims, issuer: JwtIssuer) -> str:
+    """Whose subject it is: an entry for any issuer has tokens of several, who may all have an `alice` of their own."""
+    if issuer.name is not None:
+        return issuer.name
+    name = claims.get("iss")
+    if name is not None and not _is_name(name):
+        raise refused(Reason.CLAIM)
+    return name or ""
 
 
 def _is_name(value: Any) -> bool:

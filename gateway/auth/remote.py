@@ -110,6 +110,16 @@ class RemoteKeys:
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep())
 
+    def pace(self, refresh_s: float, cooldown_s: float) -> None:
+        """From now on they are fetched that often."""
+        if (refresh_s, cooldown_s) == (self._refresh_s, self._cooldown_s):
+            return
+        self._refresh_s, self._cooldown_s = refresh_s, cooldown_s
+        if self._keeping is not None:  # its pause may be a week yet
+            self._keeping.cancel()
+            self._keeping = None
+            self.start()
+
     async def aclose(self) -> None:
         """Stops; the keys stay."""
         tasks = [task for task in (self._keeping, self._fetching) if task is not None]

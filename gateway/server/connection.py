@@ -72,6 +72,8 @@ class Connection(HttpToolsProtocol):
             transport.abort()
         elif crowd >= self.listener.max_connections:
             self._part(self._refusal(Refused(503, "Too many connections.")))
+        elif not self.listener.admits(transport):  # it was in the middle of its handshake when that became another
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells the running application, forgets the rest."""
@@ -91,6 +93,13 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
         elif self.reading is not HEAD:
             self.transport.close()
+
+    def dismiss(self) -> None:
+        """As `shutdown`, and does not hear the head of another request to its end, either."""
+        if self.running is None and self.reading is HEAD:
+            self.transport.abort()
+        else:
+            self.shutdown()
 
     def resume_writing(self) -> None:
         """The caller reads on."""

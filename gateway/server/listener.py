@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from typing import Protocol, cast
 
 from starlette.types import ASGIApp
 from uvicorn import Config
 from uvicorn.server import ServerState
 
 from gateway.server.options import BACKLOG, ServerOptions
+from gateway.server.tls import ServingContext
 
 ABORT_S = 1.0  # how long cancelled applications may take to let go; they have nothing left to say to anyone
+
+
+class Dismissed(Protocol):
+    """A connection whose caller would not get in any more."""
+
+    transport: asyncio.Transport
+
+    def dismiss(self) -> None: ...
 
 
 class Listener(ServerState):
@@ -45,9 +55,20 @@ class Listener(ServerState):
         self.config.load()
 
     def change(self, options: ServerOptions) -> None:
-        """Goes by other limits; the times of connections that are open already stay as they are."""
+        """Goes by other limits; the times of connections that are open already stay as they are.
+
+        Those of callers whose certificates do not count any more end with the answers they are owed.
+        """
         self.options = options
         self.max_connections = options.max_connections
+        for connection in list(cast(Set[Dismissed], self.connections)):
+            if not self.admits(connection.transport):
+                connection.dismiss()
+
+    def admits(self, transport: asyncio.Transport) -> bool:
+        """Whether its caller would get through the handshake as it is now."""
+        tls = self.options.tls
+        return not isinstance(tls, ServingContext) or tls.admits(transport.get_extra_info("ssl_object"))
 
     def left(self) -> None:
         """Notes that a connection is gone."""

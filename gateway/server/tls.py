@@ -6,6 +6,7 @@ import ssl
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.server.options import SPARE_CONNECTIONS, ServerError
 
@@ -26,14 +27,24 @@ class TlsFiles:
     requires_client: bool = True
 
 
+class Entry(NamedTuple):
+    """Who gets in: whether a certificate has to be shown, and who may have signed it, each in DER."""
+
+    mode: ssl.VerifyMode
+    authorities: frozenset[bytes]
+
+
 class Handshake(ssl.SSLObject):
-    """One connection's TLS; `refused` hears why its handshake has failed, in OpenSSL's word for it, or `UNFINISHED`.
+    """One connection's TLS, by the `entry` there was when it came.
+
+    `refused` hears why its handshake has failed, in OpenSSL's word for it, or `UNFINISHED`.
 
     The loop goes on with it whenever something came, the first time when nothing has: who then leaves or runs out of
     time was in the middle of it. Who never says a word only looks whether there is a port.
     """
 
     refused: Callable[[str], None] | None = None
+    entry: Entry | None = None
     steps = 0
     is_over = False
 
@@ -69,6 +80,7 @@ class ServingContext(ssl.SSLContext):
     """
 
     _current: ssl.SSLContext
+    _entry: Entry
     _open: weakref.WeakSet[ssl.SSLObject]
 
     def __new__(cls, files: TlsFiles, max_connections: int) -> ServingContext:
@@ -82,11 +94,19 @@ class ServingContext(ssl.SSLContext):
             self._current = _context(files)
         except OSError as exc:  # ssl.SSLError is one
             raise ServerError(f"The certificates of server.tls cannot be used: {exc.strerror or exc}.") from exc
+        self._entry = Entry(self._current.verify_mode, frozenset(self._current.get_ca_certs(binary_form=True)))
         self._most = max_connections + SPARE_CONNECTIONS
 
     def take(self, other: ServingContext) -> None:
         """Serves the connections to come with what the other one has read."""
-        self._current, self._most = other._current, other._most
+        self._current, self._entry, self._most = other._current, other._entry, other._most
+
+    def admits(self, shown: ssl.SSLObject | None) -> bool:
+        """Whether who got in by that handshake would today: no authority is gone since, and no more is asked for."""
+        then, now = shown.entry if isinstance(shown, Handshake) else None, self._entry
+        if then is None or then is now or now.mode == ssl.CERT_NONE:
+            return True
+        return then.mode >= now.mode and then.authorities <= now.authorities
 
     def wrap_bio(
         self,
@@ -101,7 +121,7 @@ class ServingContext(ssl.SSLContext):
             raise ssl.SSLError("too many connections")
         begun = self._current.wrap_bio(incoming, outgoing, server_side=True)
         assert isinstance(begun, Handshake)
-        begun.refused = self.refused
+        begun.refused, begun.entry = self.refused, self._entry
         self._open.add(begun)
         return begun
 

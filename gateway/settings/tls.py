@@ -10,24 +10,28 @@ from gateway.settings.keys import key, settings
 from gateway.settings.kinds import Flag, Text
 from gateway.settings.reading import Cursor
 
+PEM = "-----BEGIN "  # RFC 7468, section 2
+
 
 class FilePath(Text):
     """A regular file that can be read; a relative path starts where the configuration lies.
 
-    It may be absent wherever variables may.
+    It may be absent wherever variables may. It is told as it was written, for what was put in may be the key itself.
     """
 
     noun = "path of a file"
 
     def read(self, cursor: Cursor) -> str:
         name = super().read(cursor)
+        if PEM in name:
+            raise cursor.refuse("holds a certificate or a key itself; it must be the path of the file that does")
         substitution = cursor.reading.substitution
         path = substitution.base / name
         try:
             if substitution.allow_missing and not path.exists():
                 return str(path)
             if not path.is_file():
-                raise cursor.refuse(f"names no file: {name!r} does not exist or is no regular file")
+                raise cursor.refuse(f"names no file: {cursor.raw!r} does not exist or is no regular file")
             with path.open("rb"):
                 return str(path)
         except OSError as exc:

@@ -29,6 +29,9 @@ OWN_HEADERS = frozenset(
 )
 OWN_PREFIXES = ("proxy-", "content-")
 
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+MAPPED_BITS = 96  # in front of an IPv4 address inside of an IPv6 one: RFC 4291, section 2.5.5.2
+
 
 class BaseUrl(Text):
     """Where a server is: http or https, a path prefix at most; read without its trailing slash."""
@@ -88,20 +91,21 @@ class PageOrigin(Text):
         return origin
 
 
-class Network(Leaf[ipaddress.IPv4Network | ipaddress.IPv6Network]):
+class Network(Leaf[IpNetwork]):
     """The addresses that begin with the same bits, or one address."""
 
     noun = "network such as 10.0.0.0/8, or an address"
     must = "must be a network such as 10.0.0.0/8 or an address"
 
-    def parse(self, written: Written) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    def parse(self, written: Written) -> IpNetwork:
         try:
             address = ipaddress.ip_interface(written.text)
         except ValueError:
             raise UnfitError(self.must) from None
-        network = address.network
+        network: IpNetwork = address.network
         if address.ip != network.network_address:
             raise UnfitError(f"has bits set beyond its length; the network is {network}")
+        network = _as_addresses_are_told(network)
         if network.prefixlen == 0:
             raise UnfitError("trusts everybody, so that any caller could pass for any other")
         return network
@@ -111,6 +115,15 @@ class Network(Leaf[ipaddress.IPv4Network | ipaddress.IPv6Network]):
 
     def schema(self, defs: dict[str, Schema]) -> Schema:
         return {"type": "string", "pattern": or_substituted(r"[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?")}
+
+
+def _as_addresses_are_told(network: IpNetwork) -> IpNetwork:
+    """IPv4 addresses inside of IPv6 as such, which is what those of callers and proxies are compared as."""
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
+        mapped = network.network_address.ipv4_mapped
+        if mapped is not None:
+            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+    return network
 
 
 class AuthorizationUrl(Text):

@@ -144,6 +144,11 @@ GOOD: list[tuple[str, Look, object]] = [
         lambda c: [str(network) for network in c.server.trusted_proxies],
         ["2001:db8::/32", "::1/128", "fd00::/8", "10.0.0.0/8"],
     ),
+    (
+        "server: {trusted_proxies: ['::ffff:10.0.0.0/104', '::ffff:192.0.2.1', '::fffe:0:0/95']}",
+        lambda c: [str(network) for network in c.server.trusted_proxies],
+        ["10.0.0.0/8", "192.0.2.1/32", "::fffe:0:0/95"],
+    ),
     # what may be left out
     ("", lambda c: (c.state, c.server.public_url, dict(c.backends), c.routes), (None, None, {}, ())),
     ("state: null", lambda c: c.state, None),

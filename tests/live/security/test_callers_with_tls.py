@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 
 from tests.live.faults.calling import call, caller, value
 from tests.live.faults.processes import GatewayProcess, gateway, settings, until
-from tests.live.faults.toolserver import echo, tool_server
+from tests.live.faults.toolserver import Exchange, echo, tool_server
+from tests.live.reload.changing import change, write
 from tests.live.server.authority import Authority
+from tests.live.server.harness import Wire, calling, request
 from tests.live.workers.team import metric
 
 pytestmark = pytest.mark.anyio
@@ -67,3 +71,92 @@ async def test_a_caller_with_a_certificate_is_served_and_sent_back_to_https(site
 
 def _handshakes(site: Site) -> list[dict[str, Any]]:
     return [line for line in site.running.logged("request") if line["operation"] == "handshake"]
+
+
+async def test_a_caller_whose_authority_is_withdrawn_is_out_once_it_has_what_it_is_owed(tmp_path: Path) -> None:
+    servers, former, later = (Authority(tmp_path, name) for name in ("servers", "former", "later"))
+    files, counting = servers.serving(), tmp_path / "counting.pem"
+    tls = {"cert": files.cert, "key": files.key, "client_ca": str(counting)}
+    known, taken, finishing = servers.trusting(former.issue("agent.example")), asyncio.Event(), asyncio.Event()
+
+    async def wait(exchange: Exchange) -> None:
+        taken.set()
+        await finishing.wait()
+        await exchange.finish(value="done")
+
+    first, second = (authority.signing.cert_pem.bytes().decode() for authority in (former, later))
+    write(counting, first)
+    async with tool_server({"Lab.Wait": wait}) as lab:
+        config = settings(
+            {"lab": {"protocol": "otc", "url": lab.url}}, server={"port": 0, "admin": {"port": 0}, "tls": tls}
+        )
+        async with gateway(config, ready=False) as running:
+            host, _, port = running.url.removeprefix("http://").rpartition(":")
+            where = (host, int(port))
+            async with (
+                calling(where, known) as idle,
+                calling(where, known) as begun,
+                calling(where, known) as waiting,
+                greeting(where, known) as greeted,
+            ):
+                await until(lambda: is_listed(idle), "the tools are listed")
+                begun.say(b"GET /tools HTTP/1.1\r\nHost: ")
+                body = b'{"request": {"tool_id": "Lab.Wait"}}'
+                waiting.say(request("/otc/call", "Content-Type: application/json", method="POST", body=body))
+                await taken.wait()
+                write(counting, first + second)
+                await change(running, config)
+                assert await is_listed(idle)  # another authority is no harm to those of the first
+                write(counting, second)
+                await change(running, config)
+                assert await idle.is_cut()
+                assert await begun.is_cut()
+                assert not await greeted.is_answered()
+                finishing.set()
+                assert b'"done"' in (await waiting.answer()).body
+                assert await waiting.is_cut()
+            async with calling(where, servers.trusting(later.issue("agent.example"))) as other:
+                assert await is_listed(other)
+
+
+async def is_listed(wire: Wire) -> bool:
+    """Whether the tools are listed to a caller, who stays."""
+    wire.say(request("/tools"))
+    answer = await wire.answer()
+    return answer.status == httpx.codes.OK and b"Lab.Wait" in answer.body
+
+
+class Greeting:
+    """A handshake that is in its middle: the gateway has shown its certificate, the caller not yet."""
+
+    def __init__(self, wire: Wire, client: ssl.SSLContext) -> None:
+        self._wire = wire
+        self._heard, self._says = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = client.wrap_bio(self._heard, self._says, server_hostname="127.0.0.1")
+
+    async def begin(self) -> None:
+        with pytest.raises(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+        self._wire.say(self._says.read())
+        self._heard.write(await self._wire.reader.read(1 << 16))
+
+    async def is_answered(self) -> bool:
+        """Goes on, asks, and hears whether anything is said to that."""
+        self._tls.do_handshake()
+        self._tls.write(request("/tools"))
+        self._wire.say(self._says.read())
+        try:
+            self._heard.write(await self._wire.rest())
+            self._heard.write_eof()
+            return bool(self._tls.read(1))
+        except (ssl.SSLError, ConnectionError):
+            return False
+
+
+@asynccontextmanager
+async def greeting(where: tuple[str, int], client: ssl.SSLContext) -> AsyncIterator[Greeting]:
+    """A caller in the middle of its handshake."""
+    async with calling(where) as wire:
+        begun = Greeting(wire, client)
+        await begun.begin()
+        yield begun

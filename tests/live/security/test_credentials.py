@@ -116,7 +116,8 @@ async def test_every_issuer_and_every_key_names_its_own_callers(site: Site) -> N
         f"jwt:{site.discovered.url}:alice": token(site.discovered.url, private("p256"), "ES256", "ec"),
         f"jwt:{site.listed.url}:alice": token(site.listed.url, private("rsa"), "PS256", "rsa"),
         f"jwt:{PINNED}:alice": token(PINNED, private("ed25519"), "EdDSA"),
-        "jwt::alice": token("https://any.example", SECRET, "HS256"),
+        "jwt:https://any.example:alice": token("https://any.example", SECRET, "HS256"),
+        "jwt:https://another.example:alice": token("https://another.example", SECRET, "HS256"),
         "key:nightly": KEY,
     }
     for principal, credential in tokens.items():

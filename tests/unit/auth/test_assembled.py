@@ -110,6 +110,7 @@ OTHERWISE: list[dict[str, Any]] = [
     {"audience": ["us", "them"]},
     {"leeway": "1m", "max_lifetime": "1h", "require": ["exp", "sub", "aud"]},
     {"scope_claim": "roles", "user_id_claim": "sub"},
+    {"jwks_refresh": "1h", "jwks_cooldown": "1m"},
 ]
 
 
@@ -134,6 +135,23 @@ async def test_an_issuer_keeps_its_keys_when_it_is_away_while_other_settings_cha
         assert issuers.authenticator(before) is not first
         with pytest.raises(UndecidedError):
             issuers.authenticator(before).identify(head)
+        await issuers.keep(None)
+
+
+@pytest.mark.anyio
+async def test_keys_that_stay_are_fetched_as_often_as_the_settings_of_now_say() -> None:
+    async with publishing() as (url, asked, _):
+        entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+        before, after = settings_of(entry | {"jwks_refresh": "7d"}), settings_of(entry | {"jwks_refresh": "1s"})
+        issuers = Issuers()
+        await issuers.authenticator(before).start()
+        async with asyncio.timeout(20):
+            while issuers.status()["a"].keys == 0:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+            issuers.authenticator(after)
+            await issuers.keep(after)
+            while len(asked) < 3:  # noqa: ASYNC110 - nor here
+                await asyncio.sleep(0.01)
         await issuers.keep(None)
 
 

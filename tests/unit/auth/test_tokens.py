@@ -313,9 +313,16 @@ def test_an_issuer_nobody_knows_is_refused(name: Any) -> None:
 
 def test_an_entry_without_an_issuer_takes_the_tokens_of_any_other() -> None:
     auth = authentication(FIRST, ANY)
-    for claims in (CLAIMS, CLAIMS | {"iss": "https://third.example"}):
-        assert auth.identify(bearer(claims, ANY_SECRET)).principal == "jwt::alice"
+    assert auth.identify(bearer(CLAIMS, ANY_SECRET)).principal == "jwt::alice"
     refused(auth, bearer(CLAIMS | {"iss": FIRST.name}, ANY_SECRET))
+    for name in ("https://third.example", "https://fourth.example"):  # whose alices are not the same
+        caller = auth.identify(bearer(CLAIMS | {"iss": name}, ANY_SECRET))
+        assert caller.principal == f"jwt:{name}:alice"
+
+
+@pytest.mark.parametrize("name", ["", 7, True, ["a"], "a\nb", "x" * 257])
+def test_an_entry_without_an_issuer_takes_no_issuer_without_a_name(name: Any) -> None:
+    refused(authentication(FIRST, ANY), handmade(HS256, CLAIMS | {"iss": name}, ANY_SECRET.encode()), Reason.CLAIM)
 
 
 def test_a_verified_token_is_remembered_for_a_minute_and_never_past_its_end() -> None:
