@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 
 from gateway import __version__
 from gateway.cli.command import PROGRAM, find, overview
-from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain
+from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain, discard_output, put
 from gateway.errors import ConfigError
 
 COMMANDS = {
@@ -28,8 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a value may hold what the terminal's encoding does not
     try:
-        code = _run(sys.argv[1:] if words is None else words)
-        print(end="", flush=True)  # here, where a reader that is gone can still be told apart
+        return _run(sys.argv[1:] if words is None else words)
     except CommandError as exc:
         complain(*exc.lines)
         return exc.code
@@ -39,10 +37,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # whoever read it has enough
         return FAILED
-    return code
 
 
 def _run(words: Sequence[str]) -> int:
@@ -51,9 +47,9 @@ def _run(words: Sequence[str]) -> int:
     name, *rest = words
     match name:
         case "-h" | "--help" | "help":
-            print(overview(COMMANDS))
+            put(overview(COMMANDS))
         case "--version":
-            print(f"{PROGRAM} {__version__}")
+            put(f"{PROGRAM} {__version__}")
         case _:
             return find(COMMANDS, name)(rest)
     return OK

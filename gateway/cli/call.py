@@ -19,7 +19,7 @@ from gateway.cli.command import Command, seconds
 from gateway.cli.consent import WAIT_S, wait_for_consent
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value
 from gateway.cli.remote import Remote, add_options, explain, no_gateway, refusal
-from gateway.cli.resume import ask_until_over, fetchable
+from gateway.cli.resume import ask_until_over, fetchable, how_to_fetch
 from gateway.model import Json, JsonObject
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024  # the largest body any gateway can be configured to take
@@ -91,7 +91,7 @@ async def _call(arguments: argparse.Namespace) -> int:
         if waits:
             reply = await _with_consent(remote, reply, body, arguments.timeout)
         if reply.status_code in (200, 202):
-            return _show(remote, reply, as_json=arguments.json)
+            return _show(remote, reply, body["call_id"], as_json=arguments.json)
         refused = refusal(remote, reply)
         if arguments.json:
             print_answer(reply.content)
@@ -117,14 +117,17 @@ def _again(reply: httpx.Response, call_id: str) -> str:
     return f"repeat the command with --call-id {shlex.quote(call_id)}" if kept else "repeat the command"
 
 
-def _show(remote: Remote, reply: httpx.Response, *, as_json: bool) -> int:
+def _show(remote: Remote, reply: httpx.Response, call_id: str, *, as_json: bool) -> int:
     outcome = answers.read(reply.content, answers.Outcome)
     if outcome is None:
         no_gateway(remote.url, reply)
-    if as_json:
-        print_answer(reply.content)
-    elif outcome.success:
-        print_value(outcome.value)
+    try:
+        if as_json:
+            print_answer(reply.content)
+        elif outcome.success:
+            print_value(outcome.value)
+    except CommandError as exc:  # the tool has run, and must not run again because a disk is full
+        raise CommandError(exc.code, *exc.lines, how_to_fetch(call_id)) from exc
     if not outcome.success:
         complain(*_failure(outcome.error))
     return OK if outcome.success else FAILED

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from gateway.cli.command import PROGRAM, Command
 from gateway.cli.examples import introduction
-from gateway.cli.output import FAILED, OK, CommandError
+from gateway.cli.output import FAILED, OK, CommandError, put
 from gateway.cli.serve import address, run_until_stopped
 from gateway.cli.token import mint
 from gateway.config import read
 from gateway.demo.fleet import FleetError, start_fleet
 from gateway.processes.serving import Serving
-from gateway.server import Addresses
+from gateway.server import Addresses, ListenError
 from gateway.settings import Config
 
 USUAL_PORT, USUAL_ADMIN_PORT = 8080, 9464
@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
         run_until_stopped(_demo(arguments.port))
     except FleetError as exc:
         raise CommandError(FAILED, str(exc)) from exc
-    print("Stopped; nothing is left running.")
+    put("Stopped; nothing is left running.")
     return OK
 
 
@@ -72,24 +72,35 @@ async def _fleet() -> AsyncIterator[Mapping[str, str]]:
 
 async def _demo(port: int | None) -> None:
     async with _fleet() as urls:
-        text = (files("gateway.demo") / "demo.yaml").read_text("utf-8")
-        config = read(text, source="demo.yaml", env=_variables(urls, port))
-        serving = Serving(config)
-        gateway = serving.gateway
-        await gateway.start()
         try:
-            await gateway.catalogue.wait_ready()
-            await serving.run(lambda addresses: _introduce(config, addresses))
-        finally:
-            await gateway.aclose()
+            await _serve(urls, *_usual_ports(port))
+        except ListenError:  # what was free is not any more, as when two demonstrations start together
+            await _serve(urls, port or 0, 0)
 
 
-def _variables(urls: Mapping[str, str], port: int | None) -> dict[str, str]:
-    """What `demo.yaml` leaves open."""
+async def _serve(urls: Mapping[str, str], port: int, admin_port: int) -> None:
+    """Runs the gateway until a signal ends it. Raises ListenError."""
+    text = (files("gateway.demo") / "demo.yaml").read_text("utf-8")
+    config = read(text, source="demo.yaml", env=_variables(urls, port, admin_port))
+    serving = Serving(config)
+    gateway = serving.gateway
+    await gateway.start()
+    try:
+        await gateway.catalogue.wait_ready()
+        await serving.run(lambda addresses: _introduce(config, addresses))
+    finally:
+        await gateway.aclose()
+
+
+def _usual_ports(port: int | None) -> tuple[int, int]:
+    """Where to listen for callers and for operators; 0 is any free port."""
     if port is None:
-        port, admin_port = _if_free(USUAL_PORT), _if_free(USUAL_ADMIN_PORT)
-    else:
-        admin_port = 0 if port in (0, USUAL_ADMIN_PORT) else _if_free(USUAL_ADMIN_PORT)
+        return _if_free(USUAL_PORT), _if_free(USUAL_ADMIN_PORT)
+    return port, 0 if port in (0, USUAL_ADMIN_PORT) else _if_free(USUAL_ADMIN_PORT)
+
+
+def _variables(urls: Mapping[str, str], port: int, admin_port: int) -> dict[str, str]:
+    """What `demo.yaml` leaves open."""
     return {
         "DEMO_OTC_URL": urls["otc"],
         "DEMO_OXP_URL": urls["oxp"],
@@ -116,7 +127,7 @@ def _introduce(config: Config, addresses: Addresses) -> None:
     assert config.auth is not None  # demo.yaml has it
     token = mint(config.auth, USER, [], TOKEN_TTL_S)
     urls = (f"http://{address(*addresses.public)}", f"http://{address(*addresses.admin)}")
-    print(introduction(*urls, token=token, user=USER, command=_own_command()), flush=True)
+    put(introduction(*urls, token=token, user=USER, command=_own_command()))
 
 
 def _own_command() -> str:

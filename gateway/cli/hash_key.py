@@ -10,7 +10,7 @@ import sys
 from typing import TextIO
 
 from gateway.cli.command import Command
-from gateway.cli.output import OK, USAGE, CommandError
+from gateway.cli.output import OK, USAGE, CommandError, put
 
 # A digest without salt and stretching protects what nobody can guess, and nothing else.
 SHORTEST = 20
@@ -22,7 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    print(hashed(read_key(sys.stdin)))
+    put(hashed(read_key(sys.stdin)))
     return OK
 
 

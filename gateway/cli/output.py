@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -36,27 +38,50 @@ def complain(*lines: str) -> None:
 
 def say(*lines: str) -> None:
     """Writes text for people to standard output, as harmless as `complain` makes it."""
-    for line in lines:
-        print(printable(line))
+    put(*map(printable, lines))
+
+
+def put(*lines: str) -> None:
+    """Writes lines to standard output as they are; they are there when it returns.
+
+    Raises CommandError when they cannot be, as on a full disk, and BrokenPipeError when nobody reads any more.
+    """
+    try:
+        if not sys.stdout:  # closed by who started us
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        if sys.stdout:
+            discard_output()
+        raise CommandError(FAILED, f"Standard output cannot be written: {exc.strerror}.") from exc
+
+
+def discard_output() -> None:
+    """Sends what is still to be written nowhere: at exit it would fail again, with a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(document: Json) -> None:
     """Writes a document for programs; ASCII, so that it is valid whatever encoding the terminal has."""
-    print(json.dumps(document, indent=2))
+    put(json.dumps(document, indent=2))
 
 
 def print_answer(body: bytes) -> None:
     """Writes JSON that was received, indented but otherwise untouched: every number as it was sent."""
-    print(msgspec.json.format(body, indent=2).decode())
+    put(msgspec.json.format(body, indent=2).decode())
 
 
 def print_value(value: Json) -> None:
     """Writes a tool's value: text as it is, everything else as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    if sys.stdout.isatty():
+    if sys.stdout and sys.stdout.isatty():
         say(*text.splitlines())
     else:
-        print(text)
+        put(text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -74,7 +99,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None 
 
 def terminal_width() -> int | None:
     """How many characters fit a line; None when standard output is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
 
 
 def first_line(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -19,6 +20,8 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_S = 5.0  # the gateway is near, or there is none
 ANSWER_S = 3660.0  # a route allows its tools at most an hour; Ctrl-C is nearer
 MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a catalogue of 20,000 tools has half of it
+
+SECONDS = re.compile(r"[0-9]{1,9}")  # as gateways write Retry-After
 
 HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` makes one for development."
 
@@ -109,6 +112,12 @@ def no_gateway(url: str, reply: httpx.Response) -> NoReturn:
     raise CommandError(
         UNREACHABLE, f"What answers at {url} is not a gateway, or not a healthy one (status {reply.status_code})."
     )
+
+
+def refused_for_s(reply: httpx.Response) -> int | None:
+    """For how many seconds a look is refused, as by a limit on polls, or while the state is away; None: for good."""
+    after = reply.headers.get("retry-after", "")
+    return int(after) if reply.status_code in (400, 429) and SECONDS.fullmatch(after) else None
 
 
 def refusal(remote: Remote, reply: httpx.Response) -> answers.Refusal:

@@ -13,7 +13,7 @@ import httpx
 
 from gateway.cli import answers
 from gateway.cli.output import USAGE, CommandError, complain
-from gateway.cli.remote import Remote, explain, refusal
+from gateway.cli.remote import Remote, explain, refusal, refused_for_s
 from gateway.model import JsonObject
 
 POLL_S = 1.0  # between two looks; as often as the gateway suggests
@@ -33,8 +33,8 @@ async def ask_until_over(remote: Remote, body: JsonObject, timeout_s: float) -> 
     complain("The tool is still running. Waiting for it; Ctrl-C leaves it running.")
     with fetchable(call_id, asyncio.CancelledError, CommandError):
         reply = await _until_over(remote, reply, time.monotonic() + timeout_s)
-    if reply.status_code == 202:
-        complain(_how_to_fetch(call_id))
+    if reply.status_code == 202 or _goes_on(reply):
+        complain(how_to_fetch(call_id))
     return reply
 
 
@@ -44,11 +44,11 @@ def fetchable(call_id: str, *reasons: type[BaseException]) -> Iterator[None]:
     try:
         yield
     except reasons:
-        complain("The tool may still be running.", _how_to_fetch(call_id))
+        complain("The tool may still be running.", how_to_fetch(call_id))
         raise
 
 
-def _how_to_fetch(call_id: str) -> str:
+def how_to_fetch(call_id: str) -> str:
     """What to type for a call's result. The words of its command are not repeated: there may be secrets in them."""
     return f"For its result repeat the command with this call id: toolgate call ... --call-id {shlex.quote(call_id)}"
 
@@ -62,14 +62,19 @@ def _goes_on(reply: httpx.Response) -> bool:
 
 
 async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) -> httpx.Response:
-    """Looks until there is a result, a consent to be given, or no time left."""
+    """Looks until there is a result, a consent to be given, or no time left; a look may be refused for a while."""
     # By its id rather than at `Location`: our credential goes nowhere but to the gateway that was typed.
     path = f"/calls/{quote(reply.headers['toolgate-call-id'], safe='')}"
+    pause_s = POLL_S
     while (left_s := give_up_at - time.monotonic()) > 0:
-        await asyncio.sleep(min(POLL_S, left_s))
-        reply = await remote.ask("GET", path)
-        if reply.status_code == 200 or (reply.status_code == 400 and "location" in reply.headers):
-            break
-        if reply.status_code != 202:
-            raise CommandError(USAGE, *explain(remote, reply, refusal(remote, reply)))
+        await asyncio.sleep(min(pause_s, left_s))
+        seen = await remote.ask("GET", path)
+        if seen.status_code == 200 or (seen.status_code == 400 and "location" in seen.headers):
+            return seen
+        if seen.status_code == 202:
+            reply, pause_s = seen, POLL_S
+        elif (later_s := refused_for_s(seen)) is not None:
+            pause_s = max(later_s, POLL_S)
+        else:
+            raise CommandError(USAGE, *explain(remote, seen, refusal(remote, seen)))
     return reply

@@ -11,7 +11,7 @@ import jwt
 from gateway.auth.signatures import HS256
 from gateway.cli import configuration
 from gateway.cli.command import Command, seconds
-from gateway.cli.output import OK, USAGE, CommandError
+from gateway.cli.output import OK, USAGE, CommandError, put
 from gateway.settings import AuthSettings, JwtSettings
 
 DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
@@ -31,7 +31,7 @@ def _run(arguments: argparse.Namespace) -> int:
     auth = configuration.load(arguments.config).auth
     if auth is None:
         raise CommandError(USAGE, f"{arguments.config} has `auth: none`: its gateway takes callers without a token.")
-    print(mint(auth, arguments.sub, arguments.scope, arguments.ttl, arguments.issuer))
+    put(mint(auth, arguments.sub, arguments.scope, arguments.ttl, arguments.issuer))
     return OK
 
 
@@ -80,8 +80,10 @@ def _entry(auth: AuthSettings, issuer: str | None) -> JwtSettings:
 
 
 def _put(claims: dict[str, Any], path: str, value: str) -> None:
-    """Sets a claim where the gateway looks for it: dots lead into objects."""
+    """Sets a claim where the gateway looks for it: dots lead into objects. Raises CommandError."""
     *parents, name = path.split(".")
     for parent in parents:
         claims = claims.setdefault(parent, {})
+        if not isinstance(claims, dict):
+            raise CommandError(USAGE, f"No token has a claim {path!r}: {parent!r} holds no others.")
     claims[name] = value

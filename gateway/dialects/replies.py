@@ -196,13 +196,16 @@ def _texts(value: Json) -> Mapping[str, str] | None:
 
 
 def _missing(message: Json, missing: JsonObject) -> GatewayError:
-    """`missing_requirements` reduced to what OXP 1.0 names; URLs are judged by the backend, which knows its origin."""
+    """`missing_requirements` reduced to what OXP 1.0 names; URLs are judged by the backend, which knows its origin.
+
+    An empty list asks for nothing: many a server writes out every member.
+    """
     found: JsonObject = {}
     challenges = missing.get("authorization")
-    if isinstance(challenges, list):
+    if isinstance(challenges, list) and challenges:
         found["authorization"] = [challenge for entry in challenges if (challenge := _challenge(entry))]
     secrets = missing.get("secrets")
-    if isinstance(secrets, list):
+    if isinstance(secrets, list) and secrets:
         found["secrets"] = [
             {"id": entry["id"]} for entry in secrets if isinstance(entry, dict) and isinstance(entry.get("id"), str)
         ]

@@ -151,6 +151,17 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(demo: Demo) -> None:
     assert second.stderr.startswith(f"Cannot listen on 127.0.0.1:{port}: the port is in use.")
 
 
+def test_two_that_start_together_both_find_ports() -> None:
+    """Both see that the usual ports are free, and only one can have them."""
+    with running([*TOOLGATE, "demo"]) as one, running([*TOOLGATE, "demo"]) as other:
+        for command in (one, other):
+            command.wait_for(LAST_LINE)
+        for command in (one, other):
+            command.interrupt()
+            assert command.ended() == 0
+            assert command.err == b""
+
+
 def test_when_the_usual_ports_are_taken_it_finds_free_ones() -> None:
     """Whether this test takes them or somebody else has them."""
     taken = []

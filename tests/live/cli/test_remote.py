@@ -208,6 +208,26 @@ def test_a_reader_that_has_enough_is_no_reason_for_a_traceback(demo: Demo) -> No
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+@pytest.mark.parametrize("place", ["/dev/full", None])
+@pytest.mark.parametrize("words", [["call", "Calculator.Add", "a=2", "b=40"], ["tools"], ["--version"]])
+def test_an_output_that_cannot_be_written_is_told_in_a_sentence(
+    words: list[str], place: str | None, demo: Demo
+) -> None:
+    """`place` None: closed by who started the command."""
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" >{place or "&-"}', "sh", *TOOLGATE, *words],
+        env=environment(**demo.env),
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    why, *how = done.stderr.splitlines()
+    assert (done.returncode, why.partition(":")[0]) == (1, "Standard output cannot be written")
+    assert len(how) == (words[0] == "call")
+    assert all(re.fullmatch(r"For its result repeat .* --call-id \w{16}", line) for line in how)
+
+
 def on_a_terminal(words: list[str], env: dict[str, str], react: Callable[[str], object] = len) -> str:
     """What a command shows on a terminal; `react` is told each time it shows something more."""
     main, terminal = pty.openpty()

@@ -7,6 +7,7 @@ import re
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ routes:
 LONG = ("call", "Builds.build", "seconds=600", "--call-id")
 
 
+FEW_POLLS = """
+rate_limits:
+  - {name: polls, key: caller, rate: 30/m, burst: 1, operations: [poll]}
+"""
+
+
 @dataclass(frozen=True)
 class Site:
     """A tool server that answers later, and the gateway in front of it."""
@@ -52,12 +59,18 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     path = tmp_path_factory.mktemp("resume") / "it.yaml"
-    with tool_server("rap_server") as builds:
-        path.write_text(CONFIG % builds)
-        with running([sys.executable, "-m", "gateway", "serve", "-c", str(path)]) as gateway:
-            url = "http://" + address(gateway)
-            eventually(lambda: healthy(url), "the gateway is ready")
-            yield Site(builds, url)
+    with tool_server("rap_server") as builds, serving(path, CONFIG % builds) as url:
+        yield Site(builds, url)
+
+
+@contextmanager
+def serving(path: Path, config: str) -> Iterator[str]:
+    """A gateway for the length of a block; yields its URL."""
+    path.write_text(config)
+    with running([sys.executable, "-m", "gateway", "serve", "-c", str(path)]) as gateway:
+        url = "http://" + address(gateway)
+        eventually(lambda: healthy(url), "the gateway is ready")
+        yield url
 
 
 def address(gateway: Running) -> str:
@@ -75,6 +88,12 @@ def test_it_waits_for_a_long_call_and_prints_its_value_and_nothing_else(site: Si
     assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "built", "seconds": 0.5})
     assert done.stderr == "The tool is still running. Waiting for it; Ctrl-C leaves it running.\n"
     assert site.executions("build") == before + 1
+
+
+def test_looks_that_a_limit_refuses_do_not_end_the_waiting(site: Site, tmp_path: Path) -> None:
+    with serving(tmp_path / "few.yaml", CONFIG % site.builds + FEW_POLLS) as url:
+        done = entered("call", "Builds.build", "seconds=1.5", "--url", url)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"status": "built", "seconds": 1.5})
 
 
 def test_two_commands_without_an_id_are_two_calls(site: Site) -> None:

@@ -41,6 +41,13 @@ def test_claims_are_put_where_the_configuration_looks_for_them(tmp_path: Path) -
     assert (claims["sub"], claims["a"]) == ("ada", {"scopes": "x", "user": "ada"})
 
 
+def test_a_claim_below_one_that_is_text_is_told_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text(f"auth: {{jwt: [{{secret: '{SECRET}', user_id_claim: sub.name}}]}}\n")
+    done = entered("token", "-c", str(path))
+    assert (done.returncode, done.stderr) == (2, "No token has a claim 'sub.name': 'sub' holds no others.\n")
+
+
 def test_the_first_entry_with_a_secret_signs_and_no_other_can(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     remote = "{issuer: 'https://a.example', discovery: true, algorithms: [RS256], audience: [x]}"

@@ -190,6 +190,7 @@ MISSING: list[tuple[Any, Any]] = [
     ),
     ({"secrets": [{"id": "s", "value": "canary"}, {}, 7, {"id": 7}]}, {"secrets": [{"id": "s"}]}),
     ({"secrets": "s", "authorization": {}, "other": 1}, {}),
+    ({"authorization": [], "secrets": [], "user_id": True}, {"user_id": True}),  # written out, and asking for nothing
 ]
 
 
