@@ -142,6 +142,7 @@ class Gateway:
             self,
             self._challenge_status,
             openapi.document(__version__, server.public_url) if server.openapi else None,
+            admit_look=lambda request: self._setup.pipeline.admit_look(request),
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),

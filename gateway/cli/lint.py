@@ -56,5 +56,7 @@ def _of_backends(config: Config) -> Iterator[str]:
 
 def _of_routes(config: Config) -> Iterator[str]:
     for number, route in enumerate(config.routes, 1):
+        if config.auth is None and route.scopes and not route.deny:
+            yield f"route {number} ({route.tools} of {route.backend}): nobody has its scopes under auth: none"
         if not route.deny and route.validate_output == "off":
             yield f"route {number} ({route.tools} of {route.backend}): validate_output is off: values are not checked"

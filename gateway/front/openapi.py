@@ -181,7 +181,7 @@ def _challenge() -> JsonObject:
                 "description": "The state; an unknown or expired token has failed.",
                 "content": _json(schema_ref("ChallengeStatus")),
             },
-            **_refusals(405, 431),
+            **_refusals(405, 429, 431),
         },
     }
 

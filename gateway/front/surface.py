@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from starlette.applications import Starlette
@@ -19,13 +19,14 @@ from gateway.front.watched import request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
 from gateway.request import Request, head_of, read_repeats
-from gateway.wire import WireReply
+from gateway.wire import Headers, WireReply
 
 VERSION_HEADER = {"oxp-version": versions.HEADER_VERSION}
 NO_STORE = {"cache-control": "no-store"}
 METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, section 3
 
 
+Admit = Callable[[Request], None]
 OneCall = Callable[[Request, str], Awaitable[WireReply]]
 Scrape = Callable[[], Awaitable[bytes]]
 
@@ -51,6 +52,7 @@ def public_app(
     challenge_status: Callable[[str], Awaitable[str]],
     openapi_document: bytes | None,
     *,
+    admit_look: Admit,
     look: OneCall,
     cancel: OneCall,
     metrics: Route | None,
@@ -58,15 +60,23 @@ def public_app(
 ) -> Starlette:
     """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
 
-    To be `Watched`. `metrics` is what `metrics_for` makes, if they are shown here. `strict` as for `Edge`.
+    To be `Watched`. `admit_look` raises RATE_LIMITED for a challenge. `metrics` is what `metrics_for` makes, if they
+    are shown here. `strict` as for `Edge`.
     """
 
     async def show_health(request: HttpRequest) -> Response:
         return _health_answer(health, {"status": health.status})
 
     async def show_challenge(request: HttpRequest) -> Response:
+        asked = request_of(request.scope)
+        try:
+            admit_look(asked)
+        except GatewayError as error:
+            asked.refused = error
+            reply = recognise.OXP.encode_error(error, recognise.OXP.canonical)  # as all that is said of challenges
+            return _response(reply, asked.extra)
         status = await challenge_status(request.path_params["token"])
-        return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE)
+        return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(asked.extra)))
 
     async def show_call(request: HttpRequest) -> Response:
         answer = cancel if request.method == "DELETE" else look
@@ -77,7 +87,7 @@ def public_app(
             return _response(recognise.refusal(error, asked.head))
         reply = await answer(asked, request.path_params["call_id"])
         status = strictly(reply.status) if strict else reply.status
-        return _response(WireReply(status=status, headers=(*reply.headers, *asked.extra), body=reply.body))
+        return _response(WireReply(status=status, headers=reply.headers, body=reply.body), asked.extra)
 
     async def show_openapi(request: HttpRequest) -> Response:
         return Response(openapi_document, media_type="application/json")
@@ -152,6 +162,9 @@ async def _fail(request: HttpRequest, exc: Exception) -> Response:
     return JSONResponse({"message": "The gateway failed."}, 500)
 
 
-def _response(reply: WireReply) -> Response:
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reply.headers}
-    return Response(reply.body, reply.status, headers)
+def _response(reply: WireReply, extra: Headers = ()) -> Response:
+    return Response(reply.body, reply.status, dict(_texts((*reply.headers, *extra))))
+
+
+def _texts(headers: Headers) -> Iterator[tuple[str, str]]:
+    return ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)

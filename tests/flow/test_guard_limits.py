@@ -53,6 +53,16 @@ async def test_calls_and_lists_say_how_the_limit_stands_and_a_call_too_many_when
     assert server.executions == 2
 
 
+async def test_looks_at_challenges_count_as_polls_of_their_address(start: StartGateway, server: ToolServer) -> None:
+    looks = limit("looks", "ip", 2, operations=["poll"])
+    caller = (await limited(start, server, looks)).caller
+    answers = [await caller.send("oxp", "challenge", "GET", "/challenges/forged") for _ in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 429]
+    assert [answer.headers["ratelimit"] for answer in answers] == [f'"looks";r={left};t={DAY_S}' for left in (1, 0, 0)]
+    assert answers[2].headers["retry-after"] == str(DAY_S)
+    assert (await caller.list("oxp")).status == 200
+
+
 @every_dialect
 async def test_a_strict_gateway_refuses_with_400_and_the_same_headers(
     start: StartGateway, server: ToolServer, dialect: str

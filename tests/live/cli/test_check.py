@@ -13,7 +13,7 @@ from tests.contract.state.server import RedisServer
 from tests.live.cli.terminal import entered, tool_server
 
 CONFIG = """
-auth: none
+auth: {jwt: [{secret: a-secret-of-thirty-two-characters-or-more}]}
 backends:
   office: {protocol: otc, url: "%(office)s"}
   gone: {protocol: oxp, url: "%(gone)s"}
@@ -73,12 +73,16 @@ def test_absent_variables_may_be_overlooked(tmp_path: Path) -> None:
 
 
 def test_what_is_rarely_meant_is_a_warning(tmp_path: Path) -> None:
-    text = 'server: {host: 0.0.0.0}\nauth: none\nbackends: {a: {protocol: otc, url: "http://127.0.0.1:1"}}\n'
+    text = (
+        'server: {host: 0.0.0.0}\nauth: none\nbackends: {a: {protocol: otc, url: "http://127.0.0.1:1"}, b: {protocol: '
+    )
+    text += 'otc, url: "http://127.0.0.1:2"}}\nroutes: [{tools: "*", backend: b, scopes: [admin]}]\n'
     done = entered("check", write(tmp_path, text))
     assert done.returncode == 0
     warnings = done.stderr.splitlines()
-    assert [line.partition(":")[0] for line in warnings] == ["warning"] * 3
+    assert [line.partition(":")[0] for line in warnings] == ["warning"] * 4
     assert "backends.a: no route publishes any of its tools" in warnings[2]
+    assert "route 1 (* of b): nobody has its scopes under auth: none" in warnings[3]
 
 
 def test_what_lets_strangers_listen_or_in_is_a_warning(tmp_path: Path) -> None:
