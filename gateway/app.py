@@ -271,12 +271,12 @@ class Gateway:
 
     async def _challenge_status(self, token: str) -> str:
         opened = self._challenges.open(token)
-        backend = self.backends.get(opened[0]) if opened else None
-        if opened is None or backend is None:
+        if opened is None:
             return "failed"
-        if backend.asynchronous:
-            return await self.calls.consent_status(opened[1])
-        return await backend.challenge_status(opened[1])
+        backend, what = self.backends.get(opened[0]), opened[1]
+        if "/" not in what:  # no URL but the key of a call, whose record tells, wherever its backend is
+            return await self.calls.consent_status(what)
+        return "failed" if backend is None else await backend.challenge_status(what)
 
 
 def _url_host(host: str) -> str:

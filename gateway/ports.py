@@ -204,6 +204,6 @@ class AsyncBackend(Backend, Protocol):
         """Goes on looking for the outcome of a call that another replica handed over, `run` as in `Invocation`."""
         ...
 
-    async def cancel(self, call_id: str, group: str) -> None:
-        """Tells the tool server, once and without waiting, that nobody waits for a call any more."""
+    async def cancel(self, call_id: str, run: str, group: str) -> None:
+        """Tells the tool server, once and without waiting, that nobody waits for a call any more; `run` as above."""
         ...

@@ -174,9 +174,9 @@ class CallbackBackend:
 
     # Notices.
 
-    async def cancel(self, call_id: str, group: str) -> None:
+    async def cancel(self, call_id: str, run: str, group: str) -> None:
         """Tells the tool server that nobody waits for a call any more, without waiting for it to hear."""
-        self._notices.cancel(call_id, group)
+        self._notices.cancel(callback.invocation_id(call_id, run), group)
 
     async def aclose(self) -> None:
         """Gives notices under way a moment, then closes every connection."""

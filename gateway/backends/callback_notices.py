@@ -40,10 +40,10 @@ class Notices:
         self._outbox = Outbox(backend, credentials)
         self._told: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def cancel(self, call_id: str, group: str) -> None:
-        """Nobody waits for a call any more."""
-        if self.first_time("cancel", call_id):
-            self._tell("cancel", callback.cancel_notice(call_id, group))
+    def cancel(self, id_: str, group: str) -> None:
+        """Nobody waits for a call any more. Here it is named as in its invocation."""
+        if self.first_time("cancel", id_):
+            self._tell("cancel", callback.cancel_notice(id_, group))
         self.close_if_over(group)
 
     def close_if_over(self, group: str) -> None:
@@ -54,12 +54,12 @@ class Notices:
         if group.startswith(ONCE) and self.first_time("close", group):
             self._tell("close", callback.close_notice(group))
 
-    def choose(self, call_id: str, choice: callback.Choice) -> bool:
+    def choose(self, id_: str, choice: callback.Choice) -> bool:
         """Answers with the default; False if the answer is wanted where we do not go."""
         place = place_of(choice.response_url, self._pools)
         if place is None:
             return False
-        self._outbox.post("choice", *place, callback.encode_choice(call_id, choice.default))
+        self._outbox.post("choice", *place, callback.encode_choice(id_, choice.default))
         return True
 
     def first_time(self, what: str, of: str) -> bool:

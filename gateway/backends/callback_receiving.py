@@ -24,6 +24,7 @@ log = logging.getLogger("gateway.backends")
 
 JSON = "application/json"
 LARGE_BYTES = 256 * 1024  # at the worst, in brackets alone, so much takes 0.1 s to read
+MAX_AUTH_URL_BYTES = 8 * 1024  # what browsers and servers take; more does not fit what is remembered of a call
 MAX_ABSENT = 256  # backends that are not here and of which it is remembered what was said
 BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
 NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
@@ -51,42 +52,41 @@ class Receiving:
         body: bytes,
         content_type: str | None,
         *,
+        run: str = "",
         ended: bool = False,
         decode: Decode = "auto",
         failure_patterns: Sequence[re.Pattern[str]] = (),
     ) -> int:
-        """Takes what was posted to the callback URL of a call; returns the HTTP status of the answer.
+        """Takes what was posted to the callback URL of a run of a call; returns the HTTP status of the answer.
 
         Tool servers do not repeat what was answered with 4xx, and most not even the rest. What comes once a call has
         `ended` is taken and dropped, questions to its user too (Tool Result, Security).
         """
         if content_type != JSON:
             self._look_at(content_type)
-        read = callback.decode_callback
+        read, id_ = callback.decode_callback, callback.invocation_id(call_id, run)
         if len(body) <= LARGE_BYTES:
-            message = read(body, call_id, group, decode=decode, failure_patterns=failure_patterns)
+            message = read(body, id_, group, decode=decode, failure_patterns=failure_patterns)
         else:  # up to seconds, for which nobody else shall wait
-            message = await asyncio.to_thread(
-                read, body, call_id, group, decode=decode, failure_patterns=failure_patterns
-            )
+            message = await asyncio.to_thread(read, body, id_, group, decode=decode, failure_patterns=failure_patterns)
         if isinstance(message, callback.Result):  # what nearly all are
             if ended:
                 self._log_late(call_id)
             else:
-                await self._end(call_id, group, message.result, cancels=message.subscription)
+                await self._end(call_id, id_, group, message.result, cancels=message.subscription)
             return 200
-        return await self._heed(call_id, group, message, ended=ended)
+        return await self._heed(call_id, id_, group, message, ended=ended)
 
-    async def _heed(self, call_id: str, group: str, message: callback.Other, *, ended: bool) -> int:
+    async def _heed(self, call_id: str, id_: str, group: str, message: callback.Other, *, ended: bool) -> int:
         """Takes whatever is no result."""
         match message:
             case callback.Consent() | callback.Choice() if ended:
                 self._log_late(call_id)
                 return 200
             case callback.Consent(auth_url):
-                return await self._ask_for_consent(call_id, group, auth_url)
+                return await self._ask_for_consent(call_id, id_, group, auth_url)
             case callback.Choice():
-                return await self._choose(call_id, group, message)
+                return await self._choose(call_id, id_, group, message)
             case callback.Event() | callback.View():
                 return 200  # nobody is there to see it
             case callback.Foreign():
@@ -98,7 +98,7 @@ class Receiving:
             case callback.Malformed(reason, settles):
                 self._log_refusal(reason)
                 if settles:
-                    await self._end(call_id, group, BROKEN)
+                    await self._end(call_id, id_, group, BROKEN)
                 return 400
         assert_never(message)
 
@@ -109,8 +109,8 @@ class Receiving:
             self._has_warned = True
             log.warning("a tool server does not call back with application/json", extra={"backend": self._backend})
 
-    async def _end(self, call_id: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
-        """Ends a call; if it `cancels`, the tool server is to stop whatever it still does for it.
+    async def _end(self, call_id: str, id_: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
+        """Ends a call; if it `cancels`, the tool server is to stop whatever it still does for what it knows as `id_`.
 
         Only one message ends a call, on whatever replicas they arrive, so the tool server is told only once.
         """
@@ -121,33 +121,34 @@ class Receiving:
                 extra = {"backend": self._backend, "call_id": call_id}
                 log.warning("a tool server that is not configured here was not told to stop", extra=extra)
         elif cancels:
-            self._notices.cancel(call_id, group)
+            self._notices.cancel(id_, group)
         else:
             self._notices.close_if_over(group)
 
     def _log_late(self, call_id: str) -> None:
         log.info("a late or repeated message was dropped", extra={"backend": self._backend, "call_id": call_id})
 
-    async def _ask_for_consent(self, call_id: str, group: str, auth_url: str) -> int:
-        if not is_https_or_loopback(auth_url):
-            self._log_refusal("its auth_url is neither https nor loopback")
-            await self._end(call_id, group, NOT_OURS, cancels=True)
+    async def _ask_for_consent(self, call_id: str, id_: str, group: str, auth_url: str) -> int:
+        is_short = len(auth_url.encode()) <= MAX_AUTH_URL_BYTES
+        if not is_short or not is_https_or_loopback(auth_url):
+            self._log_refusal("its auth_url is neither https nor loopback" if is_short else "its auth_url is too long")
+            await self._end(call_id, id_, group, NOT_OURS, cancels=True)
             return 400
         await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
         return 200
 
-    async def _choose(self, call_id: str, group: str, choice: callback.Choice) -> int:
+    async def _choose(self, call_id: str, id_: str, group: str, choice: callback.Choice) -> int:
         """Answers for a user who is not there: with the default, as if it was dismissed (User Choice, Dismissal).
 
         A question that cannot be answered ends its call: it is asked once, and no outcome comes without an answer.
         """
         if self._notices is None:
             self._log_refusal("its tool server is not configured here, and cannot be answered")
-            await self._end(call_id, group, UNANSWERED, cancels=True)
+            await self._end(call_id, id_, group, UNANSWERED, cancels=True)
             return 400
-        if not self._notices.choose(call_id, choice):
+        if not self._notices.choose(id_, choice):
             self._log_refusal("its response_url is at an origin that is not allowed")
-            await self._end(call_id, group, NOT_OURS, cancels=True)
+            await self._end(call_id, id_, group, NOT_OURS, cancels=True)
             return 400
         return 200
 

@@ -254,8 +254,8 @@ class RcrtBackend:
             self._awaiting.add(Awaited(call_id=call_id, request_id=request_id), self._stream)
         self._awaiting.nudge(request_id)
 
-    async def cancel(self, call_id: str, group: str) -> None:
-        """Stops looking. A runner cannot be told; what it brings later is ignored."""
+    async def cancel(self, call_id: str, run: str, group: str) -> None:
+        """Stops looking, but for what still holds a place. A runner cannot be told; what it brings later is ignored."""
         self._awaiting.cancel(call_id)
 
     async def list_tools(self) -> Listing:

@@ -27,7 +27,7 @@ RESPONSES_PER_POLL = 5  # of one call; several runners may each have answered
 UNTAGGED_PER_POLL = 50
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """For a call that holds no place."""
 
 
@@ -41,7 +41,7 @@ class Awaited:
     call_id: str
     request_id: str
     idempotent: bool = False
-    release: Callable[[], None] = _nothing
+    release: Callable[[], None] = nothing
     crumb_ids: set[str] = field(default_factory=set)
     since: float = 0.0
     is_settling: bool = False
@@ -76,7 +76,8 @@ class Awaiting:
 
         An earlier run of the same call is over by now: what becomes of that must not end this one.
         """
-        self.cancel(call.call_id)
+        if (earlier := self._calls.get(call.call_id)) is not None:
+            self.forget(earlier)
         call.since = _now()
         self._calls[call.call_id] = self._named[call.request_id] = call
         call.watch = asyncio.create_task(self._watch(call, stream))
@@ -88,8 +89,12 @@ class Awaiting:
             self._named[crumb_id] = call
 
     def cancel(self, call_id: str) -> None:
-        """Stops looking for a call, whichever run of it that is."""
-        if (call := self._calls.get(call_id)) is not None:
+        """Stops looking for a call, whichever run of it that is; but not for one that holds a place.
+
+        It goes on holding it at the server, which cannot be told: the place is free when the outcome is there.
+        """
+        call = self._calls.get(call_id)
+        if call is not None and call.release is nothing:
             self.forget(call)
 
     def forget(self, call: Awaited) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.admission import unavailable
+from gateway.backends.rcrt_awaiting import nothing
 from gateway.dialects.rcrt import WORKFLOW
 
 AT_ONCE = 2
@@ -27,7 +28,7 @@ class Workflows:
         Raises BACKEND_UNAVAILABLE.
         """
         if tool != WORKFLOW:
-            return _nothing
+            return nothing
         try:
             async with asyncio.timeout(timeout_s):
                 await self._places.acquire()
@@ -47,7 +48,3 @@ class _Place:
             self._is_taken = False
             self._timer.cancel()
             self._places.release()
-
-
-def _nothing() -> None:
-    """Gives no place back."""

@@ -25,9 +25,19 @@ INVOCATION_HEADERS: Headers = (JSON_TYPE,)  # the acknowledgement has no body to
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # a value may come wrapped in content items
 MAX_SEARCHED = 64 * 1024  # characters an operator's pattern looks at; over megabytes it would hold up everybody
 FAILED = "Error: "  # Tool Result, Error Results: there is no flag, only this prefix
+SECRET_CHARACTERS = 32  # of a run: they are for callback URLs alone, and nothing else may show them
 
 
 # What we say.
+
+
+def invocation_id(call_id: str, run: str) -> str:
+    """What a run is called at the tool server, which may take no second invocation under one id.
+
+    For a tool that must not run twice that is well, and the call id is all. One that may has runs with names behind
+    their secrets: its call comes again with another callback URL, and is to be taken then.
+    """
+    return f"{call_id}-{run[SECRET_CHARACTERS:]}" if len(run) > SECRET_CHARACTERS else call_id
 
 
 def encode_invocation(invocation: Invocation, callback_url: str) -> bytes:
@@ -35,7 +45,7 @@ def encode_invocation(invocation: Invocation, callback_url: str) -> bytes:
     body: JsonObject = {
         "operation": invocation.tool.remote_id,
         "arguments": invocation.arguments,
-        "id": invocation.call_id,
+        "id": invocation_id(invocation.call_id, invocation.run),
         "call_id": None,
         "callback_url": callback_url,
         "group_id": invocation.group,
@@ -46,9 +56,9 @@ def encode_invocation(invocation: Invocation, callback_url: str) -> bytes:
     return jsontext.encode(body)
 
 
-def cancel_notice(call_id: str, group: str) -> WireRequest:
+def cancel_notice(id_: str, group: str) -> WireRequest:
     """Tool Cancellation."""
-    return post("/cancel_tool_call", jsontext.encode({"thread_id": group, "tool_call_id": call_id}))
+    return post("/cancel_tool_call", jsontext.encode({"thread_id": group, "tool_call_id": id_}))
 
 
 def close_notice(group: str) -> WireRequest:
@@ -56,9 +66,9 @@ def close_notice(group: str) -> WireRequest:
     return post("/close_thread", jsontext.encode({"thread_id": group}))
 
 
-def encode_choice(call_id: str, selected: int) -> bytes:
+def encode_choice(id_: str, selected: int) -> bytes:
     """User Choice, Response."""
-    return jsontext.encode({"id": call_id, "selected": selected})
+    return jsontext.encode({"id": id_, "selected": selected})
 
 
 # What a tool server says (Transport, Callbacks).
@@ -174,13 +184,13 @@ _MESSAGES: Mapping[str, type[_Message]] = {
 
 
 def decode_callback(
-    body: bytes, call_id: str, group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
+    body: bytes, invocation_id: str, group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
 ) -> Callback:
-    """Reads what was posted to the callback URL of one call.
+    """Reads what was posted to the callback URL of one run of a call.
 
     `decode` says which texts are read as JSON: auto, always or never. `failure_patterns` are regular expressions.
-    The URL already says which call it is, so ids that are not there are a flaw of the message; ids that are there and
-    differ belong to somebody else (Tool Result, Security).
+    The URL already says which call it is, so ids that are not there, or null, are a flaw of the message; ids that are
+    there and differ belong to somebody else (Tool Result, Security).
     """
     try:
         document = jsontext.decode(body, MAX_DEPTH)
@@ -191,8 +201,8 @@ def decode_callback(
     kind = document.get("type")
     if isinstance(kind, str) and kind not in _MESSAGES:
         return Unknown()
-    id_ = document.get("tool_call_id" if kind == "subscription_event" else "id", call_id)
-    if id_ != call_id or document.get("group_id", group) != group:
+    id_, group_id = document.get("tool_call_id" if kind == "subscription_event" else "id"), document.get("group_id")
+    if (id_ != invocation_id and id_ is not None) or (group_id != group and group_id is not None):
         return Foreign()
     if not isinstance(kind, str):
         return Malformed("it has no type")

@@ -74,6 +74,7 @@ class Receiver(Protocol):
         body: bytes,
         content_type: str | None,
         *,
+        run: str,
         ended: bool,
         decode: Decode,
         failure_patterns: Sequence[re.Pattern[str]],
@@ -149,6 +150,7 @@ class Callbacks:
             note.group,
             body,
             content_type,
+            run=run,
             ended=record.state is DONE,  # of one whose end is unknown the outcome may still come
             decode=note.later.decode,
             failure_patterns=self._patterns(note.later, note.tool),

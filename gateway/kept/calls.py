@@ -48,7 +48,8 @@ from gateway.state.port import (
 )
 from gateway.state.sealing import Digester
 
-RUN_BYTES = 16  # that nobody guesses, as a run is what is random in a callback URL
+SECRET_BYTES = 16  # that nobody guesses, as a run is what is random in a callback URL
+NAME_BYTES = 8  # the rest of the run of a tool that may run twice, which tells it from others where it may be seen
 MAX_PATTERN_CHARACTERS = 2048  # of a route, in the note of each of its calls
 
 
@@ -118,6 +119,8 @@ class Calls:
                 record = begun.record
                 key, note = record.key, note_of(record) if record.note else note
                 standing = standing_of(record)
+                if not new.joins:
+                    await self._tell_no_more(record, note)
             else:
                 standing = refusal_of(begun)
             if standing is None:
@@ -155,7 +158,7 @@ class Calls:
             if record is None:
                 return None
             if not record.state.is_over and await self._endings.settle(record.key, CANCELLED):
-                await self._running.give_up(record.key, record.backend, note_of(record).group, CANCELLED)
+                await self._running.give_up(record.key, record.backend, note_of(record), CANCELLED)
             return await self._told(await self._state.get(record.key) or record)
         except StateUnavailable as exc:
             raise unavailable() from exc
@@ -163,10 +166,14 @@ class Calls:
     async def _told(self, record: Record) -> Kept:
         """A call as its caller is told of it; whoever asks it once more is then not told again."""
         kept = kept_by(record)
-        if record.state is DONE and record.question is not None and kept.note.challenge is not None:
+        await self._tell_no_more(record, kept.note)
+        return kept
+
+    async def _tell_no_more(self, record: Record, note: Note) -> None:
+        """What came of a consent is not told again to whoever asks the same."""
+        if record.state is DONE and record.question is not None and note.challenge is not None:
             with suppress(StateUnavailable):  # then it is told once more
                 await self._state.told(record.key)
-        return kept
 
     async def consent_status(self, key: str) -> str:
         """How the consent a call waits for stands: pending, completed or failed."""
@@ -195,6 +202,8 @@ class Calls:
         call_id, question = call.call_id, None
         if call_id is not None:
             owner, key, fingerprint, older = self._names.keyed(principal, call)
+            if backend.asynchronous:
+                question = self._names.question(principal, call)
         else:
             owner, key, fingerprint, older = self._names.unkeyed(principal, call)
             call_id, question = PREFIX + key, fingerprint if backend.asynchronous else None
@@ -214,6 +223,7 @@ class Calls:
             backend=backend.name,
             note=encode(note),
             question=question,
+            joins=call.call_id is None,
             idempotent=asked.invocation.idempotent,
             state=DISPATCHING,  # at once, which saves another way to the state
             older=older,
@@ -249,9 +259,10 @@ class Calls:
 
 def _later(asked: Asked) -> Later:
     route = asked.tool.route
+    run = os.urandom(SECRET_BYTES + NAME_BYTES if asked.invocation.idempotent else SECRET_BYTES)
     patterns = tuple([pattern.pattern for pattern in route.failure_patterns])
     return Later(
-        run=os.urandom(RUN_BYTES).hex(),
+        run=run.hex(),
         decode=route.decode,
         failure_patterns=patterns if sum(map(len, patterns)) <= MAX_PATTERN_CHARACTERS else None,
         cancel_after_s=asked.invocation.timeout_s if route.cancel_on_timeout else 0.0,

@@ -78,10 +78,14 @@ class CallNames:
         return owners[0], key.hexdigest(), _digest(self._content, content), tuple(older)
 
     def unkeyed(self, principal: str, call: ToolCall) -> Names:
-        """The names of a call without an id: a new key, and who asks what for whom, under the current key alone."""
-        owners, name = self._known(principal)
+        """The names of a call without an id: a new key, and its question."""
+        return self.owners(principal)[0], secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
+
+    def question(self, principal: str, call: ToolCall) -> str:
+        """Who asks what for whom, under the current key alone."""
+        name = self._known(principal)[1]
         name += _encode((call.ref.tool, call.ref.version, call.arguments, *_user(call.context)))
-        return owners[0], secrets.token_urlsafe(RANDOM_BYTES), _digest(self._question, name), ()
+        return _digest(self._question, name)
 
     def keys_of_id(self, principal: str, call_id: str, user_id: str | None = None) -> tuple[str, ...]:
         """The keys of a call for a user or, with None, for nobody in particular."""

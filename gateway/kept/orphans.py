@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import cast
 
-from gateway.kept.standing import PREFIX, note_of
+from gateway.kept.standing import PREFIX, Note, note_of
 from gateway.ports import AsyncBackend, Backend
 from gateway.state.port import CallState, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 
-CancelIn = Callable[[float, str, str, str], None]  # seconds, key, backend, group
+CancelIn = Callable[[float, str, str, Note], None]  # seconds, key, backend, note
 
 LOOK_S = 3.0  # between two looks for them; a lease is 10 s
 AT_ONCE = 100
@@ -77,7 +77,7 @@ class _Adoption:
             return
         if note.later.cancel_after_s:
             left_s = record.created_s + note.later.cancel_after_s - time.time()
-            self._cancel_in(max(0.0, left_s), record.key, record.backend, note.group)
+            self._cancel_in(max(0.0, left_s), record.key, record.backend, note)
         await self._go_on(record, note.later.run)
 
     async def _go_on(self, record: Record, run: str) -> None:

@@ -120,7 +120,7 @@ class Running:
             with suppress(StateUnavailable):  # it completes the record only
                 await self._state.advance(key, (DISPATCHING,), ACCEPTED)
             if later.cancel_after_s:
-                self.cancel_in(self.until(asked_at + later.cancel_after_s), key, backend.name, note.group)
+                self.cancel_in(self.until(asked_at + later.cancel_after_s), key, backend.name, note)
         return result
 
     async def _is_wanted(self, key: str) -> bool:
@@ -131,26 +131,26 @@ class Running:
             return True
         return record is not None and not record.state.is_over
 
-    def cancel_in(self, seconds: float, key: str, backend: str, group: str) -> None:
+    def cancel_in(self, seconds: float, key: str, backend: str, note: Note) -> None:
         """Has a call cancelled that is not over, nor waits for its user, after so long."""
-        self.in_background(self._cancel_after(seconds, key, backend, group))
+        self.in_background(self._cancel_after(seconds, key, backend, note))
 
-    async def _cancel_after(self, seconds: float, key: str, backend: str, group: str) -> None:
+    async def _cancel_after(self, seconds: float, key: str, backend: str, note: Note) -> None:
         try:
             record = await self._state.wait(key, seconds)
             if record is not None and record.state <= ACCEPTED and await self._endings.settle(key, OUTLASTED):
-                await self.give_up(key, backend, group, OUTLASTED)
+                await self.give_up(key, backend, note, OUTLASTED)
         except StateUnavailable:
             log.warning("a call that took too long could not be cancelled", extra={"backend": backend})
 
-    async def give_up(self, key: str, backend: str, group: str, ending: ToolResult) -> None:
+    async def give_up(self, key: str, backend: str, note: Note, ending: ToolResult) -> None:
         """Has nobody wait for a call any more, neither here nor, if it can be told, at the tool server."""
         attempt = self._attempts.pop(key, None)
         if attempt is not None:
             attempt.stop(ending)
         adapter = self._backends.get(backend)
-        if adapter is not None and adapter.asynchronous:
-            await cast(AsyncBackend, adapter).cancel(PREFIX + key, group)
+        if adapter is not None and adapter.asynchronous and note.later is not None:
+            await cast(AsyncBackend, adapter).cancel(PREFIX + key, note.later.run, note.group)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Does some work until it is done, or until everything ends."""

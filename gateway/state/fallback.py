@@ -162,5 +162,5 @@ class FallbackState:
 
 def _names(call: NewCall) -> Sequence[str]:
     """By what a call may be known already."""
-    question = () if call.question is None else (call.question,)
-    return (call.key, *(key for key, _ in call.older), *question)
+    asks = () if call.asks is None else (call.asks,)
+    return (call.key, *(key for key, _ in call.older), *asks)

@@ -15,7 +15,7 @@ from itertools import islice
 from msgspec import structs
 
 from gateway.state.link import Link, Reply
-from gateway.state.port import CallState, NewCall, Record, StateLimits, StateUnavailable
+from gateway.state.port import UNKNOWN, CallState, NewCall, Record, StateLimits, StateUnavailable
 from gateway.state.recent import Ended, Recent
 from gateway.state.records import Records
 
@@ -85,6 +85,17 @@ class Holding:
         held = self._held.get(key)
         if held is not None:
             self._held[key] = structs.replace(held, state=to, note=held.note if note is None else note)
+
+    def catch_up(self, found: Record) -> None:
+        """A call was looked at: if another replica has moved it on, what is put back later is as it is now."""
+        held = self._held.get(found.key)
+        if held is not None and held.state < found.state < UNKNOWN:
+            self._held[found.key] = structs.replace(held, state=found.state, note=found.note)
+
+    def is_behind(self, key: str, state: int) -> bool:
+        """Whether a call has moved on since it was last looked at."""
+        held = self._held.get(key)
+        return held is not None and held.state < state
 
     def end(self, key: str, outcome: bytes | None) -> Record | None:
         """A call is over, with this outcome if it was ours that counted; returns it if it was held."""

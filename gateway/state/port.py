@@ -78,10 +78,10 @@ class NewCall(Struct, frozen=True, kw_only=True, gc=False):
 
     `key` names it, `fingerprint` tells its content, `principal` whose quota it is on: digests. `older` holds the same
     (key, fingerprint) under keys that no longer seal, so that a change of keys makes nobody's call new. `question` is
-    the digest of all that is asked by a call whose caller has no name for it: while such a call waits for its user,
-    whoever asks the same joins it. `note` is what another replica needs to go on. `idempotent` allows a second dispatch
-    after the first one's replica died. `state` is DISPATCHING for a call that is sent as soon as it is begun, which
-    saves an `advance`; should its replica die, nobody knows whether it was.
+    the digest of all that is asked of a tool that may want a user's consent: while a call waits for that, another that
+    asks the same and `joins`, for its caller has no name for it, is that call. `note` is what another replica needs to
+    go on. `idempotent` allows a second dispatch after the first one's replica died. `state` is DISPATCHING for a call
+    that is sent as soon as it is begun, which saves an `advance`; should its replica die, nobody knows whether it was.
     """
 
     key: str
@@ -93,6 +93,12 @@ class NewCall(Struct, frozen=True, kw_only=True, gc=False):
     idempotent: bool = False
     older: tuple[tuple[str, str], ...] = ()
     state: CallState = REGISTERED
+    joins: bool = True
+
+    @property
+    def asks(self) -> str | None:
+        """The question whose open call it joins."""
+        return self.question if self.joins else None
 
 
 class Record(Struct, frozen=True, kw_only=True, gc=False):

@@ -44,6 +44,7 @@ class Records:
             unheld,
             [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older],
             int(call.state),
+            call.asks or "",
         )
 
     def begun(self, reply: Sequence[Any], call: NewCall, replica: str) -> Begun:

@@ -137,11 +137,11 @@ end
 
 local operations = {}
 
-function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, unheld, older, state)
+function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, unheld, older, state, asks)
   if restoring() then return RESTORING end
   table.insert(older, 1, { key, fingerprint, note })
   for _, name in ipairs(older) do
-    local there = redis.call('MGET', seen_key(name[1]), question_key(question))
+    local there = redis.call('MGET', seen_key(name[1]), question_key(asks))
     if there[1] then
       local got = redis.call('HMGET', call_key(name[1]), 'fingerprint', 'state', 'replica', 'idempotent')
       if not got[1] then return EXPIRED end

@@ -79,6 +79,7 @@ class Tending:
         self._on_connected = on_connected
         self.epoch = 0  # since when there are the data that we know; 0: nobody knows yet
         self._up_since = 0.0
+        self._reason = ""  # why the last heartbeat failed
         self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
         self._stale: set[str] = set()
@@ -97,7 +98,7 @@ class Tending:
             async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
                 await self._settled.wait()
         except TimeoutError:
-            log.warning("the state cannot be reached yet")
+            log.warning("the state cannot be reached yet", extra={"detail": self._reason})
 
     async def aclose(self) -> None:
         pending = set(self._tasks)
@@ -117,8 +118,11 @@ class Tending:
     def look_at(self, key: str) -> None:
         """Has a call fetched for those who wait for it, if anybody does."""
         if key in self._waiters:
-            self._stale.add(key)
-            self._some_stale.set()
+            self._fetch(key)
+
+    def _fetch(self, key: str) -> None:
+        self._stale.add(key)
+        self._some_stale.set()
 
     def _look_at_all(self) -> None:
         for key in self._waiters.keys():  # noqa: SIM118 - a list of its own
@@ -156,7 +160,8 @@ class Tending:
                 self.epoch = epoch
             await self._holding.retell()
             await self._holding.release_doubtful()
-        except StateUnavailable:
+        except StateUnavailable as exc:
+            self._reason = str(exc)
             return False
         if not restoring and not self.is_settled:
             self._settle()
@@ -203,9 +208,12 @@ class Tending:
 
     async def _refresh_one(self, key: str) -> None:
         try:
-            self._waiters.tell(key, await self._watch(key))
+            record = await self._watch(key)
         except StateUnavailable:
             return  # once it is back, everything is looked at
+        if record is not None:
+            self._holding.catch_up(record)
+        self._waiters.tell(key, record)
 
     async def _poll(self) -> None:
         while True:
@@ -228,6 +236,8 @@ class Tending:
                 self.look_at(key)
             if key in held and (not state or state >= CallState.UNKNOWN):
                 self._holding.let_go(key, held[key])
+            elif self._holding.is_behind(key, state):
+                self._fetch(key)
 
 
 def _running(loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -261,7 +261,8 @@ async def test_the_url_of_a_call_that_is_forgotten_leads_nowhere() -> None:
             assert await pending.post(pending.message(text="x")) == 404
 
 
-async def test_a_late_message_about_an_earlier_run_of_an_id_is_not_about_the_next_one() -> None:
+async def test_each_run_of_a_tool_that_may_run_twice_has_a_name_of_its_own_and_hears_nothing_of_another() -> None:
+    """A tool server may take no second invocation under one id (RAP, Tool Invocation: `id` is unique)."""
     toolset = Toolset(reply(503, b""))
     async with serving(toolset) as server:
         backends = {"builds": {"protocol": "callback", "url": server.url}}
@@ -275,11 +276,33 @@ async def test_a_late_message_about_an_earlier_run_of_an_id_is_not_about_the_nex
             assert (await gateway.caller.call("oxp", "builds.lint", headers=prefer, **asked)).status == 202
             await until(lambda: len(toolset.noted) == 2)
             earlier, later = (Pending(gateway, told, "k") for _, told in toolset.noted)
-            assert earlier.message() == later.message()
+            assert earlier.told["id"] != later.told["id"]
+            assert earlier.told["group_id"] == later.told["group_id"]
+            for told in (earlier.told, later.told):
+                secret = told["callback_url"].split(".")[-2][:32]
+                assert not any(secret[at : at + 8] in told["id"] for at in range(24))
             assert await earlier.post(earlier.message(text="of the earlier run")) == 404
             assert await later.stands() is None
             assert await later.post(later.message(text="of the later run")) == 200
             assert await later.stands() == "of the later run"
+
+            asked["call_id"] = "another"
+            assert (await gateway.caller.call("oxp", "builds.lint", headers=prefer, **asked)).status == 202
+            await until(lambda: len(toolset.noted) == 3)
+            await gateway.caller.http.delete("/calls/another")
+            await until(lambda: len(toolset.noted) == 4)
+            told = toolset.noted[2][1]
+            notice = {"thread_id": told["group_id"], "tool_call_id": told["id"]}
+            assert toolset.noted[3] == ("/cancel_tool_call", notice)
+
+
+@pytest.mark.parametrize("null", ["id", "group_id"])
+async def test_a_result_with_null_for_an_id_breaks_its_call_which_no_other_result_would_end(
+    callers: Callers, null: str
+) -> None:
+    pending = await callers.begin()
+    assert await pending.post(pending.message(text="x") | {null: None}) == 400
+    assert await pending.stands() == BROKEN
 
 
 async def test_looking_at_the_head_of_a_call_does_not_tell_its_result(callers: Callers) -> None:

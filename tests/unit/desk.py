@@ -62,7 +62,8 @@ class Later:
         self.resumed.append((call_id, run))
         self.took.set()
 
-    async def cancel(self, call_id: str, group: str) -> None:
+    async def cancel(self, call_id: str, run: str, group: str) -> None:
+        assert run == next(each.run for each in self.dispatched if each.call_id == call_id)
         self.cancelled.append((call_id, group))
 
     async def call(self, invocation: Invocation) -> ToolResult:

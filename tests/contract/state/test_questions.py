@@ -33,6 +33,16 @@ async def test_a_call_is_joined_by_its_question_only_while_it_waits_for_its_user
         assert isinstance(await state.begin(call(question=other)), Created)
 
 
+async def test_who_has_a_name_for_a_call_joins_no_other_but_is_joined(state: State) -> None:
+    named = await began(state, call(question="q", joins=False), AWAITING_USER)
+    assert isinstance(await state.begin(call(question="q", joins=False)), Created)
+    assert await key_for(state, "q") == named.key
+    await state.settle(named.key, b"outcome")
+    assert isinstance(await state.begin(call(question="q", joins=False)), Created)
+    assert await key_for(state, "q") == named.key
+    assert await key_for(state, "q") != named.key
+
+
 async def test_its_end_is_told_once(state: State) -> None:
     waiting = await began(state, call(question="q"), AWAITING_USER)
     await state.settle(waiting.key, b"outcome")

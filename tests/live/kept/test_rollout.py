@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -58,6 +59,9 @@ async def test_a_result_counts_that_comes_where_its_backend_is_not_yet(
             assert answer["value"]["clean"] is False
             asked = await call(a.http, "Builds.ask", {}, call_id="choice")
             assert failure(asked)["message"].startswith("The tool server asked for a choice and could not be answered")
+            refused = (await call(a.http, "Builds.deploy", {"target": "staging"}, call_id="consent")).json()
+            (challenge,) = refused["missing_requirements"]["authorization"]
+            assert (await b.http.get(urlsplit(challenge["check_url"]).path)).json() == {"status": "pending"}
             (line, *_) = b.running.logged("callbacks come for a backend that is not configured here")
             assert line["backend"] == "builds"
 

@@ -122,6 +122,29 @@ async def test_an_empty_redis_gets_back_the_calls_under_way(redis_server: RedisS
         assert record.outcome == new.key.encode()
 
 
+@pytest.mark.parametrize("waited_for", [False, True], ids=["nobody waits", "somebody waits"])
+async def test_an_empty_redis_gets_back_a_consent_that_another_replica_has_asked_for(
+    redis_server: RedisServer, replicas: Replicas, waited_for: bool
+) -> None:
+    one, two = await replicas.open(), await replicas.open()
+    new = await began(one, call(note=b"note"), ACCEPTED)
+    waiting = [asyncio.create_task(one.wait(new.key, LONG_S))] if waited_for else []
+    assert await two.advance(new.key, [ACCEPTED], AWAITING_USER, note=b"with a challenge")
+
+    async def has_looked() -> bool:
+        with redis_server.connect() as redis:
+            return one.replica.encode() in (redis.hget(f"toolgate:{{{new.key}}}:call", "watchers") or b"")
+
+    await until(has_looked, "who holds it has seen it")
+    await asyncio.gather(*waiting, one.get(new.key))
+    redis_server.kill()
+    redis_server.start()
+    await back(one, two)
+    again = await two.get(new.key)
+    assert again is not None
+    assert (again.state, again.note, again.replica) == (AWAITING_USER, b"with a challenge", one.replica)
+
+
 async def test_no_call_is_new_until_everything_is_back(redis_server: RedisServer, replicas: Replicas) -> None:
     one, two = await replicas.open(), await replicas.open()
     held = await began(one, to=DISPATCHING)

@@ -23,7 +23,7 @@ CANCELLED = ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": CALL_ID})
 async def test_a_notice_that_fails_is_not_sent_again_and_hurts_nobody(answer: bytes) -> None:
     toolset = Toolset(answer)
     async with facing(toolset) as at:
-        await at.backend.cancel(CALL_ID, LONE)
+        await at.backend.cancel(CALL_ID, "", LONE)
         await until(lambda: len(toolset.noted) >= 2)
     assert sorted(path for path, _ in toolset.noted) == ["/cancel_tool_call", "/close_thread"]
 
@@ -35,7 +35,7 @@ async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pyte
     toolset = Toolset(never)
     async with facing(toolset) as at:
         for number in range(MAX_WAITING + 5):
-            await at.backend.cancel(f"tg-{number}", GROUP)
+            await at.backend.cancel(f"tg-{number}", "", GROUP)
         await until(lambda: len(toolset.noted) == AT_ONCE)
         started = asyncio.get_running_loop().time()
         await at.backend.aclose()
@@ -47,7 +47,7 @@ async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pyte
 async def test_a_notice_under_way_may_arrive_before_the_end() -> None:
     toolset = Toolset()
     async with facing(toolset) as at:
-        await at.backend.cancel(CALL_ID, GROUP)
+        await at.backend.cancel(CALL_ID, "", GROUP)
         await at.backend.aclose()
     assert toolset.noted == [CANCELLED]
 
@@ -58,7 +58,7 @@ async def test_all_notices_arrive_once_and_those_who_send_them_are_there_for_the
         for turn in range(3):
             told = [f"tg-{turn}-{number}" for number in range(3 * AT_ONCE)]
             for call_id in told:
-                await at.backend.cancel(call_id, GROUP)
+                await at.backend.cancel(call_id, "", GROUP)
             await until(lambda: len(toolset.noted) >= 3 * AT_ONCE)
             assert sorted(body["tool_call_id"] for _, body in toolset.noted) == sorted(told)
             toolset.noted.clear()

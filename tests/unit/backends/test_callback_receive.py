@@ -140,7 +140,17 @@ CANCELLED = ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": CALL_ID})
 CLOSED = ("/close_thread", {"thread_id": LONE})
 
 
-@pytest.mark.parametrize("url", ["http://login.example/", "javascript:alert(1)", "https://x.example/\r\n", "", "login"])
+UNFIT = [
+    "http://login.example/",
+    "javascript:alert(1)",
+    "https://x.example/\r\n",
+    "",
+    "login",
+    "https://x/" + "y" * 8192,
+]
+
+
+@pytest.mark.parametrize("url", UNFIT, ids=lambda url: url[:20])
 async def test_a_user_is_not_sent_where_no_browser_should_go(url: str) -> None:
     """Ours: without an address nobody can consent, so the call is over, and the tool need not wait for it."""
     toolset = Toolset()
@@ -239,7 +249,7 @@ async def test_a_subscription_is_confirmed_and_then_cancelled_once() -> None:
 
 async def nothing_more(at: Facing, toolset: Toolset) -> None:
     """Sends a notice that must arrive, so that others that must not have had their time."""
-    await at.backend.cancel("tg-last", GROUP)
+    await at.backend.cancel("tg-last", "", GROUP)
     await until(lambda: ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": "tg-last"}) in toolset.noted)
 
 
@@ -247,8 +257,8 @@ async def test_notices_go_once_each_to_the_configured_url_and_not_to_the_endpoin
     toolset = Toolset()
     async with facing(toolset, "/base") as at:
         for _ in range(3):
-            await at.backend.cancel(CALL_ID, GROUP)
-            await at.backend.cancel("tg-2", LONE)
+            await at.backend.cancel(CALL_ID, "", GROUP)
+            await at.backend.cancel("tg-2", "", LONE)
         await until(lambda: len(toolset.noted) >= 3)
     cancelled_too = ("/base/cancel_tool_call", {"thread_id": LONE, "tool_call_id": "tg-2"})
     expected = [(f"/base{CANCELLED[0]}", CANCELLED[1]), (f"/base{CLOSED[0]}", CLOSED[1]), cancelled_too]

@@ -250,7 +250,7 @@ async def test_a_cancelled_call_is_no_longer_looked_for(crumbs: Crumbs) -> None:
     crumbs.order("echo", "late", seconds=0.2)
     async with facing(crumbs.url) as (backend, kept):
         await backend.dispatch(invocation("echo", call_id), "")
-        await backend.cancel(call_id, "")
+        await backend.cancel(call_id, "", "")
         assert backend.waiting == 0
         await until(lambda: crumbs.listed(tag=f"request:{call_id}") != [])
         await kept.call(backend, invocation("echo", new_id()))
@@ -419,6 +419,21 @@ async def test_workflows_do_not_block_each_other(crumbs: Crumbs) -> None:
     assert [result.failure for result in results] == [None] * 4
 
 
+async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(crumbs: Crumbs) -> None:
+    """The runner cannot be told, and goes on with it."""
+    crumbs.order("workflow", "late", seconds=0.5, times=2)
+    async with facing(crumbs.url) as (backend, kept):
+        ids = [new_id() for _ in range(2)]
+        for one in ids:
+            await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
+            await backend.cancel(one, "", "")
+        with pytest.raises(GatewayError):
+            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
+        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+        assert set(ids) & set(kept.settled)
+        await until(lambda: backend.waiting == 0)
+
+
 async def test_a_workflow_that_finds_no_place_in_time_is_refused(crumbs: Crumbs) -> None:
     crumbs.order("workflow", "absent", times=2)
     async with facing(crumbs.url) as (backend, _):
@@ -445,13 +460,12 @@ async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(cr
     async def no() -> bool:
         return False
 
-    async with facing(crumbs.url) as (backend, kept):
+    async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.3)) as (backend, kept):
         for one in calls:
             await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
         waiting = asyncio.create_task(backend.dispatch(invocation("workflow", given_up, arguments=WORKFLOW), "", no))
-        await backend.cancel(calls[0], "")
         assert await waiting is None
-        assert backend.waiting == 1
+        assert backend.waiting == 2
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
     assert crumbs.listed(tag=f"gateway:{given_up}") == []
 

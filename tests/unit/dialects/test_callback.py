@@ -129,6 +129,14 @@ def test_a_flaw_in_what_ends_no_call_ends_none(kind: str, members: dict[str, Any
     assert not found.settles
 
 
+@pytest.mark.parametrize("null", ["id", "group_id"])
+def test_null_is_no_id_of_another_call(null: str) -> None:
+    body = message("tool_result", text="x") | {null: None}
+    assert read(json.dumps(body).encode()) == Malformed(f"Expected `str`, got `null` - at `$.{null}`")
+    event = {"type": "subscription_event", "group_id": GROUP, "tool_call_id": None, "text": "x"}
+    assert read(json.dumps(event).encode()) == Malformed("Expected `str`, got `null` - at `$.tool_call_id`", False)
+
+
 def test_a_message_without_a_type_about_this_call_is_its_outcome_spoilt() -> None:
     body = {"group_id": GROUP, "id": ID, "text": "x"}
     assert read(json.dumps(body).encode()) == Malformed("it has no type")

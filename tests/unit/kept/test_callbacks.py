@@ -87,8 +87,10 @@ class Reader:
     def __init__(self) -> None:
         self.read: list[tuple[str, list[str]]] = []
 
-    async def receive(self, *_what: Any, ended: bool, decode: str, failure_patterns: Sequence[re.Pattern[str]]) -> int:
-        assert not ended
+    async def receive(
+        self, *_what: Any, run: str, ended: bool, decode: str, failure_patterns: Sequence[re.Pattern[str]]
+    ) -> int:
+        assert (run, ended) == (RUN, False)
         self.read.append((decode, [pattern.pattern for pattern in failure_patterns]))
         return 200
 

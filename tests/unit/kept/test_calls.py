@@ -189,6 +189,17 @@ async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk)
     assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
 
 
+async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
+    first = await it.ask("k", preference=AT_ONCE)
+    await it.calls.challenge(first.id, CHALLENGE)
+    again = await it.ask(None)
+    assert (again.id, again.standing, again.joined) == (first.id, Consent(CHALLENGE), True)
+    await it.calls.settle(first.id, DONE)
+    for call_id in ("k", "k"):
+        assert (await it.ask(call_id)).standing == DONE
+    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
+
+
 @pytest.mark.parametrize("how", ["look", "cancel"])
 async def test_who_was_told_otherwise_is_not_told_again(it: Desk, how: str) -> None:
     asked = await asked_for_consent(it)

@@ -55,8 +55,8 @@ class Cancellations:
     def __init__(self) -> None:
         self.due: list[tuple[float, str, str, str]] = []
 
-    def __call__(self, seconds: float, key: str, backend: str, group: str) -> None:
-        self.due.append((seconds, key, backend, group))
+    def __call__(self, seconds: float, key: str, backend: str, note: Note) -> None:
+        self.due.append((seconds, key, backend, note.group))
 
 
 async def test_each_is_gone_on_with_as_far_as_possible(it: Desk, caplog: pytest.LogCaptureFixture) -> None:
