@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 INTEROP := .venvs
 DEPLOY := $(INTEROP)/deploy
+IMPORTS := $(INTEROP)/import-linter
 INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp schemathesis universal-tool-client universal-tool-server)
 PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
@@ -41,11 +42,17 @@ test: check $(INTEROP_STAMPS)
 test-soak: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
 
-check: $(STAMP)
+check: $(STAMP) $(IMPORTS)/.installed
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	$(IMPORTS)/bin/lint-imports --no-cache
+
+# Apart from the others because httpx would load its rich, where it is, in each of the hundreds of processes of the tests.
+$(IMPORTS)/.installed: tests/requirements/import-linter.txt constraints.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
+	@touch $@
 
 # Apart from the others because what it needs is large, and not all of it to be had by pip: what is skipped says why.
 test-deploy: $(DEPLOY)/.installed
@@ -86,7 +93,7 @@ $(INTEROP)/%/.installed: tests/bench/requirements/%.txt
 constraints:
 	$(PYTHON) -m venv --clear $(INTEROP)/constraints
 	$(INTEROP)/constraints/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' hatchling async-timeout \
-		$(addprefix --requirement ,tests/deploy/requirements.txt $(wildcard tests/interop/requirements/*.txt))
+		$(addprefix --requirement ,tests/deploy/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
 	(head -n 1 constraints.txt; $(INTEROP)/constraints/bin/python -m pip freeze --exclude-editable) > $@.new
 	mv $@.new constraints.txt
 

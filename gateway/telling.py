@@ -46,7 +46,7 @@ class Telling:
         self._published = published
 
     def kept(self, kept: Kept, request: Request, *, accepted: bool) -> WireReply:
-        """How a kept call stands: 202 if it was `accepted` rather than awaited; where to find it later."""
+        """How a kept call stands: 202 if it was `accepted` rather than awaited. Where to find it later is `extra`."""
         if request.dialect is None:  # who only looks is told in the words in which it was asked
             request.dialect, request.spelling = recognise.DIALECTS[kept.note.dialect], kept.note.spelling
         dialect, spelling = request.dialect, request.spelling
@@ -70,12 +70,12 @@ class Telling:
             case error:
                 request.outcome = outcome_of_refusal(error)
                 reply = self.run_refusal(error, kept.backend, dialect, spelling)
-        headers = (*reply.headers, (CALL_ID, kept.id.encode()))
+        request.extra = (*request.extra, (CALL_ID, kept.id.encode()))
         if kept.remembered:
-            headers = (*headers, (LOCATION, self._location(kept.id).encode()))
-        return WireReply(
-            status=202 if accepted and reply.status == 200 else reply.status, headers=headers, body=reply.body
-        )
+            request.extra = (*request.extra, (LOCATION, self._location(kept.id).encode()))
+        if accepted and reply.status == 200:
+            return WireReply(status=202, headers=reply.headers, body=reply.body)
+        return reply
 
     def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
         """A refusal that is told as a failure: its challenges are ours from here on, as those of any refusal."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from gateway.cli import configuration
 from gateway.cli.command import Command
-from gateway.cli.inspection import inspect
 from gateway.cli.lint import warnings
 from gateway.cli.output import (
     FAILED,
@@ -52,6 +51,8 @@ def _run(arguments: argparse.Namespace) -> int:
     found["warnings"] = list(warnings(config))
     if arguments.live:
         output.configure("error", "text")  # what warnings have to say is in the report
+        from gateway.cli.inspection import inspect  # with all of the gateway, for which a mere check would wait
+
         found |= main_loop(inspect(config))
         found["warnings"] += [f"state: {warning}" for warning in found["state"]["warnings"]]
         found["remarks"] = [{"kind": it.kind, "backend": it.backend, "text": it.text} for it in remarks_on(found)]

@@ -10,7 +10,7 @@ from time import monotonic
 from msgspec import Struct
 
 from gateway.app import Gateway
-from gateway.assembly import parts, shared
+from gateway.assembly import parts
 from gateway.catalogue.catalogue import BackendStatus
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, ToolDefinition
@@ -18,7 +18,6 @@ from gateway.ports import Backend
 from gateway.routing import OutputCheck, PublishedTool, Route
 from gateway.schemas import OutputSchema, SchemaError
 from gateway.settings import Config
-from gateway.state.inspection import look_at
 
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 
@@ -61,6 +60,9 @@ async def _look_at_state(config: Config) -> JsonObject:
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
+    from gateway.assembly import shared  # the library for Redis takes as long as all that only checks a file
+    from gateway.state.inspection import look_at
+
     async with shared.client(config.state, address) as redis:
         found = await look_at(redis)
     return {

@@ -12,9 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from gateway.settings.reading import NULLS, Cursor, Written, suggestion
+from gateway.settings.reading import NULLS, Cursor, Written
 from gateway.settings.secret import Secret
 from gateway.settings.substitution import UnfitError
+from gateway.spelling import suggestion
 
 Schema = dict[str, Any]
 T = TypeVar("T")

@@ -13,9 +13,10 @@ from gateway.settings.groups import ListOf
 from gateway.settings.keys import key as declared
 from gateway.settings.keys import settings
 from gateway.settings.kinds import Choice, Integer, Leaf, Reference, Schema, Text, or_substituted
-from gateway.settings.reading import Cursor, Reading, Written, suggestion
+from gateway.settings.reading import Cursor, Reading, Written
 from gateway.settings.routes import GLOB
 from gateway.settings.substitution import UnfitError
+from gateway.spelling import suggestion
 
 LimitPart = Literal["caller", "ip", "tool", "route"]
 LimitOperation = Literal["call", "list", "poll", "failed_verification"]

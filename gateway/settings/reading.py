@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.settings import yamlnode
@@ -180,12 +179,6 @@ class Cursor:
     def _join(self, name: str) -> str:
         shown = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])
         return f"{self.path}.{shown}" if self.path else shown
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` when one of the known words is close, else nothing."""
-    close = difflib.get_close_matches(word[:SHOWN_KEY], known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _value(node: Node, name: str) -> Node | None:

@@ -131,7 +131,7 @@ async def test_a_call_of_a_backend_that_is_gone_still_gets_its_outcome() -> None
             assert await tools.call_back([7]) == [200]
             assert value(await waiting) == {"number": 7}
             await until(lambda: bool(running.logged(closed)), closed)
-            assert await tools.call_back([7]) == [404]
+            assert await tools.call_back([7]) == [200]  # as whatever comes late
             assert tools.ran_once
 
 
