@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from typing import cast
 
@@ -59,10 +59,7 @@ class _Adoption:
         """Takes over some calls; whether there may be more. Raises StateUnavailable."""
         orphans = await self._state.claim_orphans(AT_ONCE)
         for record in orphans:
-            try:
-                await self._adopt(record)
-            except Exception:  # one call must not cost the others
-                log.exception("a call of a replica that died could not be adopted")
+            await _alone(self._adopt(record))
         return len(orphans) >= AT_ONCE
 
     async def _adopt(self, record: Record) -> None:
@@ -78,15 +75,15 @@ class _Adoption:
         if note.later.cancel_after_s:
             left_s = record.created_s + note.later.cancel_after_s - time.time()
             self._cancel_in(max(0.0, left_s), record.key, record.backend, note)
-        await self._go_on(record, note.later.run)
+        await self._go_on(record)
 
-    async def _go_on(self, record: Record, run: str) -> None:
+    async def _go_on(self, record: Record) -> None:
         """Has the backend look for the outcome as soon as it is here."""
-        backend = self._backends.get(record.backend)
+        backend, later = self._backends.get(record.backend), note_of(record).later
         if backend is None:
             self._strand(record)
-        elif backend.asynchronous:
-            await cast(AsyncBackend, backend).resume(PREFIX + record.key, run)
+        elif backend.asynchronous and later is not None:
+            await cast(AsyncBackend, backend).resume(PREFIX + record.key, later.run)
 
     def _strand(self, record: Record) -> None:
         if len(self._stranded) < MAX_STRANDED:
@@ -105,9 +102,13 @@ class _Adoption:
             del self._stranded[key]
             if record is None or record.state.is_over or record.replica != self._state.replica or not record.note:
                 continue
-            try:
-                if (later := note_of(record).later) is not None:
-                    await self._go_on(record, later.run)
-            except Exception:
-                log.exception("a call of a replica that died could not be gone on with")
+            await _alone(self._go_on(record))
         return len(come) > AT_ONCE
+
+
+async def _alone(work: Awaitable[None]) -> None:
+    """Does what is to be done for one call, which must not cost the others."""
+    try:
+        await work
+    except Exception:
+        log.exception("a call of a replica that died could not be gone on with")

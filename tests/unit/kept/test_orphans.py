@@ -111,14 +111,20 @@ async def test_one_that_was_never_dispatched_is_left_to_whoever_asks_again(it: D
     assert it.later.dispatched == []
 
 
-async def test_one_that_cannot_be_gone_on_with_costs_the_others_nothing(
-    it: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
+def fail_once(it: Desk) -> None:
+    """Has the next call that it is to go on with run into a bug."""
+
     async def fail(_call_id: str) -> None:
         it.later.on_resume = None
         raise ValueError("a bug")
 
     it.later.on_resume = fail
+
+
+async def test_one_that_cannot_be_gone_on_with_costs_the_others_nothing(
+    it: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    fail_once(it)
     it.state.orphans = [left(CallState.ACCEPTED), left(CallState.ACCEPTED)]
     task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, Cancellations(), every_s=0.01))
     async with asyncio.timeout(DEADLINE_S):
@@ -189,11 +195,7 @@ async def test_one_whose_backend_comes_while_the_state_is_away_is_gone_on_with_a
 async def test_one_whose_backend_came_and_fails_costs_the_others_nothing(
     it: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(_call_id: str) -> None:
-        it.later.on_resume = None
-        raise ValueError("a bug")
-
-    it.later.on_resume = fail
+    fail_once(it)
     await strand(it.state, ["one", "two"])
     backends: dict[str, Backend] = {}
     task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.01))
