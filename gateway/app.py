@@ -118,7 +118,7 @@ class Gateway:
             catalogue=catalogue,
             calls=self.calls,
             telling=self._telling,
-            new_call_id=lambda: PREFIX + self._chance()[:32].decode(),
+            new_call_id=lambda: PREFIX + self._chance.draw()[:32].decode(),
             strict=config.errors.strict,
         )
         rest = before.rest if before is not None and before.has_rest_for(config) else self._rest(config)
@@ -159,7 +159,7 @@ class Gateway:
             rest=Watched(rest, self.observer, self._chance, ip_of),
             ip_of=ip_of,
             observer=self.observer,
-            fresh=self._chance,
+            chance=self._chance,
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
         )

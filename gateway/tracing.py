@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -51,19 +51,20 @@ class Chance:
     def __init__(self) -> None:
         self._made: list[bytes] = []
 
-    def __call__(self) -> bytes:
+    def draw(self) -> bytes:
+        """The next 48."""
         if not self._made:
             digits = os.urandom(24 * 256).hex().encode()
             self._made = [digits[start : start + 48] for start in range(0, len(digits), 48)]
         return self._made.pop()
 
 
-def identify(headers: Mapping[bytes, bytes], fresh: Callable[[], bytes]) -> Trace:
-    """Names a request by its head, in less than a microsecond. `fresh` is a `Chance`; header names are lower case.
+def identify(headers: Mapping[bytes, bytes], chance: Chance) -> Trace:
+    """Names a request by its head, in less than a microsecond. Header names are lower case.
 
     Where both are made, the request id is the trace id, so that either leads to the other.
     """
-    made = fresh()
+    made = chance.draw()
     if REQUEST_ID not in headers and TRACEPARENT not in headers:  # as of nearly every agent
         return _own(made[:32], made)
     request_id = headers.get(REQUEST_ID)

@@ -94,7 +94,7 @@ class HttpBackend:
         finally:
             self._admission.leave(lease)
         if result.duration_ms is None:
-            took_ms = round((monotonic() - started) * 1000, 3)
+            took_ms = int((monotonic() - started) * 1e6) / 1e3
             return ToolResult(value=result.value, failure=result.failure, duration_ms=took_ms)
         return result
 

@@ -24,6 +24,7 @@ ERROR_MEMBERS = frozenset(
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some dialect's wrapping
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
 SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
+PLAIN = (None, b"application/json")  # what nearly all say
 MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
 
@@ -55,7 +56,7 @@ def decode_reply(reply: Answer, invocation: Invocation) -> ToolResult:
 
 def _document(reply: Answer) -> JsonObject:
     content_type = reply.header(b"content-type")
-    if content_type is not None and b"json" not in content_type.lower():
+    if content_type not in PLAIN and b"json" not in content_type.lower():
         raise BrokenReplyError("the content type is not JSON")
     try:
         document = decode(reply.body, MAX_DEPTH)

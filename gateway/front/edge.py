@@ -18,7 +18,7 @@ from gateway.front.body import ArrivingBody, CallerLeft, too_large
 from gateway.front.observer import LEFT, Observer, told
 from gateway.request import Request, read_repeats
 from gateway.served import ANSWER, SERVED, Served
-from gateway.tracing import identify
+from gateway.tracing import Chance, identify
 from gateway.wire import Body, Head, Headers, WireReply
 
 MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
@@ -40,7 +40,7 @@ Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
 class Edge:
     """Routes a request to `call`, `list`, `callback` or the application for everything else.
 
-    `ip_of` tells the caller's address, `observer` hears of every answer, `fresh` is chance for ids. `strict` turns
+    `ip_of` tells the caller's address, `observer` hears of every answer, `chance` makes ids. `strict` turns
     401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
     """
 
@@ -53,14 +53,14 @@ class Edge:
         rest: ASGIApp,
         ip_of: Callable[[Scope], str],
         observer: Observer,
-        fresh: Callable[[], bytes],
+        chance: Chance,
         max_body_bytes: int,
         strict: bool,
     ) -> None:
         self._callback = callback
         self._ip_of = ip_of
         self._observer = observer
-        self._fresh = fresh
+        self._chance = chance
         self._rest = rest
         self._strict = strict
         answers = {
@@ -86,7 +86,7 @@ class Edge:
         served: Served | None = offered.get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
         head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
-        request = Request(head, self._ip_of(scope), served, identify(headers, self._fresh))
+        request = Request(head, self._ip_of(scope), served, identify(headers, self._chance))
         status, size = LEFT, 0
         try:
             try:
@@ -121,7 +121,7 @@ class Edge:
         offered = scope.get("extensions", {})
         served: Served | None = offered.get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
-        trace = identify(headers, self._fresh)
+        trace = identify(headers, self._chance)
         head = Head(method="POST", path=path, headers=headers)
         request = Request(head, self._ip_of(scope), served=served, trace=trace)
         media = headers.get(b"content-type")

@@ -8,9 +8,9 @@ from functools import lru_cache
 from gateway.transport.errors import Kind, TransportError
 from gateway.transport.exchange import Headers
 
-# Deleting the allowed bytes must leave nothing: one C loop per value, several times faster than a regular expression.
+# Deleting allowed bytes must leave nothing, deleting others nothing: one loop in C, quicker than an expression.
 TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-FIELD_VALUE = bytes(set(range(0x20, 0x100)) - {0x7F}) + b"\t"
+CONTROLS = bytes(set(range(0x20)) - {0x09}) + b"\x7f"  # all bytes but the tab that no value may have
 TARGET = bytes(set(range(0x21, 0x7F)) - {0x23})  # a target ends before the `#` of a fragment
 
 # These frame the message or belong to the connection; who could set them could smuggle a second request.
@@ -50,7 +50,7 @@ def _start(method: bytes, target: bytes, host: bytes, headers: Headers) -> bytes
         raise _invalid("The method is not a token.")
     if target[:1] != b"/" or target.translate(None, TARGET):
         raise _invalid("The request target is not an absolute path of printable ASCII characters.")
-    if not host or host.translate(None, FIELD_VALUE):
+    if not host or host.translate(None, CONTROLS) != host:
         raise _invalid("The host is not a header value.")
     return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b" % (method, target, host, _fields(headers))
 
@@ -58,7 +58,7 @@ def _start(method: bytes, target: bytes, host: bytes, headers: Headers) -> bytes
 def _fields(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
     lines: list[bytes] = []
     for name, value in headers:
-        if value.translate(None, FIELD_VALUE):
+        if value.translate(None, CONTROLS) != value:
             raise _invalid("A header value holds a line break or another control character.")
         lines += (_field_name(name), value, b"\r\n")
     return b"".join(lines)

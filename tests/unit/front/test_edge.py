@@ -42,7 +42,7 @@ def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = 
         rest=nothing,
         ip_of=lambda scope: "127.0.0.1",
         observer=noted.observer,
-        fresh=Chance(),
+        chance=Chance(),
         max_body_bytes=100,
         strict=False,
     )

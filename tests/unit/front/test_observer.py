@@ -16,7 +16,7 @@ from gateway.front.observer import LEFT, Observer
 from gateway.logs.lines import Lines
 from gateway.metrics import LocalStore
 from gateway.request import Request
-from gateway.tracing import identify
+from gateway.tracing import Chance, identify
 from gateway.wire import Head
 from tests.unit.metrics.scraping import Samples, made, scraped
 from tests.unit.published import published
@@ -46,7 +46,7 @@ class Noted:
 
 def asked(path: str = "/tools/call", prefix: str | None = None) -> Request:
     head = Head(method="POST", path=path, headers={b"x-request-id": b"request-1"}, prefix=prefix)
-    return Request(head, trace=identify(head.headers, lambda: b"0" * 48))
+    return Request(head, trace=identify(head.headers, Chance()))
 
 
 async def test_a_call_that_ran_is_noted_with_its_tool() -> None:
