@@ -106,6 +106,7 @@ class Pipeline:
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
             if call.call_id is None and not tool.backend.asynchronous and not preference.respond_async:
+                del body, call
                 return await self._answer(tool, invocation, preference, request)
             kept = self._keep(call, caller, invocation, preference, request)
             del body, call, invocation  # a call may wait for minutes, and thousands at a time

@@ -96,12 +96,13 @@ class Pool:
         Raises TransportError.
         """
         framing = b"content-length: %d\r\n" % len(body) if body else content_length(method, 0)
-        data = encode_head(method, target, self._authority, headers, framing, more) + body
+        head = encode_head(method, target, self._authority, headers, framing, more)
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
         exchange = WholeReply(loop, method, max_body)
-        connection.start(exchange, data, deadline)
+        connection.start(exchange, head + body, deadline)
+        del head, body  # whoever waits keeps nothing of them: many wait at once, and memory that is used again is warm
         if deadline < self._deadlines.next:
             self._deadlines.wake_at(loop, deadline)
         try:
