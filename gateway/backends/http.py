@@ -15,10 +15,10 @@ from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader
 from gateway.backends.http_refusals import Refusals
 from gateway.backends.server import USER_AGENT, Server
-from gateway.dialects import definitions, recognise, replies
+from gateway.dialects import definitions, lists, recognise, replies
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Invocation, Listing, ToolFailure, ToolResult
-from gateway.ports import ServerDialect
+from gateway.ports import Backend, ServerDialect
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Headers, WireRequest
 
@@ -66,6 +66,11 @@ class HttpBackend:
     def dialect(self) -> str:
         """The wire form in use: fixed, or learned from the last list."""
         return self._dialect.name
+
+    def take_over(self, before: Backend) -> None:
+        """Speaks as the backend that it replaces had learned to, until it has heard its tool server itself."""
+        if self._fixed is None and isinstance(before, HttpBackend):
+            self._dialect, self._call_path = before._dialect, before._call_path
 
     async def call(self, invocation: Invocation) -> ToolResult:
         """Runs a tool; every failure after the first byte went out is a result (RFC 9110: a POST is not repeated).
@@ -154,7 +159,7 @@ class HttpBackend:
     ) -> Reply:
         """Tries the dialect's other path if the 404 was about the first: nothing ran there."""
         other = next((path for path in self._dialect.call_paths if path != request.path), None)
-        if other is None or not _is_unknown_path(reply):
+        if other is None or not replies.is_unknown_path(reply):
             return reply
         request = replace(request, path=other)
         try:
@@ -217,7 +222,7 @@ class HttpBackend:
             reply = await self._ask(replica.target, replica.target.target(request.path), request.headers, timeout_s)
             if reply.status != 200:
                 raise _unlisted(f"its answer has status {reply.status}")
-            document = await asyncio.to_thread(jsontext.decode, reply.body)  # may take seconds
+            document = await asyncio.to_thread(lists.decode_list, reply.body)  # may take seconds
             entries = definitions.listed(document)
         except TransportError as exc:
             raise _unlisted(f"{exc.kind}: {exc}") from exc
@@ -252,11 +257,6 @@ class HttpBackend:
         await self._admission.aclose()
         for server in self._servers:
             await server.pool.aclose()
-
-
-def _is_unknown_path(reply: Reply) -> bool:
-    """Whether a 404 is about the path and not about a tool; FastAPI dresses the former like an error body."""
-    return reply.status == 404 and replies.known_error(reply) in (None, {"detail": "Not Found"})
 
 
 def _unlisted(reason: str) -> GatewayError:

@@ -112,6 +112,7 @@ class Catalogue:
                 shelf.tried = before.tried and before.source.backend is shelf.source.backend  # a new one is asked first
                 shelf.listed_at, shelf.last_error = before.listed_at, before.last_error
                 if before.listing is not None:
+                    shelf.source.take_over(before.source)
                     shelf.listing, shelf.told = before.listing, before.told
                     shelf.offer = await judge(shelf.source, before.listing, NOTHING)
         await self._rebuild({})
@@ -195,7 +196,7 @@ class Catalogue:
             listing = await shelf.source.backend.list_tools()
         before = shelf.offer
         offer = await judge(shelf.source, listing, before)
-        if _tools(offer) != _tools(before):
+        if offer.tools != before.tools:
             await self._rebuild({shelf.source.name: offer})
         shelf.offer, shelf.listing = offer, listing
         if shelf.last_error is not None:
@@ -221,10 +222,6 @@ class Catalogue:
     def _note_tried(self) -> None:
         if all(shelf.tried for shelf in self._shelves.values()):
             self._had_their_time.set()
-
-
-def _tools(offer: Offer) -> list[PublishedTool]:
-    return [entry.tool for entry in offer.judged.values() if entry.tool is not None]
 
 
 def _merge(offers: Sequence[tuple[Source, Offer]]) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:

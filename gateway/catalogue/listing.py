@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
@@ -39,19 +40,37 @@ class Listing:
 
     def __init__(self) -> None:
         self._lists: OrderedDict[Hashable, Listed] = OrderedDict()
+        self._making: dict[Hashable, asyncio.Task[Listed]] = {}
+        self._newest: weakref.ref[Router] | None = None  # whose lists are kept
 
     async def answer(self, router: Router, caller: Caller, dialect: Dialect, spelling: str, head: Head) -> WireReply:
         """The list the caller may see, or 304 when it has it already (RFC 9110, 13.1.2)."""
+        if self._newest is None or self._newest() is not router:
+            self._newest = weakref.ref(router)
+            self._lists.clear()  # nobody asks any more for those of a snapshot that is gone: 200 MB of 8,000 tools
         key = (dialect.name, spelling, router.visible_key(caller))
         listed = self._lists.get(key)
         if listed is None:
-            listed = await self._join(router.tools_for(caller), dialect, spelling)
-            if len(self._lists) >= MAX_LISTS:
-                self._lists.popitem(last=False)
-            self._lists[key] = listed
+            making = self._making.get(key)
+            if making is None:
+                making = asyncio.create_task(self._make(key, router, caller, dialect, spelling))
+                self._making[key] = making
+            listed = await asyncio.shield(making)  # who leaves does not take it from the others
         else:
             self._lists.move_to_end(key)
         return _reply(listed, dialect.list_headers(spelling), head)
+
+    async def _make(self, key: Hashable, router: Router, caller: Caller, dialect: Dialect, spelling: str) -> Listed:
+        """Makes a list once for all who ask for it meanwhile: 200 of 8,000 tools, each on its own, took 1.4 GB."""
+        try:
+            listed = await self._join(router.tools_for(caller), dialect, spelling)
+        finally:
+            del self._making[key]
+        if self._newest is not None and self._newest() is router:
+            if len(self._lists) >= MAX_LISTS:
+                self._lists.popitem(last=False)
+            self._lists[key] = listed
+        return listed
 
     async def _join(self, tools: Sequence[PublishedTool], dialect: Dialect, spelling: str) -> Listed:
         encoded = []

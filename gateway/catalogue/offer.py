@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,15 @@ from gateway.schemas import InputSchema, SchemaError, inline_refs
 TURN_S = 0.005  # of work between two looks at the event loop: no call waits noticeably longer
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool
+
+
+@runtime_checkable
+class Heir(Protocol):
+    """A backend that speaks as it has heard its tool server speak."""
+
+    def take_over(self, before: Backend) -> None:
+        """Learns from the backend in whose place it is, until it hears for itself."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,11 @@ class Source:
     def lists_as(self, other: Source) -> bool:
         """Whether a list of the other's is as good as one of its own."""
         return self.backend is other.backend or (self.terms is not None and self.terms == other.terms)
+
+    def take_over(self, before: Source) -> None:
+        """Lets a new backend call tools that another listed, while its tool server cannot be asked again."""
+        if isinstance(self.backend, Heir) and self.backend is not before.backend:
+            self.backend.take_over(before.backend)
 
     def route_for(self, definition: ToolDefinition) -> int | None:
         """The number of the first route that speaks of a tool; None when none does, or when it denies."""
@@ -70,6 +85,11 @@ class Offer:
     judged: dict[str, Judged]  # by tool id
     rejected: tuple[Rejected, ...] = ()
     trusted: frozenset[str] | None = None
+
+    @property
+    def tools(self) -> list[PublishedTool]:
+        """Those that can be published."""
+        return [entry.tool for entry in self.judged.values() if entry.tool is not None]
 
     @property
     def withheld(self) -> frozenset[str]:
@@ -110,14 +130,14 @@ async def judge(source: Source, listing: Listing, before: Offer) -> Offer:
 def _judge_one(
     source: Source, definition: ToolDefinition, number: int, trusted: frozenset[str], before: Judged | None
 ) -> Judged:
-    digest = hashlib.sha256(_encode(definition)).hexdigest()
+    encoded = _encode(definition)
+    digest = hashlib.sha256(encoded).hexdigest()
     # Routes never change while a catalogue lives, and trust only once: the same definition is judged the same.
     if before is not None and before.digest == digest:
         return before
-    for which, schema in (("input", definition.input_schema), ("output", definition.output_schema)):
-        if schema is not None and (size := len(_encode(schema))) > source.max_schema_bytes:
-            reason = f"Its {which} schema has {size} bytes; {source.max_schema_bytes} are allowed."
-            return Judged(digest=digest, route=number, tool=None, reason=reason)
+    reason = _too_large(definition, len(encoded), source.max_schema_bytes)
+    if reason is not None:
+        return Judged(digest=digest, route=number, tool=None, reason=reason)
     try:
         compiled = InputSchema.compile(definition.input_schema)
     except SchemaError as exc:
@@ -126,6 +146,17 @@ def _judge_one(
     withheld = _asked_for([definition]) - trusted - route.context
     tool = PublishedTool.publish(_without_refs(definition), route, compiled, withheld)
     return Judged(digest=digest, route=number, tool=tool)
+
+
+def _too_large(definition: ToolDefinition, size: int, most: int) -> str | None:
+    """Why a definition of that many bytes is too much for the list of every caller; None when it is not."""
+    schemas = {"input": definition.input_schema, "output": definition.output_schema}
+    sizes = {which: 0 if schema is None else len(_encode(schema)) for which, schema in schemas.items()}
+    for which, bytes_ in sizes.items():
+        if bytes_ > most:
+            return f"Its {which} schema has {bytes_} bytes; {most} are allowed."
+    rest = size - sum(sizes.values())  # descriptions, examples, what it requires
+    return f"Besides its schemas it has {rest} bytes; {most} are allowed." if rest > most else None
 
 
 def _without_collisions(

@@ -23,27 +23,51 @@ ANNOTATIONS = {
     "x-otc-examples": "examples",
 }
 ASKABLE_VERSION = re.compile(r"[0-9]+(\.[0-9]+\.[0-9]+)?")
+MAX_LISTED = 1_000_000  # as many as may be published; there are lists of 64 MiB that hold twenty times as much nothing
 OUTPUT_MODES = ("value", "error", "null")
 # Members that may stand beside `parameters` in a wrapper; anything else makes the object a schema itself.
-WRAPPER_MEMBERS = {"parameters", "required", "non_inferrable_parameters", "$schema", "description", *ANNOTATIONS}
+_DEFINITIONS = ("$defs", "definitions")
+WRAPPER_MEMBERS = {
+    "parameters",
+    "required",
+    "non_inferrable_parameters",
+    "$schema",
+    "type",
+    "title",
+    "description",
+    *_DEFINITIONS,
+    *ANNOTATIONS,
+}
 
 
 class DefinitionError(ValueError):
     """A listed tool that cannot be used; the text says why, for the operator."""
 
 
+class UnreadableTool(dict[str, Any]):
+    """A listed tool of which no more can be read than this, its id or its name; `reason` says why."""
+
+    def __init__(self, names: JsonObject, reason: str) -> None:
+        super().__init__(names)
+        self.reason = reason
+
+
 def listed(document: Json) -> list[Json]:
     """The entries of a catalogue: `tools`, `items`, or the bare array. Raises DefinitionError."""
     entries = document
     if isinstance(document, dict):
-        entries = document.get("tools", document.get("items"))
+        entries = _either(document, "tools", "items")
     if not isinstance(entries, list):
         raise DefinitionError("the answer holds no list of tools")
+    if len(entries) > MAX_LISTED:
+        raise DefinitionError(f"the answer lists {len(entries)} tools; {MAX_LISTED} are allowed")
     return entries
 
 
 def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str, ...]]:
     """Reads one listed tool, and warnings about its name; `toolkit` is for ids without one. Raises DefinitionError."""
+    if isinstance(raw, UnreadableTool):
+        raise DefinitionError(raw.reason)
     if not isinstance(raw, dict):
         raise DefinitionError("a listed tool is not an object")
     remote_id = raw.get("id", raw.get("name"))
@@ -74,6 +98,12 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
     return definition, (*named.warnings, *_odd_version(given, remote_id))
 
 
+def _either(raw: JsonObject, member: str, other: str) -> Json:
+    """The first of two members that says anything: many a server writes out every member, most as null."""
+    value = raw.get(member)
+    return raw.get(other) if value is None else value
+
+
 def _text(raw: JsonObject, member: str) -> str | None:
     value = raw.get(member)
     if value is not None and not isinstance(value, str):
@@ -82,8 +112,8 @@ def _text(raw: JsonObject, member: str) -> str | None:
 
 
 def _version(raw: JsonObject) -> Json:
-    toolkit = raw.get("toolkit")
-    return raw.get("version", toolkit.get("version") if isinstance(toolkit, dict) else None)
+    version, toolkit = raw.get("version"), raw.get("toolkit")
+    return toolkit.get("version") if version is None and isinstance(toolkit, dict) else version
 
 
 def _odd_version(given: Json, remote_id: str) -> Iterator[str]:
@@ -94,7 +124,7 @@ def _odd_version(given: Json, remote_id: str) -> Iterator[str]:
 
 def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:
     """The schema of the arguments, and what stood around it."""
-    given = raw.get("input_schema", raw.get("input", {}))
+    given = _either(raw, "input_schema", "input")
     if given is None:
         given = {}
     if not isinstance(given, dict):
@@ -105,6 +135,7 @@ def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:
         # One draft's example puts `required` beside `parameters`.
         if isinstance(given.get("required"), list) and "required" not in schema:
             schema["required"] = given["required"]
+        schema = {key: given[key] for key in _DEFINITIONS if key in given} | schema  # what its references may name
     else:
         schema, around = dict(given), given
     extras = {field: schema.pop(key, around.get(key)) for key, field in ANNOTATIONS.items()}
@@ -115,8 +146,7 @@ def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:
 
 def _output(raw: JsonObject) -> JsonObject | None:
     schema = raw.get("output_schema", {})
-    if "output_schema" not in raw and isinstance(raw.get("output"), dict):
-        output = raw["output"]
+    if (output := _rfc_output(raw)) is not None:
         modes = output.get("available_modes")
         nothing = isinstance(modes, list) and "value" not in modes and "null" in modes
         schema = None if nothing else output.get("value", {})
@@ -128,11 +158,17 @@ def _output(raw: JsonObject) -> JsonObject | None:
     return inner if isinstance(inner, dict) and schema.keys() == {"parameters"} else schema
 
 
+def _rfc_output(raw: JsonObject) -> JsonObject | None:
+    """What the RFC has in place of an output schema."""
+    output = raw.get("output")
+    return output if isinstance(output, dict) and raw.get("output_schema") is None else None
+
+
 def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject | None) -> dict[str, Any]:
-    toolkit, output = raw.get("toolkit"), raw.get("output")
+    toolkit, output = raw.get("toolkit"), _rfc_output(raw)
     if isinstance(toolkit, dict):
         extras["toolkit_description"] = toolkit.get("description")
-    if isinstance(output, dict) and "output_schema" not in raw:
+    if output is not None:
         extras["output_modes"] = output.get("available_modes")
         extras["output_description"] = output.get("description")
     modes = tuple(mode for mode in _strings(extras["output_modes"]) if mode in OUTPUT_MODES)

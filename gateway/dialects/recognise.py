@@ -23,12 +23,11 @@ def by_head(head: Head) -> Dialect | None:
     """The dialect as far as the head tells; None on a bare path without a hint."""
     if head.prefix is not None:
         return DIALECTS[head.prefix]
-    if versions.HEADER in head.headers:
+    agent = head.headers.get(b"user-agent", b"")
+    versioned, of_family = versions.HEADER in head.headers, agent.startswith(LC_AGENTS)
+    if versioned and not (of_family and head.method == "POST"):  # of a call the program's name decides, of a list not
         return OXP
-    agent = head.headers.get(b"user-agent")
-    if agent is None:
-        return None
-    if agent.startswith(LC_AGENTS):
+    if of_family:
         return LC
     if head.method != "POST" and agent.startswith(OXP_AGENTS):
         return OXP_ENV
@@ -38,7 +37,12 @@ def by_head(head: Head) -> Dialect | None:
 def refusal(error: GatewayError, head: Head) -> WireReply:
     """A refusal before the body was read: in the dialect the head tells, else `{message}`, valid in all of them."""
     dialect = by_head(head)
-    return fields.error_reply(error) if dialect is None else dialect.encode_error(error, dialect.canonical)
+    if dialect is None:
+        return fields.error_reply(error)
+    version = head.headers.get(versions.HEADER)
+    if dialect is OXP and version in versions.HEADER_VERSIONS:
+        return dialect.encode_error(error, version.decode("ascii"))  # as it was spelled
+    return dialect.encode_error(error, dialect.canonical)
 
 
 BY_SPELLING: dict[str, Dialect] = {
@@ -97,6 +101,8 @@ def of_server(headers: Headers, document: Json) -> ServerDialect:
         return OTC
     if "items" in document:
         return OXP_ENV
+    if (named := _by_schema(document)) is OXP_ENV or named is RFC:
+        return SERVER_DIALECTS[named.name]  # OXP's own pages print `tools`, and its servers know no other version
     entries = document.get("tools")
     if isinstance(entries, list) and any(_is_rfc(entry) for entry in entries):
         return RFC

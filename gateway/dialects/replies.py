@@ -25,6 +25,15 @@ MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some 
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
 SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
 PLAIN = (None, b"application/json")  # what nearly all say
+# What frameworks answer, as JSON, where nothing is at a path: Starlette, Express, Nest, Fastify, Laravel, Werkzeug,
+# Spring, Kong. A tool that is not there is another matter.
+NO_SUCH_PATH = re.compile(
+    r"(?:404 )?Not Found\.?|Cannot POST /\S*|Route POST:/\S* not found|The route \S+ could not be found\."
+    r"|(?:404 Not Found: )?The requested URL was not found on the server\..*|No static resource \S+\."
+    r"|no Route matched with those values",
+    re.IGNORECASE | re.DOTALL,
+)
+BOM = b"\xef\xbb\xbf"  # some write one in front of their JSON; readers may ignore it (RFC 8259, 8.1)
 MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
 
@@ -41,17 +50,18 @@ def decode_reply(reply: Answer, invocation: Invocation) -> ToolResult:
     if reply.status == 200:
         return _result(_document(reply), invocation)
     if reply.status in (400, 404, 422):
-        raise _refusal(reply)
+        raise _refusal(reply, invocation)
     if reply.status in (401, 403):
-        message = "The tool is temporarily unavailable."
-        raise GatewayError(
-            ErrorCode.BACKEND_UNAVAILABLE, message, detail=f"the tool server refused our credential ({reply.status})"
-        )
+        raise _not_ours(f"the tool server refused our credential ({reply.status})")
     if reply.status in (408, 429, 503):
         return busy(reply, invocation)
     if reply.status >= 500:
         return ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
     raise BrokenReplyError(f"status {reply.status}")
+
+
+def _not_ours(detail: str) -> GatewayError:
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "The tool is temporarily unavailable.", detail=detail)
 
 
 def _document(reply: Answer) -> JsonObject:
@@ -61,10 +71,20 @@ def _document(reply: Answer) -> JsonObject:
     try:
         document = decode(reply.body, MAX_DEPTH)
     except JsonError as exc:
-        raise BrokenReplyError(f"not JSON: {exc}") from exc
+        document = _marked(reply.body, exc)
     if not isinstance(document, dict):
         raise BrokenReplyError("not a JSON object")
     return document
+
+
+def _marked(body: bytes, error: JsonError) -> Json:
+    """Reads what begins with a byte order mark; called when it could not be read, which costs all others nothing."""
+    try:
+        if body.startswith(BOM):
+            return decode(body[len(BOM) :], MAX_DEPTH)
+    except JsonError as exc:
+        error = exc
+    raise BrokenReplyError(f"not JSON: {error}") from error
 
 
 def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
@@ -86,8 +106,10 @@ def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
     if success:
         return ToolResult(value=body.get("value"), duration_ms=duration_ms)
     error = body.get("error")
-    if isinstance(error, dict) and isinstance(error.get("missing_requirements"), dict):
-        raise _missing(error.get("message"), error["missing_requirements"])
+    if isinstance(error, dict) and "missing_requirements" in error:
+        refusal = _requirements_refusal(error.get("message"), error["missing_requirements"], invocation)
+        if refusal is not None:
+            raise refusal
     return ToolResult(failure=_failure(error), duration_ms=duration_ms)
 
 
@@ -159,7 +181,18 @@ def _date(text: bytes) -> datetime | None:
     return read if read.tzinfo is not None else read.replace(tzinfo=UTC)  # that of C's asctime() names no zone
 
 
-def known_error(reply: Answer) -> JsonObject | None:
+def is_unknown_path(reply: Answer) -> bool:
+    """Whether a 404 is about the path and not about a tool, for all that frameworks dress it like an error body."""
+    if reply.status != 404:
+        return False
+    document = _known_error(reply)
+    if document is None:
+        return True
+    texts = [text for member in ("message", "detail", "error") if isinstance(text := document.get(member), str)]
+    return all(not text or NO_SUCH_PATH.fullmatch(text) for text in texts) and any(texts)
+
+
+def _known_error(reply: Answer) -> JsonObject | None:
     """The body of a refusal if it has a known error shape: `message`, `detail` or `error` as text."""
     try:
         document = _document(reply)
@@ -171,16 +204,17 @@ def known_error(reply: Answer) -> JsonObject | None:
     return None
 
 
-def _refusal(reply: Answer) -> GatewayError:
-    document = known_error(reply)
+def _refusal(reply: Answer, invocation: Invocation) -> GatewayError:
+    document = _known_error(reply)
     if document is None:
         raise BrokenReplyError(f"status {reply.status} without a known error body")
     texts = (document.get(member) for member in ("message", "detail", "error"))
     message = next((text for text in texts if isinstance(text, str) and text), "The tool server refused the call.")
     detail = f"the tool server answered {reply.status}: {document.get('developer_message', '')!s:.500}"
-    missing = document.get("missing_requirements")
-    if reply.status == 400 and isinstance(missing, dict):
-        return _missing(message, missing)
+    if reply.status == 400 and "missing_requirements" in document:
+        refusal = _requirements_refusal(message, document["missing_requirements"], invocation)
+        if refusal is not None:
+            return refusal
     if reply.status == 404:
         return GatewayError(ErrorCode.TOOL_NOT_FOUND, message, detail=detail)
     # FastAPI's own 422 has `detail` alone and is about the request, not about the tool's input.
@@ -196,12 +230,14 @@ def _texts(value: Json) -> Mapping[str, str] | None:
     return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
-def _missing(message: Json, missing: JsonObject) -> GatewayError:
+def _missing(missing: Json) -> JsonObject:
     """`missing_requirements` reduced to what OXP 1.0 names; URLs are judged by the backend, which knows its origin.
 
-    An empty list asks for nothing: many a server writes out every member.
+    Empty if it asks for nothing, as an empty list does: many a server writes out every member.
     """
     found: JsonObject = {}
+    if not isinstance(missing, dict):
+        return found
     challenges = missing.get("authorization")
     if isinstance(challenges, list) and challenges:
         found["authorization"] = [challenge for entry in challenges if (challenge := _challenge(entry))]
@@ -212,8 +248,25 @@ def _missing(message: Json, missing: JsonObject) -> GatewayError:
         ]
     if missing.get("user_id") is True:
         found["user_id"] = True
+    return found
+
+
+def _requirements_refusal(message: Json, said: Json, invocation: Invocation) -> GatewayError | None:
+    """The refusal for what is said to be missing; None if that names nothing.
+
+    Nobody but the operator can do anything about a secret that the route supplies, and no caller hears of those.
+    """
+    missing = _missing(said)
+    if secrets := missing.pop("secrets", None):
+        routes = invocation.context.secrets.keys() - set(invocation.tool.requires.secrets)
+        if asked := [secret for secret in secrets if secret["id"] not in routes]:
+            missing["secrets"] = asked
+        elif not missing:
+            return _not_ours("the tool server refused a secret of the route")
+    if not missing:
+        return None
     text = message if isinstance(message, str) and message else "The tool needs something more before it can run."
-    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, text, missing=found)
+    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, text, missing=missing)
 
 
 def _challenge(entry: Json) -> JsonObject | None:

@@ -18,6 +18,9 @@ from gateway.schemas.wording import Finding, by_parameter, findings, shortened
 
 MAX_FINDINGS = 50  # told about one call; nobody reads more
 MAX_EXPLAINED = 2_000  # values in an argument tree. The library makes all errors at once, 8 us each
+# Compiled, ten characters (`\p{L}{99}`) take 5 MB and 50 ms, and a schema has room for thousands of such patterns.
+MAX_PATTERN_BYTES = 10 * 1024 * 1024  # of one, compiled; what the library allows by itself
+MAX_PATTERNS_BYTES = 32 * 1024 * 1024  # of all of a schema together, in equal shares: below a second
 BACKTRACK_LIMIT = 10_000  # steps of one match of a pattern with look-around: 0.1 ms; ordinary patterns are linear
 
 _MASK = "the value"  # stands in the library's messages, which would quote the value
@@ -33,7 +36,7 @@ class _Compiled:
     def __init__(self, schema: Schema) -> None:
         document = Document(schema)
         document.check_work()
-        self.is_valid = _validator(schema).is_valid
+        self.is_valid = _validator(schema, _pattern_limit(document)).is_valid
         self._schema = schema
 
     def findings(self, value: Json) -> list[Finding]:
@@ -98,19 +101,25 @@ class OutputSchema(_Compiled):
         return found[0].sentence if found else None
 
 
-def _validator(schema: Schema) -> Validator:
+def _validator(schema: Schema, pattern_limit: int) -> Validator:
     """Compiles with the linear regex engine, or with the backtracking one where a pattern needs look-around."""
     try:
-        return _compile(schema, RegexOptions())
+        return _compile(schema, RegexOptions(size_limit=pattern_limit))
     except ValidationError as exc:
         if not (isinstance(exc.kind, Kind.Format) and exc.kind.format == "regex"):
             raise _refusal(exc) from exc
     except ValueError as exc:
         raise SchemaError(f"It cannot be compiled: {shortened(str(exc), 200)}.") from exc
     try:
-        return _compile(schema, FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT))
+        backtracking = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=pattern_limit)
+        return _compile(schema, backtracking)
     except ValidationError as exc:
         raise _refusal(exc) from exc
+
+
+def _pattern_limit(document: Document) -> int:
+    """How many bytes each pattern of a schema may have, compiled."""
+    return min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(len(document.patterns), 1))
 
 
 def _compile(schema: Schema, patterns: RegexOptions | FancyRegexOptions) -> Validator:
@@ -122,6 +131,8 @@ def _compile(schema: Schema, patterns: RegexOptions | FancyRegexOptions) -> Vali
 def _refusal(error: ValidationError) -> SchemaError:
     place = Finding(tuple(error.instance_path), "").place
     message = shortened(error.message, 200)
+    if isinstance(error.kind, Kind.Format) and error.kind.format == "regex":
+        message = "the pattern is no regular expression, or takes too much room"
     return SchemaError(f"At {shortened(place, 200)}: {message}." if place else f"{message}.")
 
 
@@ -132,7 +143,8 @@ def _explaining_validator(schema: Schema) -> Validator:
     recursive schema 2.2 s for a value 14 levels deep, where `is_valid` takes 14 microseconds. So whatever
     multiplies is asked as a question, `{"if": X, "else": false}`, that is answered yes or no.
     """
-    return _validator(_Explainable(Document(inline_refs(schema))).root())
+    document = Document(inline_refs(schema))
+    return _validator(_Explainable(document).root(), _pattern_limit(document))
 
 
 class _Explainable:

@@ -83,6 +83,7 @@ class Document:
         meta_schema = root.get("$schema")
         self.ref_alone = isinstance(meta_schema, str) and any(draft in meta_schema for draft in _REF_ONLY_DRAFTS)
         self.plain = True  # every reference is a pointer into one resource
+        self.patterns: set[str] = set()  # regular expressions, each once
         self._targets: dict[str, tuple[Pointer, Any]] = {}
         self._anchors = dict(_anchors(root))
         self._scan()
@@ -129,6 +130,10 @@ class Document:
                 continue
             seen.add(id(schema))
             waiting.extend(position.schema for position in subschemas(schema))
+            pattern, named = schema.get("pattern"), schema.get("patternProperties")
+            self.patterns.update(
+                [pattern] if isinstance(pattern, str) else (), named if isinstance(named, dict) else ()
+            )
             identity = schema.get("$id")
             nested |= isinstance(identity, str) and not identity.startswith("#") and schema is not self.root
             self.plain &= not any(keyword in schema for keyword in _ANCHORS)

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gateway.model import JsonObject
 from gateway.schemas.document import Document, Schema, SchemaError, subschemas
 
 MAX_SCHEMAS = 10_000  # in the result: twenty references to one another can spell a million
+MAX_ADDED_BYTES = 1024 * 1024  # by what is repeated: 1,000 references to one long enum make 100 MB of 200 KB
 MAX_DEPTH = 60  # schemas one inside the other in the result; a value is at most 64 deep
 
 # Keywords that only describe: beside a `$ref` they replace those of its target (2020-12 core, 7.7.1.1).
@@ -46,6 +49,8 @@ class _Inliner:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._made = 0
+        self._added_bytes = 0
+        self._sizes: dict[str, int] = {}  # of what a `$ref` names, as text
 
     def root(self) -> Schema:
         """The whole, with only those definitions that recursive references still need."""
@@ -76,12 +81,21 @@ class _Inliner:
             return self._with_inlined_parts(schema, depth)
         target = self._document.target(schema)
         if isinstance(target, dict):
+            self._count(schema["$ref"], target)
             target = self._copy(target, depth + 1)
         siblings = {} if self._document.ref_alone else {key: schema[key] for key in schema if key != "$ref"}
         if isinstance(target, dict) and siblings.keys() <= _ANNOTATIONS:
             return {**target, **siblings}
         siblings = self._with_inlined_parts(siblings, depth)
         return {**siblings, "allOf": [*siblings.get("allOf", ()), target]}
+
+    def _count(self, ref: str, target: Schema) -> None:
+        """Notes one more copy of a target; what that refers to in turn is counted by itself."""
+        if ref not in self._sizes:
+            self._sizes[ref] = len(msgspec.json.encode(target))
+        self._added_bytes += self._sizes[ref]
+        if self._added_bytes > MAX_ADDED_BYTES:
+            raise _TooLargeError
 
     def _with_inlined_parts(self, schema: Schema, depth: int) -> Schema:
         result = dict(schema)

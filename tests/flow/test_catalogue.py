@@ -41,6 +41,19 @@ async def test_a_tool_takes_the_first_route_of_its_backend_that_matches(
     assert server.calls == []
 
 
+async def test_a_tool_that_cannot_be_read_is_left_out_alone(start: StartGateway, server: ToolServer) -> None:
+    """Ours: nested deeper than anybody means, or with a number that is none."""
+    deep: dict[str, Any] = {}
+    for _ in range(70):
+        deep = {"properties": {"a": deep}}
+    server.tools = [tool("Map.Show"), tool("Map.Deep", input_schema=deep), tool("Map.Draw")]
+    gateway = await start(config({"scripted": server.url}))
+    assert (await gateway.caller.list("oxp")).ids == ["Map.Draw@1.0.0", "Map.Show@1.0.0"]
+    assert gateway.problems_of("scripted") == {
+        "Map.Deep@1.0.0": "it cannot be read: it is nested deeper than 62 levels"
+    }
+
+
 async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: StartGateway, server: ToolServer) -> None:
     """Ours: versions that only one of them has stand side by side."""
     server.tools = [tool("Map.Show@1.0.0"), tool("Map.Show@2.0.0")]

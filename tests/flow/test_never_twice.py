@@ -50,6 +50,27 @@ async def test_a_server_with_neither_path_is_asked_at_each_once(
     assert server.executions == 0
 
 
+NO_SUCH_PATH = [
+    {"detail": "Not Found"},
+    {"message": "Route POST:/tools/call not found", "error": "Not Found", "statusCode": 404},
+    {"message": "Cannot POST /tools/call", "error": "Not Found", "statusCode": 404},
+    {"timestamp": "now", "status": 404, "error": "Not Found", "path": "/tools/call"},
+]
+
+
+@pytest.mark.parametrize("body", NO_SUCH_PATH, ids=repr)
+async def test_a_404_that_a_framework_dresses_as_an_error_is_about_the_path_all_the_same(
+    caller: Caller, server: ToolServer, body: object
+) -> None:
+    async def answer(received: Request) -> bytes:
+        return await server.echo(received) if received.target == "/call" else http_reply(404, body)
+
+    server.handler = answer
+    for number in (1, 2):
+        assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
+    assert paths(server) == ["/tools/call", "/call", "/call"]
+
+
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_404_that_speaks_of_the_tool_is_not_sent_elsewhere(
     start: StartGateway, server: ToolServer, form: str

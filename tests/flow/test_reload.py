@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import json
 import weakref
 from typing import Any
 
@@ -14,7 +15,7 @@ from gateway.config import read
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import Running, config, running, until
 from tests.flow.tokens import SECRET, token
-from tests.flow.toolserver import ToolServer, hang_up, tool, tool_server
+from tests.flow.toolserver import FORMS, ToolServer, hang_up, tool, tool_server
 from tests.live.kept.yard import WORK, yard
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +73,23 @@ async def test_tools_of_a_backend_that_cannot_be_asked_just_now_stay_published(
     await reload(gateway, config({"scripted": server.url}, routes))
     assert (await gateway.caller.list("oxp")).ids == ["Echo.Say@1.0.0"]
     assert gateway.gateway.catalogue.ready
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_backend_made_anew_is_spoken_to_as_before_while_it_does_not_list_its_tools(
+    start: StartGateway, server: ToolServer, form: str
+) -> None:
+    """How it wants to be spoken to was learned from its list, which is not there to be learned from again."""
+    server.form = form
+    backend = {"protocol": "otc" if form == "oxp" else "oxp", "url": server.url}
+    gateway = await start(config({"scripted": backend}))
+    assert (await gateway.caller.call("oxp", "Echo.Say")).value == {}
+    server.list_handler = hang_up
+    await reload(gateway, config({"scripted": backend | {"max_concurrency": 7}}))
+    assert (await gateway.caller.call("oxp", "Echo.Say")).value == {}
+    before, after = server.calls
+    assert (after.target, json.loads(after.body).keys()) == (before.target, json.loads(before.body).keys())
+    assert gateway.gateway.catalogue.status("scripted").up is False
 
 
 QUEUED: dict[str, Any] = {

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.catalogue.catalogue import Catalogue, Source
 from gateway.errors import ErrorCode, GatewayError
@@ -55,7 +57,7 @@ class ToolServer:
             raise self.failure
         return Listing(tools=tuple(self.tools), rejected=self.rejected)
 
-    async def call(self, invocation: Invocation) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: object = None) -> ToolResult:
         raise AssertionError
 
     async def challenge_status(self, check_url: str) -> str:
@@ -260,6 +262,20 @@ async def test_a_tool_with_a_broken_or_too_large_schema_is_left_out_with_its_rea
         assert found(catalogue, "A.Good").schema.errors({"a": 1}) == {"a": "is not a string"}
 
 
+async def test_a_tool_that_says_too_much_besides_its_schemas_is_left_out_with_its_reason() -> None:
+    """Every caller reads it: one tool server must not fill everybody's list."""
+    talkative = replace(tool("A.Talks"), description="x" * 20_000)
+    exemplary = replace(tool("A.Shows"), examples=["x" * 20_000])
+    server = ToolServer("crm", talkative, exemplary, tool("A.Good"))
+    async with running(one_backend(server)) as (catalogue, _):
+        assert ids(catalogue) == ["A.Good@1.0.0"]
+        said = reasons(catalogue, server)
+        assert said.keys() == {"A.Talks@1.0.0", "A.Shows@1.0.0"}
+        assert all(
+            re.fullmatch(r"Besides its schemas it has 20\d+ bytes; 10000 are allowed\.", it) for it in said.values()
+        )
+
+
 async def test_only_so_many_tools_of_a_backend_are_looked_at() -> None:
     server = ToolServer("crm", *(tool(f"A.T{number}") for number in range(5)))
     async with running(one_backend(server, max_tools=3)) as (catalogue, _):
@@ -342,6 +358,25 @@ async def test_a_backend_made_anew_has_the_list_of_the_one_before_until_it_is_as
         await hours.pass_()
         assert ids(successor) == ["A.X@1.0.0", "A.Y@1.0.0"]
         await successor.aclose()
+
+
+class Learned(ToolServer):
+    """One that speaks as it has heard."""
+
+    spoken: object = None
+
+    def take_over(self, before: Any) -> None:
+        self.spoken = before
+
+
+async def test_a_backend_that_calls_what_another_listed_learns_from_it_how_to_speak() -> None:
+    """Its tool server may not list its tools for a while, and would be called in a form that it does not speak."""
+    server, anew, other = Learned("crm", tool("A.X")), Learned("crm"), Learned("crm")
+    async with running(one_backend(server, terms="the same")) as (catalogue, _):
+        await Catalogue([one_backend(anew, terms="the same")]).adopt(catalogue)
+        await Catalogue([one_backend(other, terms="others")]).adopt(catalogue)
+        await Catalogue([one_backend(server, terms="the same")]).adopt(catalogue)
+        assert (anew.spoken, other.spoken, server.spoken) == (server, None, None)
 
 
 @pytest.mark.parametrize("terms", [("some", "others"), (None, None)])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import gzip
+import weakref
 from collections.abc import Sequence
 
 import pytest
@@ -179,6 +182,69 @@ async def test_a_tool_is_encoded_once_and_a_list_joined_once() -> None:
     for spelling in ("a", "b", "a", "b"):
         await listing.answer(router, ANONYMOUS, dialect, spelling, head())
     assert (dialect.definitions, dialect.lists) == (2, 2)
+
+
+async def test_a_list_that_many_ask_for_at_once_is_joined_once() -> None:
+    listing, dialect = Listing(), Counting()
+    replies = await asyncio.gather(
+        *(listing.answer(LONG, ANONYMOUS, dialect, "a", head()) for _ in range(50)),
+        listing.answer(LONG, ANONYMOUS, dialect, "b", head()),
+    )
+    assert dialect.lists == 2
+    assert len({reply.body for reply in replies}) == 2
+    assert replies[0].body is replies[49].body  # or each would hold megabytes of its own
+
+
+async def test_who_leaves_does_not_take_the_list_from_the_others() -> None:
+    listing, dialect = Listing(), Counting()
+    first, second = (asyncio.ensure_future(listing.answer(LONG, ANONYMOUS, dialect, "a", head())) for _ in range(2))
+    await asyncio.sleep(0)  # both ask
+    first.cancel()
+    assert (await second).status == 200
+    assert first.cancelled()
+    assert dialect.lists == 1
+
+
+async def test_a_list_that_could_not_be_made_is_made_for_the_next() -> None:
+    class Failing(Counting):
+        def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
+            body = super().encode_list(tools, spelling)
+            if self.lists == 1:
+                raise RuntimeError("no room")
+            return body
+
+    listing, dialect = Listing(), Failing()
+    with pytest.raises(RuntimeError, match="no room"):
+        await listing.answer(LONG, ANONYMOUS, dialect, "a", head())
+    assert (await listing.answer(LONG, ANONYMOUS, dialect, "a", head())).status == 200
+
+
+async def test_the_lists_of_a_snapshot_that_is_gone_are_not_kept() -> None:
+    """Each has megabytes, and dozens of them would wait for a caller who never comes."""
+    listing, dialect, before, after = Listing(), Counting(), Router([published()]), Router([published()])
+
+    async def ask(router: Router) -> weakref.ref[Router]:
+        reply = await listing.answer(router, ANONYMOUS, dialect, "a", head())
+        assert reply.status == 200
+        return weakref.ref(router)
+
+    gone = await ask(before)
+    await ask(after)
+    await ask(after)
+    assert dialect.lists == 2
+    assert len(listing._lists) == 1
+    del before
+    gc.collect()
+    assert gone() is None
+
+
+async def test_a_list_that_was_overtaken_is_answered_and_not_kept() -> None:
+    listing, dialect, before = Listing(), Counting(), Router(LONG.tools)
+    late = asyncio.ensure_future(listing.answer(before, ANONYMOUS, dialect, "a", head()))
+    await asyncio.sleep(0)
+    await listing.answer(SHORT, ANONYMOUS, dialect, "a", head())
+    assert len(jsontext.decode((await late).body)["tools"]) == 20
+    assert len(listing._lists) == 1
 
 
 async def test_only_so_many_lists_are_kept() -> None:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.dialects import definitions, recognise
-from gateway.dialects.definitions import DefinitionError
+from gateway.dialects import definitions, recognise, versions
+from gateway.dialects.definitions import MAX_LISTED, DefinitionError
 from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
 
 OWN = definition_examples(*DIALECTS)
@@ -86,12 +86,45 @@ def test_a_version_that_does_not_count_or_is_not_there_is_nothing_to_warn_of(lis
     assert (definition.id, warnings) == ("A.B@1.0.0", ())
 
 
+def test_members_that_are_null_are_as_if_they_were_not_there() -> None:
+    """Servers that know several forms write out the members of all."""
+    spoken = {"id": "A.B", "toolkit": {"name": "A", "version": "3.1.0"}, "input": {"parameters": ARGUMENTS}}
+    spoken |= {"output": {"available_modes": ["null", "error"], "description": "Nothing."}}
+    silent = dict.fromkeys(("version", "input_schema", "output_schema", "requirements", "description"))
+    assert definitions.read_definition(spoken | silent, "kit") == definitions.read_definition(spoken, "kit")
+    assert definitions.read_definition(spoken | silent, "kit")[0].id == "A.B@3.1.0"
+
+
+ARGUMENTS = {"type": "object", "properties": {"a": {"type": "integer"}}}
+BESIDE: list[dict[str, Any]] = [{}, {"type": "object"}, {"title": "Arguments", "description": "What it takes."}]
+
+
+@pytest.mark.parametrize("beside", BESIDE, ids=repr)
+def test_the_arguments_are_found_in_their_wrapper_whatever_stands_beside_them(beside: dict[str, Any]) -> None:
+    listed = USABLE | {"input_schema": {"parameters": ARGUMENTS} | beside}
+    assert definitions.read_definition(listed, "kit")[0].input_schema == ARGUMENTS
+
+
+def test_what_the_arguments_refer_to_comes_along_from_their_wrapper() -> None:
+    arguments = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}
+    around = {"parameters": arguments, "$defs": {"A": {"type": "integer"}}}
+    read, _ = definitions.read_definition(USABLE | {"input_schema": around}, "kit")
+    assert read.input_schema == arguments | {"$defs": {"A": {"type": "integer"}}}
+    assert around == {"parameters": arguments, "$defs": {"A": {"type": "integer"}}}
+
+
+def test_a_schema_with_a_parameter_called_parameters_is_no_wrapper() -> None:
+    schema = {"type": "object", "properties": {"parameters": {"type": "object"}}, "required": ["parameters"]}
+    assert definitions.read_definition(USABLE | {"input_schema": schema}, "kit")[0].input_schema == schema
+
+
 LISTS = [
     ({"$schema": "otc://1.0", "tools": [1]}, [1]),
     ({"items": [2]}, [2]),
     ([3], [3]),
     ([], []),
     ({"tools": [], "items": [4]}, []),
+    ({"tools": None, "items": [5]}, [5]),
 ]
 
 
@@ -104,6 +137,13 @@ def test_a_catalogue_is_found_under_any_of_its_names(document: Any, entries: lis
 def test_an_answer_without_a_list_is_no_catalogue(document: Any) -> None:
     with pytest.raises(DefinitionError):
         definitions.listed(document)
+
+
+def test_a_list_of_millions_is_no_catalogue() -> None:
+    """Of 64 MiB that say nothing, each entry would be kept with the reason why it is left out: gigabytes."""
+    assert len(definitions.listed([None] * MAX_LISTED)) == MAX_LISTED
+    with pytest.raises(DefinitionError, match="1000001 tools; 1000000 are allowed"):
+        definitions.listed({"tools": [None] * (MAX_LISTED + 1)})
 
 
 CATALOGUES = {
@@ -133,6 +173,11 @@ SPEAKERS = [
     ("oxp", ((b"oxp-version", b"1.0"),), {"tools": [{"toolkit": {"name": "A"}}]}),
     ("lc", ((b"oxp-version", b"1.0"),), []),
     ("oxp-env", (), {"items": []}),
+    ("oxp-env", (), {"$schema": "urn:oxp:1.0", "tools": []}),
+    ("oxp-env", (), {"$schema": "otc://1.0", "items": []}),
+    ("rfc", (), {"$schema": versions.RFC_SCHEMA, "tools": [{"input_schema": {}}]}),
+    ("otc", (), {"$schema": versions.OTC_URL, "tools": []}),
+    ("otc", (), {"$schema": "mine", "tools": []}),
     ("rfc", (), {"tools": [7, {"toolkit": {"name": "A"}}]}),
     ("rfc", (), {"tools": [{"input": {"parameters": {}}}]}),
     ("otc", (), {"tools": [{"input_schema": {"parameters": {}}}]}),

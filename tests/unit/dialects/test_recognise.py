@@ -119,6 +119,8 @@ HEADS: list[tuple[str | None, str, dict[str, str]]] = [
     (None, "POST", OXP_AGENT),
     ("oxp", "POST", VERSIONED),
     ("lc", "POST", LC_AGENTS[1]),
+    ("lc", "POST", VERSIONED | LC_AGENTS[0]),  # as the call itself would be taken
+    ("oxp", "GET", VERSIONED | LC_AGENTS[0]),
     ("oxp-env", "GET", OXP_AGENT),
     (None, "GET", {"user-agent": "curl/8.5"}),
 ]
@@ -130,6 +132,16 @@ def test_a_head_alone_tells_the_dialect_only_when_it_is_sure(
 ) -> None:
     dialect = recognise.by_head(head(method, "/tools/call", headers))
     assert (None if dialect is None else dialect.name) == name
+
+
+@pytest.mark.parametrize(("sent", "said"), [("1.0", b"1.0"), ("1.0.0", b"1.0.0"), ("1", b"1"), ("7", b"1.0")])
+def test_an_early_refusal_names_the_version_as_the_caller_does(sent: str, said: bytes) -> None:
+    error = GatewayError(ErrorCode.UNAUTHENTICATED, "Who?")
+    for prefix in (None, "oxp"):
+        reply = recognise.refusal(error, head("POST", "/call", {"oxp-version": sent}, prefix))
+        assert (reply.header(b"oxp-version"), reply.body) == (said, b'{"message":"Who?"}')
+    assert recognise.refusal(error, head("POST", "/call", {}, "oxp")).header(b"oxp-version") == b"1.0"
+    assert recognise.refusal(error, head("POST", "/call", {"oxp-version": sent}, "otc")).header(b"oxp-version") is None
 
 
 def test_before_the_dialect_is_known_a_refusal_is_a_message_valid_in_all() -> None:

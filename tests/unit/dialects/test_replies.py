@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.dialects import replies
 from gateway.dialects.replies import BrokenReplyError, decode_reply
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, ToolDefinition, ToolFailure, ToolResult
+from gateway.model import CallContext, Invocation, Requirements, ToolDefinition, ToolFailure, ToolResult
 from gateway.wire import WireReply
 
 DEFINITION = ToolDefinition(
@@ -181,7 +183,6 @@ def test_parameter_errors_keep_only_texts() -> None:
 CHALLENGE = {"id": "ch", "url": "https://x.example/a", "check_url": "/check/1"}
 MISSING: list[tuple[Any, Any]] = [
     ({"user_id": True}, {"user_id": True}),
-    ({"user_id": "yes"}, {}),
     ({"authorization": [CHALLENGE]}, {"authorization": [CHALLENGE]}),
     ({"authorization": [CHALLENGE | {"more": 1}]}, {"authorization": [CHALLENGE]}),  # a closed object
     (
@@ -189,7 +190,7 @@ MISSING: list[tuple[Any, Any]] = [
         {"authorization": [{"id": "a", "url": "https://x"}]},
     ),
     ({"secrets": [{"id": "s", "value": "canary"}, {}, 7, {"id": 7}]}, {"secrets": [{"id": "s"}]}),
-    ({"secrets": "s", "authorization": {}, "other": 1}, {}),
+    ({"secrets": "s", "authorization": {}, "other": 1, "user_id": True}, {"user_id": True}),
     ({"authorization": [], "secrets": [], "user_id": True}, {"user_id": True}),  # written out, and asking for nothing
 ]
 
@@ -198,6 +199,46 @@ MISSING: list[tuple[Any, Any]] = [
 def test_missing_requirements_are_reduced_to_what_the_standard_names(said: Any, kept: Any) -> None:
     error = refused(reply(400, {"message": "Connect.", "missing_requirements": said}))
     assert (error.code, error.message, error.missing) == (ErrorCode.MISSING_REQUIREMENTS, "Connect.", kept)
+
+
+NOTHING_MISSING: list[Any] = [
+    {},
+    {"user_id": False},
+    {"user_id": "yes"},
+    {"authorization": [], "secrets": []},
+    [],
+    None,
+]
+
+
+@pytest.mark.parametrize("said", NOTHING_MISSING, ids=repr)
+def test_requirements_that_name_nothing_are_not_what_a_call_failed_for(said: Any) -> None:
+    error = refused(reply(400, {"message": "No.", "missing_requirements": said}))
+    assert (error.code, error.message, error.missing) == (ErrorCode.INVALID_REQUEST, "No.", None)
+    body = {"call_id": "c", "success": False, "error": {"message": "No.", "missing_requirements": said}}
+    assert decode_reply(reply(200, body), invocation()) == ToolResult(failure=ToolFailure(message="No."))
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda said: reply(400, said), lambda said: reply(200, {"success": False, "error": said})]
+)
+def test_a_secret_of_the_route_that_does_not_do_is_no_callers_business(wrap: Callable[[Any], WireReply]) -> None:
+    """The tool server was sent both; the caller knows of one only, for the other is left out of what is listed."""
+    definition = replace(DEFINITION, requires=Requirements(secrets=("CALLERS",)))
+    context = CallContext(secrets={"CALLERS": "c", "ROUTES": "r"})
+    asked = replace(invocation(), tool=definition, context=context)
+
+    def told(**missing: Any) -> tuple[ErrorCode, Any]:
+        with pytest.raises(GatewayError) as caught:
+            decode_reply(wrap({"message": "ROUTES is wrong.", "missing_requirements": missing}), asked)
+        assert caught.value.missing is not None or "ROUTES" not in caught.value.message
+        return caught.value.code, caught.value.missing
+
+    routes, callers, unsent = {"id": "ROUTES"}, {"id": "CALLERS"}, {"id": "UNSENT"}
+    assert told(secrets=[routes]) == (ErrorCode.BACKEND_UNAVAILABLE, None)
+    assert told(secrets=[routes, callers]) == (ErrorCode.MISSING_REQUIREMENTS, {"secrets": [callers]})
+    assert told(secrets=[unsent]) == (ErrorCode.MISSING_REQUIREMENTS, {"secrets": [unsent]})
+    assert told(secrets=[routes], user_id=True) == (ErrorCode.MISSING_REQUIREMENTS, {"user_id": True})
 
 
 def test_missing_requirements_inside_a_failed_result_are_a_refusal_too() -> None:
@@ -268,6 +309,51 @@ def test_a_refusal_is_told_with_the_date_to_wait_for() -> None:
 def test_a_server_error_says_nothing_of_its_inside_and_is_not_repeated(status: int, body: Any) -> None:
     result = decode_reply(reply(status, body, "text/plain"), invocation(idempotent=True))
     assert result == ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
+
+
+NO_SUCH_PATH: list[Any] = [
+    {"detail": "Not Found"},
+    {"message": "Not Found"},
+    {"message": "Route POST:/tools/call not found", "error": "Not Found", "statusCode": 404},
+    {"message": "Cannot POST /tools/call", "error": "Not Found", "statusCode": 404},
+    {"timestamp": "now", "status": 404, "error": "Not Found", "path": "/tools/call"},
+    {"timestamp": "now", "status": 404, "error": "Not Found", "message": "No static resource tools/call."},
+    {"message": "The route tools/call could not be found."},
+    {"error": "404 Not Found: The requested URL was not found on the server. If you entered it by hand\n..."},
+    {"message": "no Route matched with those values"},
+    {"title": "Not Found", "status": 404},
+    b"404 page not found",
+]
+
+
+@pytest.mark.parametrize("body", NO_SUCH_PATH, ids=repr)
+def test_a_path_that_is_not_there_is_told_from_a_tool_that_is_not(body: Any) -> None:
+    assert replies.is_unknown_path(reply(404, body))
+    assert not replies.is_unknown_path(reply(400, body))
+
+
+NO_SUCH_TOOL: list[Any] = [
+    {"message": "No such tool"},
+    {"message": "Tool not found", "error": "Not Found"},
+    {"detail": "Tool A.B not found"},
+    {"detail": [{"msg": "Not Found"}]},
+    {"message": ""},
+]
+
+
+@pytest.mark.parametrize("body", NO_SUCH_TOOL, ids=repr)
+def test_a_tool_that_is_not_there_is_not_taken_for_a_path(body: Any) -> None:
+    """Asked again at another path, one that says so after it did something would do it twice."""
+    assert not replies.is_unknown_path(reply(404, body))
+
+
+def test_a_byte_order_mark_before_an_answer_is_ignored() -> None:
+    mark = b"\xef\xbb\xbf"
+    assert decode_reply(reply(200, mark + json.dumps(FLAT).encode()), invocation()) == ToolResult(value=7)
+    with pytest.raises(BrokenReplyError):
+        decode_reply(reply(200, mark + b"{"), invocation())
+    with pytest.raises(BrokenReplyError):
+        decode_reply(reply(200, mark + mark + json.dumps(FLAT).encode()), invocation())
 
 
 BROKEN: list[WireReply] = [

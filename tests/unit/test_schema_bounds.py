@@ -1,0 +1,94 @@
+"""Small schemas that would become large: what is made of them, compiled or inlined, stays in proportion."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from gateway import jsontext
+from gateway.schemas import InputSchema, SchemaError, inline_refs
+from gateway.schemas.inline import MAX_ADDED_BYTES
+
+QUICK_S = 5.0  # of a processor; each of these took from ten seconds to minutes, or gigabytes
+COUNTRIES = {"enum": [f"country {number:05d}" for number in range(5_000)]}
+
+
+def properties(count: int, schema: Any) -> dict[str, Any]:
+    return {f"p{number}": schema(number) if callable(schema) else schema for number in range(count)}
+
+
+def repeating(times: int) -> dict[str, Any]:
+    """A schema of about 100 KB whose largest part is referred to so many times."""
+    return {
+        "type": "object",
+        "properties": properties(times, {"$ref": "#/$defs/Country"}),
+        "$defs": {"Country": COUNTRIES},
+    }
+
+
+def test_a_long_list_that_is_named_twice_is_put_where_it_is_named() -> None:
+    inlined = inline_refs(repeating(2))
+    assert inlined == {"type": "object", "properties": properties(2, COUNTRIES)}
+
+
+def test_a_long_list_that_is_named_a_thousand_times_stays_where_it_is() -> None:
+    """It was 100 MB of text, and 15 s of work between two looks at the event loop."""
+    schema = repeating(1_000)
+    began = time.process_time()
+    assert inline_refs(schema) is schema
+    assert time.process_time() - began < QUICK_S
+
+
+def test_what_is_inside_of_what_is_repeated_counts_each_time() -> None:
+    pair = {"properties": properties(10, {"$ref": "#/$defs/Country"})}
+    schema = {
+        "type": "object",
+        "properties": properties(10, {"$ref": "#/$defs/Pair"}),
+        "$defs": {"Pair": pair, "Country": COUNTRIES},
+    }
+    assert inline_refs(schema) is schema
+
+
+@pytest.mark.parametrize("times", range(1, 16))
+def test_inlining_adds_no_more_than_its_bound(times: int) -> None:
+    schema = repeating(times)
+    assert len(jsontext.encode(inline_refs(schema))) <= len(jsontext.encode(schema)) + MAX_ADDED_BYTES
+
+
+def test_a_wrong_value_is_explained_although_the_schema_was_not_inlined() -> None:
+    compiled = InputSchema.compile(repeating(1_000))
+    began = time.process_time()
+    assert compiled.errors({"p7": "nowhere"})["p7"].startswith("is not one of")
+    assert time.process_time() - began < QUICK_S
+
+
+LARGE = [
+    lambda number: {"pattern": rf"^\p{{L}}{{{100 + number}}}$"},
+    lambda number: {"pattern": rf"^(?=a)\w{{1,{100 + number}}}$"},
+    lambda number: {"patternProperties": {rf"^\p{{L}}{{{100 + number}}}$": True}},
+]
+
+
+@pytest.mark.parametrize("large", LARGE)
+def test_many_large_patterns_are_refused_together(large: Any) -> None:
+    """Two hundred of them, 8 KB, took 15 s and a gigabyte."""
+    began = time.process_time()
+    with pytest.raises(SchemaError, match="takes too much room"):
+        InputSchema.compile({"type": "object", "properties": properties(200, large)})
+    assert time.process_time() - began < QUICK_S
+
+
+@pytest.mark.parametrize("large", LARGE)
+def test_a_few_large_patterns_are_taken(large: Any) -> None:
+    InputSchema.compile({"type": "object", "properties": properties(3, large)})
+
+
+def test_many_ordinary_patterns_are_taken_and_a_repeated_one_counts_once() -> None:
+    ordinary = properties(1_000, lambda number: {"pattern": rf"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\.x{number}$"})
+    names = properties(1_000, {"pattern": r"^\p{L}{20}$"})
+    compiled = InputSchema.compile({"type": "object", "properties": ordinary})
+    assert compiled.errors({"p7": "a-b.x7"}) == {}
+    assert compiled.errors({"p7": "a-b.x8"}) != {}
+    assert InputSchema.compile({"type": "object", "properties": names}).errors({"p1": "x" * 20}) == {}
