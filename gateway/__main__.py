@@ -1,58 +1,48 @@
-"""The command `toolgate`."""
+"""The command `toolgate`, from its start to where the rest of it takes over."""
 
 from __future__ import annotations
 
-import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
-from gateway import __version__
-from gateway.cli.command import PROGRAM, find, overview
-from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain, discard_output, put
-from gateway.errors import ConfigError
-
-COMMANDS = {
-    "serve": "run the gateway",
-    "check": "check a configuration, and with --live what is behind it",
-    "tools": "list the tools of a running gateway",
-    "call": "call a tool of a running gateway",
-    "token": "make a bearer token for development",
-    "hash-key": "make the hash of an API key",
-    "demo": "run demonstration tool servers behind a gateway, with curl lines to paste",
-}
-
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a value may hold what the terminal's encoding does not
-    try:
-        return _run(sys.argv[1:] if words is None else words)
-    except CommandError as exc:
-        complain(*exc.lines)
-        return exc.code
-    except ConfigError as exc:
-        complain(*exc.problems)
-        return USAGE
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        discard_output()  # whoever read it has enough
-        return FAILED
+    """Runs one command, without words what this process was started for; returns its exit code."""
+    if words is None:
+        words = sys.argv[1:]
+        _fill_standard_places()
+        _while_imported(words)
+    from gateway.cli import program
+
+    return program.run(words, imported=_interruptible)
 
 
-def _run(words: Sequence[str]) -> int:
-    if not words:
-        raise CommandError(USAGE, *overview(COMMANDS).splitlines())
-    name, *rest = words
-    match name:
-        case "-h" | "--help" | "help":
-            put(overview(COMMANDS))
-        case "--version":
-            put(f"{PROGRAM} {__version__}")
-        case _:
-            return find(COMMANDS, name)(rest)
-    return OK
+def _fill_standard_places() -> None:
+    """Where whoever started us left them closed: what else would get one of these numbers, libuv dies of closing."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free
+
+
+def _while_imported(words: Sequence[str]) -> None:
+    """What signals do for half a second at the most, in which nothing but imports is done.
+
+    Ctrl-C ends the process without a word. A gateway that is told to read its configuration again has yet to read it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started us wants it ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if words[:1] == ["serve"] and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _interruptible() -> None:
+    """From here on Ctrl-C is an exception, after which the command can say what became of it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if __name__ == "__main__":

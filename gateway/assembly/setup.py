@@ -13,6 +13,7 @@ from gateway.admission import Admission
 from gateway.assembly.stamps import Stamps
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
+from gateway.errors import ConfigError
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend
 from gateway.ratelimit import Limits
@@ -88,7 +89,10 @@ class Setup:
 
 
 def unchanged(config: Config, running: Config) -> Config:
-    """The configuration with everything as it runs that takes effect only at a start; warns of what differs."""
+    """The configuration with everything as it runs that takes effect only at a start; warns of what differs.
+
+    Raises ConfigError for what does not go together then, such as an address that tells nobody where to call back.
+    """
     server, now = config.server, running.server
     changed = [f"server.{name}" for name in ("host", "port", "workers") if getattr(server, name) != getattr(now, name)]
     changed += [
@@ -104,4 +108,7 @@ def unchanged(config: Config, running: Config) -> Config:
     if changed:
         log.warning("a change takes effect only at the next start", extra={"keys": changed})
     server = replace(server, host=now.host, port=now.port, workers=now.workers, admin=now.admin)
-    return replace(config, server=server, state=running.state)
+    kept = replace(config, server=server, state=running.state)
+    if problems := [f"{where}: {what}; before the next start it cannot be used" for where, what in kept.problems(())]:
+        raise ConfigError(problems)
+    return kept

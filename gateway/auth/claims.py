@@ -27,12 +27,12 @@ def caller_of(claims: Claims, issuer: JwtIssuer, now: float) -> tuple[Caller, fl
     if not _audience_fits(claims.get("aud"), issuer.audience):
         raise refused(Reason.AUDIENCE)
     subject = claims["sub"]
-    if not _is_name(subject):
+    if not is_name(subject):
         raise refused(Reason.SUBJECT)
     user_id = None
     if issuer.user_id_claim is not None:
         user_id = _at(claims, issuer.user_id_claim)
-        if not _is_name(user_id):  # without it, whoever has the token could name anybody in a call
+        if not is_name(user_id):  # without it, whoever has the token could name anybody in a call
             raise refused(Reason.USER)
     principal = f"jwt:{_issuer_name(claims, issuer)}:{_escaped(subject)}"
     return Caller(principal=principal, scopes=_scopes(_at(claims, issuer.scope_claim)), user_id=user_id), expires
@@ -83,12 +83,13 @@ def _issuer_name(claims: Claims, issuer: JwtIssuer) -> str:
     if issuer.name is not None:
         return issuer.name
     name = claims.get("iss")
-    if name is not None and not _is_name(name):
+    if name is not None and not is_name(name):
         raise refused(Reason.CLAIM)
     return name or ""
 
 
-def _is_name(value: Any) -> bool:
+def is_name(value: Any) -> bool:
+    """Whether a claim can name somebody."""
     return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,6 +19,9 @@ from gateway.ports import Backend
 from gateway.routing import OutputCheck, PublishedTool, Route
 from gateway.schemas import OutputSchema, SchemaError
 from gateway.settings import Config
+
+if TYPE_CHECKING:
+    from gateway.state.inspection import Findings
 
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 
@@ -60,18 +64,36 @@ async def _look_at_state(config: Config) -> JsonObject:
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
-    from gateway.assembly import shared  # the library for Redis takes as long as all that only checks a file
+    # The library for Redis takes as long as all that only checks a file.
+    from gateway.assembly import shared
+    from gateway.cli import trial
     from gateway.state.inspection import look_at
 
     async with shared.client(config.state, address) as redis:
-        found = await look_at(redis)
+        found, refusal = await look_at(redis), await trial.refusal(redis)
+        deafness = None if refusal else await trial.deafness(redis)
+    cause = _cause(found, refusal)
     return {
         "kept_in": repr(address),
-        "up": found.cause is None,
-        "cause": found.cause,
+        "up": cause is None,
+        "cause": cause,
         "version": found.version,
-        "warnings": list(found.warnings),
+        "warnings": [*found.warnings, *_unknown(found, refusal, deafness)],
     }
+
+
+def _cause(found: Findings, refusal: str | None) -> str | None:
+    """Why it cannot be used; that it answers no questions, as at some providers, is no reason."""
+    if refusal is None and found.version is None:
+        return None
+    return found.cause or refusal
+
+
+def _unknown(found: Findings, refusal: str | None, deafness: str | None) -> Iterator[str]:
+    if refusal is None and found.version is None:
+        yield f"it does not say whether it may lose calls: {found.cause}"
+    if deafness is not None:
+        yield f"replicas cannot wake each other, and notice late what another one was told: {deafness}"
 
 
 async def _look(backend: Backend) -> Look:

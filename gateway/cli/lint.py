@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from gateway.settings import Config
+from gateway.settings import Config, RouteSettings
 from gateway.settings.server import EVERYWHERE
 from gateway.settings.web import is_loopback
 
 ANY = "*"
+KEYLESS = (
+    "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted; "
+    "a call that is repeated then runs again"
+)
+AT_ONCE = frozenset({"otc", "oxp"})  # what the servers speak that answer in the same exchange
+SPOKEN = {  # keys of routes, and what the servers of their tools must speak for them to mean something
+    "secrets": AT_ONCE,
+    "context": AT_ONCE,
+    "authorization_urls": AT_ONCE,
+    "on_timeout": frozenset({"callback", "rcrt"}),
+    "decode": frozenset({"callback"}),
+    "failure_patterns": frozenset({"callback"}),
+    "config_ids": frozenset({"rcrt"}),
+}
+DEFAULTS = {"on_timeout": "keep", "decode": "auto"}  # those of the others are empty
 
 
 def warnings(config: Config) -> Iterator[str]:
@@ -18,6 +33,11 @@ def warnings(config: Config) -> Iterator[str]:
     yield from _of_state(config)
     yield from _of_backends(config)
     yield from _of_routes(config)
+
+
+def is_keyless(config: Config) -> bool:
+    """Whether what is shared could be read by nobody else."""
+    return config.state is not None and config.state.url is not None and not config.state.keys
 
 
 def _of_callers(config: Config) -> Iterator[str]:
@@ -37,8 +57,13 @@ def _of_state(config: Config) -> Iterator[str]:
     state = config.state
     if state is None or state.url is None:
         return
-    if not state.keys:
-        yield "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted"
+    if is_keyless(config):
+        yield KEYLESS
+    if state.on_failure == "local" and config.server.workers > 1:
+        yield (
+            f"state.on_failure: local with {config.server.workers} workers: while Redis is away, a call that is "
+            "repeated may run again in another of them, and a result that comes to another is lost"
+        )
     if state.insecure:
         yield "state.insecure lets what is kept travel in clear, or lie in Redis as it is"
 
@@ -56,7 +81,17 @@ def _of_backends(config: Config) -> Iterator[str]:
 
 def _of_routes(config: Config) -> Iterator[str]:
     for number, route in enumerate(config.routes, 1):
-        if config.auth is None and route.scopes and not route.deny:
-            yield f"route {number} ({route.tools} of {route.backend}): nobody has its scopes under auth: none"
-        if not route.deny and route.validate_output == "off":
-            yield f"route {number} ({route.tools} of {route.backend}): validate_output is off: values are not checked"
+        if not route.deny:
+            for remark in _of_route(config, route):
+                yield f"route {number} ({route.tools} of {route.backend}): {remark}"
+
+
+def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
+    if config.auth is None and route.scopes:
+        yield "nobody has its scopes under auth: none"
+    if route.validate_output == "off":
+        yield "validate_output is off: values are not checked"
+    protocol = config.backends[route.backend].protocol
+    for name, spoken in SPOKEN.items():
+        if protocol not in spoken and getattr(route, name) not in ((), {}, DEFAULTS.get(name)):
+            yield f"{name} has no effect on tools of {protocol}, only on those of {' and '.join(sorted(spoken))}"

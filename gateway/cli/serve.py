@@ -14,6 +14,7 @@ from typing import Any
 from gateway import __version__
 from gateway.cli import configuration
 from gateway.cli.command import Command
+from gateway.cli.lint import KEYLESS, is_keyless
 from gateway.cli.output import FAILED, OK, CommandError
 from gateway.logs import output
 from gateway.processes.reload import Reloader
@@ -73,6 +74,7 @@ async def _serve(path: Path) -> None:
 
 async def _serve_alone(config: Config, reloader: Reloader) -> None:
     serving = Serving(config)
+    _warn(config)
     gateway = serving.gateway
     try:
         await gateway.start()
@@ -84,9 +86,16 @@ async def _serve_alone(config: Config, reloader: Reloader) -> None:
 
 async def _supervise(config: Config, reloader: Reloader) -> None:
     output.configure(config.logging.level, config.logging.format)
+    _warn(config)
     with Supervisor(config) as supervisor:
         async with _running(reloader.run(supervisor.apply, supervisor.count_reload)):
             await supervisor.run(_tell)
+
+
+def _warn(config: Config) -> None:
+    """Of what nobody who only serves would hear, and would have a call run twice."""
+    if is_keyless(config):
+        log.warning(KEYLESS)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import jwt
 
+from gateway.auth.claims import MAX_NAME, is_name
 from gateway.auth.signatures import HS256
 from gateway.cli import configuration
 from gateway.cli.command import Command, seconds
@@ -45,6 +46,8 @@ COMMAND = Command(
 
 def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer: str | None = None) -> str:
     """Signs a token that the gateway of this configuration accepts. Raises CommandError."""
+    if not is_name(subject):
+        raise CommandError(USAGE, f"--sub must be 1 to {MAX_NAME} printable characters.")
     entry = _entry(auth, issuer)
     if entry.secret is None:
         raise CommandError(USAGE, "Tokens of an issuer with public keys are made by the issuer; ask it for one.")
@@ -62,6 +65,8 @@ def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer
         _put(claims, entry.user_id_claim, subject)
     if scopes:
         _put(claims, entry.scope_claim, " ".join(scopes))
+    if lacking := [claim for claim in entry.require if claim not in claims]:
+        raise CommandError(USAGE, f"This gateway refuses tokens without {' and '.join(lacking)}; give the entry one.")
     return jwt.encode(claims, entry.secret.reveal(), algorithm=HS256)
 
 

@@ -26,6 +26,7 @@ from gateway.model import JsonObject
 from gateway.processes.place import Place
 from gateway.processes.serving import server_options
 from gateway.processes.sockets import address_of, bind, close_all
+from gateway.processes.worker import store_in
 from gateway.server import (
     Addresses,
     ServerError,
@@ -46,14 +47,22 @@ class Supervisor:
     """Runs the workers of a configuration. Files that they share are there for as long as the block it is used in."""
 
     def __init__(self, config: Config) -> None:
+        """Raises ServerError."""
         self._config = config = _with_keys(config)
-        self._directory = Path(tempfile.mkdtemp(prefix="toolgate-"))  # for nobody but us: mode 0700
+        self._directory = _directory()
         self._stop = Stop()
         self._started = asyncio.Event()
         self._places = [Place(number, self._directory, self._stop) for number in range(config.server.workers)]
-        self._store = SharedStore(self._directory)
+        self._store = self._own_store()
         self._metrics = Metrics(self._store, known(config), max_tools=0, gauges=lambda: ())
         self.reloads = {"ok": 0, "failed": 0}
+
+    def _own_store(self) -> SharedStore:
+        try:
+            return store_in(self._directory)
+        except ServerError:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -187,6 +196,17 @@ class Supervisor:
             "reloads": dict(self.reloads),
             "workers": [place.details() for place in self._places],
         }
+
+
+def _directory() -> Path:
+    """A new place for the files that workers share, for nobody but us: mode 0700. Raises ServerError."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="toolgate-"))
+    except OSError as exc:
+        why = exc.strerror or exc
+        raise ServerError(
+            f"There is no place for what workers count: {why}. Make /tmp writable, or set TMPDIR."
+        ) from exc
 
 
 def _raise_what_failed(keeping: Sequence[asyncio.Task[None]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from hashlib import sha256
 from typing import Literal, get_args
 
 from gateway.auth.signatures import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
@@ -22,6 +23,15 @@ SigningAlgorithm = Literal[
 FETCHED = ("jwks_url", "discovery")  # where keys come from that are not in the file
 SOURCES = ("secret", *FETCHED, "public_key")
 OF_FETCHED = ("jwks_refresh", "jwks_cooldown")
+NOBODY = (
+    "exp",
+    "iat",
+    "nbf",
+    "iss",
+    "aud",
+    "jti",
+)  # registered claims that are the same for many users, or never twice
+OF_NOTHING = sha256().digest()
 
 
 class SharedSecret(SecretText):
@@ -67,7 +77,10 @@ class KeyHash(Leaf[bytes]):
     def parse(self, written: Written) -> bytes:
         if re.fullmatch(self.PATTERN, written.text) is None:
             raise UnfitError("must be sha256: and 64 hexadecimal digits, as toolgate hash-key prints it")
-        return bytes.fromhex(written.text.removeprefix("sha256:"))
+        digest = bytes.fromhex(written.text.removeprefix("sha256:"))
+        if digest == OF_NOTHING:  # what is made of a variable that was not set, and would let in whoever sends nothing
+            raise UnfitError("is the hash of nothing at all")
+        return digest
 
     def stand_in(self, raw: str) -> bytes:
         return bytes(32)
@@ -130,6 +143,10 @@ class JwtSettings:
         missing = [claim for claim in ("exp", "sub") if claim not in self.require]
         if missing:
             yield "require", f"must also list {' and '.join(missing)}"
+        if "aud" in self.require and not self.audience:
+            yield "require", "lists aud, of which none is accepted without audience"
+        if self.user_id_claim in NOBODY:
+            yield "user_id_claim", f"must be a claim that says who the user is, which {self.user_id_claim} never does"
         sources = [name for name in SOURCES if getattr(self, name) not in (None, False)]
         if len(sources) != 1:
             at = sources[1] if sources else ""

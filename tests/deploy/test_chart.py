@@ -12,13 +12,13 @@ import yaml
 
 from gateway import __version__
 from tests.deploy import charts
-from tests.deploy.charts import CHART, Manifest, all_of, one, render, values
+from tests.deploy.charts import CHART, Manifest, Values, all_of, one, render, values
 from tests.deploy.tools import beside_python, output
 
 KUBERNETES = ("1.25", "1.31", "1.37")  # the oldest that the chart takes, one in use, the newest there are schemas of
 OF_THE_OPERATOR = {"ServiceMonitor", "PrometheusRule"}  # Kubernetes itself has no schemas of these
 WARNING = 2
-STATE = {"config": {"state": {"url": "redis://127.0.0.1:6379/0"}}}
+STATE = {"config": {"state": {"url": "redis://127.0.0.1:6379/0", "keys": ["${env:STATE_KEY}"]}}}
 
 
 @pytest.fixture(params=charts.NAMES)
@@ -149,7 +149,9 @@ def test_the_autoscaler_alone_says_how_many_pods_there_are() -> None:
 
 
 def test_pods_that_share_nothing_are_never_two_at_a_time() -> None:
-    assert one(render(values("minimal")), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+    without_keys: Values = {"config": {"state": {"url": "redis://127.0.0.1:6379/0"}}}
+    for alone in ({}, without_keys):
+        assert one(render(values("minimal", alone)), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
     shared = one(render(values("minimal", STATE)), "Deployment")["spec"]["strategy"]
     assert shared["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 

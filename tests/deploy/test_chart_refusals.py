@@ -8,9 +8,15 @@ import pytest
 from tests.deploy.charts import Values, render, values
 
 ALONE = "config.state.url is not set: pods that share no Redis would run a repeated call twice"
+KEYLESS = "config.state.keys is not set: pods that have no key in common cannot read what others keep, and would run a"
+URL = {"url": "redis://127.0.0.1:6379/0"}
+KEYS = {"keys": ["${env:STATE_KEY}"]}
 REFUSED: list[tuple[Values, str]] = [
     ({"replicaCount": 2}, f"replicaCount is 2, but {ALONE}"),
     ({"autoscaling": {"enabled": True, "maxReplicas": 4}}, f"autoscaling.maxReplicas is 4, but {ALONE}"),
+    ({"replicaCount": 2, "config": {"state": KEYS}}, f"replicaCount is 2, but {ALONE}"),
+    ({"replicaCount": 2, "config": {"state": URL}}, f"replicaCount is 2, but {KEYLESS} repeated call twice"),
+    ({"autoscaling": {"enabled": True}, "config": {"state": {**URL, "keys": []}}}, f"maxReplicas is 6, but {KEYLESS}"),
     ({"replicaCounts": 2}, "additional properties 'replicaCounts' not allowed"),
     ({"replicaCount": "two"}, "at '/replicaCount': got string, want integer"),
     ({"image": {"tagg": "1"}}, "at '/image': additional properties 'tagg' not allowed"),
@@ -27,7 +33,7 @@ REFUSED: list[tuple[Values, str]] = [
     ({"config": {"server": {"admin": {"host": "::1"}}}}, "config.server.admin.host is ::1, where nothing outside"),
     ({"config": {"server": {"port": 9464}}}, "config.server.port and config.server.admin.port must differ"),
     (
-        {"config": {"state": {"url": "redis://redis/0"}}, "autoscaling": {"enabled": True, "minReplicas": 7}},
+        {"config": {"state": {**URL, **KEYS}}, "autoscaling": {"enabled": True, "minReplicas": 7}},
         "autoscaling.minReplicas must not be greater than autoscaling.maxReplicas",
     ),
 ]
@@ -47,5 +53,5 @@ def test_without_a_configuration_there_is_nothing_to_install() -> None:
         render({})
 
 
-def test_replicas_with_a_state_url_are_not_refused() -> None:
-    assert render(values("minimal", {"replicaCount": 2, "config": {"state": {"url": "redis://127.0.0.1:6379/0"}}}))
+def test_replicas_with_a_state_url_and_keys_are_not_refused() -> None:
+    assert render(values("minimal", {"replicaCount": 2, "config": {"state": {**URL, **KEYS}}}))

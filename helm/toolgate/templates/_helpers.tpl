@@ -46,9 +46,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* Whether pods share what they remember: "true" or nothing. */}}
+{{/* Whether pods share what they remember, which takes a Redis and keys that all of them have: "true" or nothing. */}}
 {{- define "toolgate.shared" -}}
-{{- if (.Values.config.state | default dict).url }}true{{ end }}
+{{- with .Values.config.state }}{{ if and .url .keys }}true{{ end }}{{ end }}
 {{- end }}
 
 {{/* The most pods there can be. */}}
@@ -98,7 +98,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "toolgate.check" -}}
 {{- if and (gt (include "toolgate.replicas" . | int) 1) (not (include "toolgate.shared" .)) }}
 {{- $where := ternary "autoscaling.maxReplicas" "replicaCount" .Values.autoscaling.enabled }}
-{{- fail (printf "%s is %s, but config.state.url is not set: pods that share no Redis would run a repeated call twice. Set config.state.url, or have one replica." $where (include "toolgate.replicas" .)) }}
+{{- $lacking := ternary "config.state.keys" "config.state.url" (hasKey (.Values.config.state | default dict) "url") }}
+{{- $alone := ternary "that have no key in common cannot read what others keep, and" "that share no Redis" (hasSuffix "keys" $lacking) }}
+{{- fail (printf "%s is %s, but %s is not set: pods %s would run a repeated call twice. Set %s, or have one replica." $where (include "toolgate.replicas" .) $lacking $alone $lacking) }}
 {{- end }}
 {{- if and .Values.autoscaling.enabled (gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)) }}
 {{- fail "autoscaling.minReplicas must not be greater than autoscaling.maxReplicas." }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,49 @@ def test_what_is_rarely_meant_is_a_warning(tmp_path: Path) -> None:
     assert "route 1 (* of b): nobody has its scopes under auth: none" in warnings[3]
 
 
+def test_what_a_route_says_in_vain_is_a_warning(tmp_path: Path) -> None:
+    id_ = "00000000-0000-0000-0000-000000000001"
+    done = entered(
+        "check",
+        write(
+            tmp_path,
+            f"""
+auth: none
+backends:
+  near: {{protocol: otc, url: "http://127.0.0.1:1"}}
+  late: {{protocol: callback, url: "http://127.0.0.1:1"}}
+  crumbs: {{protocol: rcrt, url: "http://127.0.0.1:1", owner_id: "{id_}", agent_id: "{id_}"}}
+routes:
+  - {{tools: "*", backend: near, on_timeout: cancel, decode: never, failure_patterns: [no], config_ids: ["{id_}"]}}
+  - {{tools: "A.*", backend: late, on_timeout: cancel, decode: never, failure_patterns: [no], config_ids: ["{id_}"]}}
+  - {{tools: "*", backend: late, secrets: {{a: b}}, context: [a], authorization_urls: {{a: "https://a.example"}}}}
+  - {{tools: "A.*", backend: crumbs, config_ids: ["{id_}"], on_timeout: cancel}}
+  - {{tools: "*", backend: crumbs, secrets: {{a: b}}, decode: always}}
+""",
+        ),
+    )
+    assert done.returncode == 0
+    assert [line.removeprefix("warning: route ") for line in done.stderr.splitlines()] == [
+        "1 (* of near): on_timeout has no effect on tools of otc, only on those of callback and rcrt",
+        "1 (* of near): decode has no effect on tools of otc, only on those of callback",
+        "1 (* of near): failure_patterns has no effect on tools of otc, only on those of callback",
+        "1 (* of near): config_ids has no effect on tools of otc, only on those of rcrt",
+        "2 (A.* of late): config_ids has no effect on tools of callback, only on those of rcrt",
+        "3 (* of late): secrets has no effect on tools of callback, only on those of otc and oxp",
+        "3 (* of late): context has no effect on tools of callback, only on those of otc and oxp",
+        "3 (* of late): authorization_urls has no effect on tools of callback, only on those of otc and oxp",
+        "5 (* of crumbs): secrets has no effect on tools of rcrt, only on those of otc and oxp",
+        "5 (* of crumbs): decode has no effect on tools of rcrt, only on those of callback",
+    ]
+
+
+def test_workers_that_each_remember_by_themselves_are_a_warning(tmp_path: Path) -> None:
+    state = f"auth: none\nstate: {{url: 'redis://127.0.0.1:1', keys: [{'k' * 32}], on_failure: local}}\n"
+    alone, several = (f"{state}server: {{workers: {workers}}}\n" for workers in (1, 2))
+    assert entered("check", write(tmp_path, alone)).stderr == ""
+    assert "on_failure: local with 2 workers" in entered("check", write(tmp_path, several)).stderr
+
+
 def test_what_lets_strangers_listen_or_in_is_a_warning(tmp_path: Path) -> None:
     hash_ = "sha256:" + "0" * 64
     text = f"""
@@ -101,7 +145,7 @@ routes: [{{tools: "*", backend: far, validate_output: "off"}}]
             "warning: neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it",
             "warning: server.cors.origins lets pages of every site call; list those that are meant",
             "warning: state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once "
-            "restarted",
+            "restarted; a call that is repeated then runs again",
             "warning: state.insecure lets what is kept travel in clear, or lie in Redis as it is",
             "warning: backends.far.auth: the credential travels in clear to tools.example:81; use https",
             "warning: route 1 (* of far): validate_output is off: values are not checked",
@@ -159,6 +203,42 @@ def test_live_does_not_ask_for_more_than_it_may(tmp_path: Path, redis_server: Re
         redis.acl_setuser("default", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-config"])
     done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_live_lets_a_redis_be_that_answers_no_questions(tmp_path: Path, redis_server: RedisServer) -> None:
+    with redis_server.connect() as redis:
+        redis.acl_setuser("default", enabled=True, nopass=True, keys=["*"], channels=["*"], commands=["+@all", "-info"])
+    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: state: it does not say whether it may lose calls: ")
+
+
+@pytest.mark.parametrize(("forbidden", "reason"), [("-@scripting", "eval"), ("-set", "script"), ("-time", "script")])
+def test_live_fails_when_scripts_may_not_do_what_the_gateway_has_them_do(
+    tmp_path: Path, redis_server: RedisServer, forbidden: str, reason: str
+) -> None:
+    with redis_server.connect() as redis:
+        redis.acl_setuser("default", enabled=True, nopass=True, keys=["*"], commands=["+@all", forbidden])
+    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
+    assert done.returncode == 1
+    assert re.search(f"state is down: .*{reason}", done.stdout)
+
+
+def test_live_fails_when_the_memory_of_redis_is_full(tmp_path: Path, redis_server: RedisServer) -> None:
+    with redis_server.connect() as redis:
+        redis.config_set("maxmemory", "1")
+    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
+    assert done.returncode == 1
+    assert "used memory > 'maxmemory'" in done.stdout
+
+
+def test_live_warns_where_replicas_cannot_wake_each_other(tmp_path: Path, redis_server: RedisServer) -> None:
+    with redis_server.connect() as redis:
+        redis.config_set("save", "3600 1")
+        redis.acl_setuser("default", enabled=True, nopass=True, keys=["*"], reset_channels=True, commands=["+@all"])
+    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: state: replicas cannot wake each other, ")
 
 
 def test_live_fails_when_redis_is_down_or_takes_no_writes(tmp_path: Path, redis_server: RedisServer) -> None:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.contract.state.server import RedisServer, lasting_port
 from tests.live.cli.terminal import (
     DEADLINE_S,
+    ROOT,
     TOOLGATE,
     Running,
     entered,
+    environment,
     eventually,
     healthy,
     running,
@@ -53,6 +59,13 @@ def public_url(command: Running) -> str:
     line = json.loads(command.wait_for('"message":"listening"'))
     assert line["logger"] == "gateway.server"
     return f"http://{line['public']}"
+
+
+def listens(url: str) -> bool:
+    """Whether a gateway is ready of which nobody has said that it listens."""
+    with suppress(urllib.error.URLError):
+        return healthy(url)
+    return False
 
 
 def lines_are_json(command: Running) -> bool:
@@ -106,6 +119,58 @@ def test_ctrl_c_in_a_call_leaves_no_traceback_and_exits_130(config: Path, office
             assert (caller.out, said[0]) == (b"", "The tool may still be running.")
             assert re.fullmatch(r"For its result repeat .* --call-id \w{16}", said[1])
             assert len(said) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_redis_whose_records_nobody_else_can_read_is_a_warning_in_the_log(
+    config: Path, tmp_path: Path, workers: int
+) -> None:
+    (tmp_path / "redis").mkdir()
+    redis = RedisServer(tmp_path / "redis")
+    text = config.read_text().replace("{port: 0, admin", f"{{workers: {workers}, port: 0, admin")
+    config.write_text(f"{text}state: {{url: '{redis.url}'}}\n")
+    try:
+        with running([*TOOLGATE, "serve", "-c", str(config)]) as command:
+            assert json.loads(command.wait_for("state.keys is not set"))["level"] == "warning"
+            public_url(command)
+    finally:
+        redis.kill()
+
+
+def test_a_gateway_that_is_given_no_standard_streams_serves_and_ends_with_0(config: Path) -> None:
+    port = lasting_port()
+    config.write_text(config.read_text().replace("{port: 0, admin", f"{{port: {port}, admin"))
+    started = subprocess.Popen(
+        ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "-", *TOOLGATE, "serve", "-c", str(config)],
+        env=environment(),
+        cwd=ROOT,
+    )
+    try:
+        eventually(lambda: listens(f"http://127.0.0.1:{port}"), "it serves")
+        started.terminate()
+        assert started.wait(DEADLINE_S) == 0
+    finally:
+        started.kill()
+        started.wait()
+
+
+def test_no_place_for_what_workers_share_is_a_sentence(config: Path) -> None:
+    text = config.read_text().replace("{port: 0, admin", "{workers: 2, port: 0, admin")
+    config.write_text(f"{text}state: {{url: 'redis://127.0.0.1:1/0', keys: [{'k' * 32}]}}\n")
+    # As on a file system that is read-only: no file can have anything in it.
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "-", *TOOLGATE, "serve", "-c", str(config)],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("There is no place for what workers count: ")
+    assert done.stderr.splitlines()[-1].endswith("Make /tmp writable, or set TMPDIR.")
 
 
 def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:

@@ -48,6 +48,21 @@ def test_a_claim_below_one_that_is_text_is_told_in_a_sentence(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (2, "No token has a claim 'sub.name': 'sub' holds no others.\n")
 
 
+@pytest.mark.parametrize("subject", ["", "a\nb", "a" * 257])
+def test_a_name_that_the_gateway_refuses_is_told_in_a_sentence(config: str, subject: str) -> None:
+    done = entered("token", "-c", config, "--sub", subject)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "--sub must be 1 to 256 printable characters.\n"
+
+
+def test_a_claim_that_it_requires_and_nobody_names_is_told_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(f"auth: {{jwt: [{{secret: '{SECRET}', require: [exp, sub, iss]}}]}}\n")
+    done = entered("token", "-c", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "This gateway refuses tokens without iss; give the entry one.\n"
+
+
 def test_the_first_entry_with_a_secret_signs_and_no_other_can(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     remote = "{issuer: 'https://a.example', discovery: true, algorithms: [RS256], audience: [x]}"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway import __version__
-from gateway.__main__ import COMMANDS, main
+from gateway.__main__ import main
+from gateway.cli.program import COMMANDS
 
 Captured = pytest.CaptureFixture[str]
 NOWHERE = ("--url", "http://127.0.0.1:1")  # port 1 is nobody's: what gets that far exits with 3

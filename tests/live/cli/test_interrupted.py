@@ -1,0 +1,76 @@
+"""Signals that come while a command is still being imported, which takes it longer than anything else it does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.live.cli.terminal import DEADLINE_S, ROOT, environment
+
+# Sends the process a signal when the module is looked for, and then is what the command `toolgate` is.
+PROGRAM = """
+import os, signal, sys
+
+class Signalling:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), int(number))
+
+_, number, module, *words = sys.argv
+sys.meta_path.insert(0, Signalling())
+sys.argv = ["toolgate", *words]
+from gateway.__main__ import main
+sys.exit(main())
+"""
+
+
+def signalled(
+    number: signal.Signals, module: str, *words: str, ignoring: signal.Signals | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command that gets the signal when it imports the module."""
+
+    def begin() -> None:
+        if ignoring is not None:
+            signal.signal(ignoring, signal.SIG_IGN)
+
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, str(int(number)), module, *words],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+        preexec_fn=begin,
+    )
+
+
+@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.cli.check", "gateway.config"])
+def test_control_c_ends_a_command_that_is_being_imported_without_a_word(module: str) -> None:
+    done = signalled(signal.SIGINT, module, "check", "nowhere.yaml")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_who_is_started_where_control_c_means_nothing_goes_on(tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text("auth: none\n")
+    done = signalled(signal.SIGINT, "gateway.config", "check", str(config), ignoring=signal.SIGINT)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.cli.serve", "gateway.app"])
+def test_a_gateway_told_to_read_its_file_again_before_it_has_read_it_starts(module: str, tmp_path: Path) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text("auth: none\nsurver: {}\n")  # it got as far as reading it, and no farther
+    done = signalled(signal.SIGHUP, module, "serve", "-c", str(config))
+    assert done.returncode == 2
+    assert "surver: is not a known key" in done.stderr
+
+
+def test_a_hangup_ends_any_other_command() -> None:
+    done = signalled(signal.SIGHUP, "gateway.config", "check", "nowhere.yaml")
+    assert done.returncode == -signal.SIGHUP
