@@ -21,6 +21,7 @@ from gateway.wire import Headers
 log = logging.getLogger("gateway.server")
 
 LENGTH, CONNECTION, CODING = b"content-length: ", b"connection: ", b"transfer-encoding: "
+APART_BYTES = 64 * 1024  # not copied behind its head: callers who do not read may all wait with the same list
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _line = b": ".join  # of a header
 
@@ -174,6 +175,7 @@ class Exchange(Struct, eq=False):
 
     def _write(self, body: bytes, more: bool) -> None:
         parts = b"" if self.held is None else self._head(*self.held, None if more else len(body))
+        apart = b""
         if self.is_bodiless:
             data = parts
         elif self.is_chunked:
@@ -181,9 +183,11 @@ class Exchange(Struct, eq=False):
         else:
             if self.left is not None:
                 self._count(len(body), more)
-            data = parts + body
+            data, apart = (parts + body, b"") if len(body) < APART_BYTES else (parts, body)
         self.held = None  # only now: until here the answer can still become a 500
         self.owner.transport.write(data)
+        if apart:
+            self.owner.transport.write(apart)
         if not more:
             self._end()
 

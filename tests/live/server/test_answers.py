@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from contextlib import suppress
 
 import pytest
 
 from gateway.server.options import LINGER_S, MAX_UNREAD_BYTES
-from tests.live.server.harness import Application, calling, chunked, request, serving
+from tests.live.server.harness import SCRIPTS, Application, calling, chunked, request, serving
 
 
 @pytest.mark.anyio
@@ -253,3 +254,18 @@ async def test_a_head_request_gets_no_body() -> None:
         for _ in range(2):
             wire.say(request(method="HEAD"))
             assert (await wire.answer("HEAD")).status == 200
+
+
+@pytest.mark.anyio
+async def test_a_large_answer_to_callers_who_do_not_read_is_in_memory_once() -> None:
+    size = len(SCRIPTS["/huge"][1]["body"])
+    async with serving(Application()) as addresses, calling(addresses.public) as one, calling(addresses.public) as two:
+        tracemalloc.start()
+        try:
+            for wire in (one, two):
+                wire.say(request("/huge"))
+                await wire.reader.readuntil(b"\r\n\r\n")
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert taken < size
