@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import weakref
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from gateway.server.options import SPARE_CONNECTIONS, ServerError
 
 # TLS 1.2 with forward secrecy and authenticated encryption only (RFC 9325 section 4.2). Those of TLS 1.3 all have both.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+CERTIFICATE = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.+?)-----END", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +95,10 @@ class ServingContext(ssl.SSLContext):
         self._open = weakref.WeakSet()
         self.refused: Callable[[str], None] | None = None
         try:
-            self._current = _context(files)
+            self._current, authorities = _context(files), _authorities(files.client_ca)
         except OSError as exc:  # ssl.SSLError is one
             raise ServerError(f"The certificates of server.tls cannot be used: {exc.strerror or exc}.") from exc
-        self._entry = Entry(self._current.verify_mode, frozenset(self._current.get_ca_certs(binary_form=True)))
+        self._entry = Entry(self._current.verify_mode, authorities)
         self._most = max_connections + SPARE_CONNECTIONS
 
     def take(self, other: ServingContext) -> None:
@@ -124,6 +128,12 @@ class ServingContext(ssl.SSLContext):
         begun.refused, begun.entry = self.refused, self._entry
         self._open.add(begun)
         return begun
+
+
+def _authorities(file: str | None) -> frozenset[bytes]:
+    """The certificates in a file. Its context would not name those that may sign nothing, and yet get in themselves."""
+    texts = () if file is None else CERTIFICATE.findall(Path(file).read_bytes())
+    return frozenset(b64decode(text) for text in texts)
 
 
 def _context(files: TlsFiles) -> ssl.SSLContext:

@@ -7,6 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from gateway.server import TlsFiles
 
@@ -40,6 +45,16 @@ class Authority:
         if shown is not None:
             context.load_cert_chain(*shown)
         return context
+
+    def alone(self, name: str) -> tuple[str, str]:
+        """Files of a certificate that nobody has signed but its own key, and that may sign no other."""
+        key, named = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = datetime.now(UTC)
+        unsigned = x509.CertificateBuilder(named, named, key.public_key(), x509.random_serial_number())
+        whole = unsigned.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+        encoded = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        certificate = trustme.Blob(whole.sign(key, SHA256()).public_bytes(Encoding.PEM))
+        return self._write(f"{name}.pem", certificate), self._write(f"{name}-key.pem", trustme.Blob(encoded))
 
     def _write(self, name: str, *blobs: trustme.Blob) -> str:
         path = self.directory / name

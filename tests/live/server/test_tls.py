@@ -7,7 +7,7 @@ import gc
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -153,6 +153,29 @@ async def test_a_caller_whose_authority_is_gone_does_not_come_back_on_its_old_se
         assert await asyncio.to_thread(_resume, addresses.public, client, session) is not None
         context.take(presenting(replace(files, client_ca=authority.path)))
         assert await asyncio.to_thread(_resume, addresses.public, client, session) is None
+
+
+def test_a_certificate_that_stands_for_itself_alone_does_not_count_once_it_is_gone(authority: Authority) -> None:
+    """One without an authority gets in, too, where it is trusted itself."""
+    one, other = authority.alone("one.example"), authority.alone("other.example")
+    files = authority.serving(client_ca=one[0])
+    context = presenting(files)
+    shown = _handshaken(context, authority.trusting(one))
+    assert context.admits(shown)
+    context.take(presenting(replace(files, client_ca=other[0])))
+    assert not context.admits(shown)
+    assert context.admits(_handshaken(context, authority.trusting(other)))
+
+
+def _handshaken(context: ServingContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """The server's side of a handshake without a wire."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = context.wrap_bio(up, down, server_side=True)
+    for side in (client.wrap_bio(down, up, server_hostname="127.0.0.1"), ours) * 2:
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert ours.version()
+    return ours
 
 
 def _resume(address: Address, client: ssl.SSLContext, session: ssl.SSLSession | None) -> ssl.SSLSession | None:
