@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from gateway.admission import Turn
 from gateway.errors import GatewayError
 from gateway.model import (
     Invocation,
@@ -20,7 +21,6 @@ from gateway.model import (
 from gateway.wire import Head, Headers, WireReply, WireRequest
 
 Operation = Literal["call", "list", "poll"]
-StillWanted = Callable[[], Awaitable[bool]]
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -160,8 +160,8 @@ class Backend(Protocol):
     @property
     def dialect(self) -> str: ...
 
-    async def call(self, invocation: Invocation) -> ToolResult:
-        """Runs a tool. Raises GatewayError only if it provably did not run."""
+    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+        """Runs a tool. Raises GatewayError, or what its `turn` raises, only if it provably did not run."""
         ...
 
     async def list_tools(self) -> Listing:
@@ -182,21 +182,25 @@ class Outcomes(Protocol):
         """Ends a call; False if it has ended already or nobody knows it."""
         ...
 
+    async def is_open(self, call_id: str, run: str) -> bool:
+        """Whether an outcome of that run still counts, as far as anybody can tell: its call may be over elsewhere."""
+        ...
+
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
-        """The user must consent at `challenge["url"]` first; the call stays open. False as for `settle`."""
+        """The user must consent at `challenge["url"]` first, whatever was said before; the call stays open.
+
+        False as for `settle`.
+        """
         ...
 
 
 class AsyncBackend(Backend, Protocol):
     """Our adapter to a tool server that takes a call now and answers it later."""
 
-    async def dispatch(
-        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
-    ) -> ToolResult | None:
+    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
         """Hands a call over: None if it may come to an outcome later, a result if it failed at once.
 
-        One that had to wait for its turn is handed over only if it is `still_wanted`, else None. Raises GatewayError
-        only if the tool provably did not run.
+        Raises GatewayError, or what its `turn` raises, only if the tool provably did not run.
         """
         ...
 

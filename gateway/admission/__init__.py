@@ -10,6 +10,7 @@ from gateway.admission.entrance import Admission, AdmissionLimits
 from gateway.admission.lease import Lease, Replica
 from gateway.admission.refusal import RETRY_AFTER_S, UNAVAILABLE, unavailable
 from gateway.admission.status import AdmissionStatus, ReplicaStatus
+from gateway.admission.turn import GivenUpError, Turn
 
 __all__ = [
     "RETRY_AFTER_S",
@@ -19,8 +20,10 @@ __all__ = [
     "AdmissionStatus",
     "BreakerRules",
     "BreakerState",
+    "GivenUpError",
     "Lease",
     "Replica",
     "ReplicaStatus",
+    "Turn",
     "unavailable",
 ]

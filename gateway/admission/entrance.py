@@ -20,6 +20,7 @@ from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerR
 from gateway.admission.lease import Lease, Replica
 from gateway.admission.refusal import RETRY_AFTER_S, unavailable
 from gateway.admission.status import AdmissionStatus, ReplicaStatus
+from gateway.admission.turn import Turn
 from gateway.errors import GatewayError
 
 log = logging.getLogger("gateway.admission")
@@ -99,21 +100,28 @@ class Admission(Generic[T]):
         replica.in_flight += 1
         return Lease(replica, replica.breaker.generation)
 
-    async def wait(self, timeout_s: float) -> Lease[T]:
-        """Takes a call on when it is its turn, within `timeout_s` and the limit. Raises BACKEND_UNAVAILABLE."""
+    async def wait(self, timeout_s: float, turn: Turn | None = None) -> Lease[T]:
+        """Takes a call on when it is its turn, within `timeout_s` and the limit.
+
+        Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
+        """
         if not self._is_open():
             raise self._shut()
         if len(self._waiting) >= self._limits.queue:
             raise unavailable("as many calls run and wait as are allowed")
         deadline = self._clock() + timeout_s
-        await self._turn(min(timeout_s, self._limits.queue_timeout_s))
-        if self._clock() >= deadline:
+        await self._turn(min(timeout_s, self._limits.queue_timeout_s), turn)
+        try:
+            if self._clock() >= deadline:
+                raise unavailable("its turn came when its time was up")
+            if turn is not None:
+                await turn.goes()
+            replica = self._choose(())
+            if replica is None:
+                raise self._shut()
+        except BaseException:
             self._pass_on()
-            raise unavailable("its turn came when its time was up")
-        replica = self._choose(())
-        if replica is None:
-            self._pass_on()
-            raise self._shut()
+            raise
         replica.in_flight += 1
         return Lease(replica, replica.breaker.generation)
 
@@ -154,16 +162,18 @@ class Admission(Generic[T]):
 
     # The queue.
 
-    async def _turn(self, timeout_s: float) -> None:
+    async def _turn(self, timeout_s: float, turn: Turn | None) -> None:
         """Waits until a place is free; it is this call's then."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting[waiter] = None
         timer = loop.call_later(timeout_s, _give_up, waiter)
         try:
+            if turn is not None:
+                await turn.waits()  # in the queue, or nobody would call it when a place is free meanwhile
             await waiter
-        except asyncio.CancelledError:
-            # Cancelled after the place was given, before it was taken.
+        except BaseException:
+            # Cancelled, say, after the place was given, before it was taken.
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self._pass_on()
             raise

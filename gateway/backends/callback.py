@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from gateway.admission import UNAVAILABLE, Admission, unavailable
+from gateway.admission import UNAVAILABLE, Admission, Turn, unavailable
 from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiving import BROKEN, Receiving
@@ -19,7 +19,7 @@ from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
-from gateway.ports import Outcomes, StillWanted
+from gateway.ports import Outcomes
 from gateway.transport import Origin, Pool, Reply, TransportError
 
 log = logging.getLogger("gateway.backends")
@@ -81,30 +81,24 @@ class CallbackBackend:
 
     # Calls.
 
-    async def call(self, invocation: Invocation) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
         """Refuses: calls of this protocol are dispatched."""
         raise GatewayError(
             ErrorCode.INTERNAL, "The gateway failed.", detail="a callback tool was called, not dispatched"
         )
 
-    async def dispatch(
-        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
-    ) -> ToolResult | None:
+    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
         """Posts an invocation, once. Whatever may have arrived may call back, so only a clear refusal is an outcome.
 
-        Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent.
+        Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `turn` raises.
         """
-        if self._endpoint is None:
-            raise unavailable("it has no valid toolset")
-        timeout_s, begun = min(ACK_TIMEOUT_S, invocation.timeout_s), None
+        timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
         lease = self._admission.enter()
         if lease is None:
             begun = time.monotonic()
-            lease = await self._admission.wait(invocation.timeout_s)
+            lease = await self._admission.wait(invocation.timeout_s, turn)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
-            if begun is not None and still_wanted is not None and not await still_wanted():
-                return None
             reply = await self._post(invocation, callback_url, timeout_s)
             if reply.status < 500:
                 lease.answered = True
@@ -126,7 +120,8 @@ class CallbackBackend:
         return result
 
     def _post(self, invocation: Invocation, callback_url: str, timeout_s: float) -> Awaitable[Reply]:
-        assert self._endpoint is not None  # dispatch looks
+        if self._endpoint is None:
+            raise unavailable("it has no valid toolset")
         pool, target = self._endpoint
         credentials = self._credentials.headers(invocation.principal)
         return pool.request(

@@ -10,7 +10,7 @@ from time import monotonic
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.admission import UNAVAILABLE, Admission, Lease, Replica, unavailable
+from gateway.admission import UNAVAILABLE, Admission, Lease, Replica, Turn, unavailable
 from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader
 from gateway.backends.http_refusals import Refusals
@@ -72,7 +72,7 @@ class HttpBackend:
         if self._fixed is None and isinstance(before, HttpBackend):
             self._dialect, self._call_path = before._dialect, before._call_path
 
-    async def call(self, invocation: Invocation) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
         """Runs a tool; every failure after the first byte went out is a result (RFC 9110: a POST is not repeated).
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent, or what the tool server refused with.
@@ -84,7 +84,7 @@ class HttpBackend:
         deadline, begun = started + invocation.timeout_s, started
         lease = self._admission.enter()
         if lease is None:
-            lease = await self._admission.wait(invocation.timeout_s)
+            lease = await self._admission.wait(invocation.timeout_s, turn)
             begun = monotonic()
         try:
             try:

@@ -17,7 +17,7 @@ from functools import partial
 import httpx
 
 from gateway import jsontext
-from gateway.admission import Admission, Lease, unavailable
+from gateway.admission import Admission, Lease, Turn, unavailable
 from gateway.backends.rcrt_awaiting import Awaited, Awaiting
 from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens
 from gateway.backends.rcrt_discovery import Discovery
@@ -28,7 +28,7 @@ from gateway.backends.server import Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Invocation, Listing, ToolResult
-from gateway.ports import Outcomes, StillWanted
+from gateway.ports import Outcomes
 from gateway.transport import TransportError
 
 log = logging.getLogger("gateway.backends")
@@ -107,34 +107,27 @@ class RcrtBackend:
         """How many calls this process looks for an outcome of."""
         return len(self._awaiting)
 
-    async def call(self, invocation: Invocation) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
         """Refuses: calls of this protocol are dispatched."""
         raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
 
-    async def dispatch(
-        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
-    ) -> ToolResult | None:
-        """Stores the request. None: it is stored, or may be, and its outcome goes to `Outcomes`; or nobody wants one.
+    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
+        """Stores the request. None: it is stored, or may be, and its outcome goes to `Outcomes`.
 
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
-        not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE.
+        not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `turn` raises.
         """
         deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
-        request_id = rcrt.request_id(invocation.call_id, invocation.run)
-        call = Awaited(call_id=invocation.call_id, request_id=request_id, idempotent=invocation.idempotent)
-        call.release = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s)
+        call = Awaited(call_id=invocation.call_id, run=invocation.run, idempotent=invocation.idempotent)
+        call.release = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, turn)
         with contextlib.ExitStack() as unless_sent:
             unless_sent.callback(call.release)
-            lease = self._admission.enter()
-            if lease is not None and invocation.tool.remote_id != rcrt.WORKFLOW:
-                still_wanted = None  # it had no time to be given up
-            lease = lease or await self._admission.wait(deadline - time.monotonic())
+            lease = self._admission.enter() or await self._admission.wait(deadline - time.monotonic(), turn)
             try:
-                if still_wanted is None or await still_wanted():
-                    await self._prepare(invocation.tool.remote_id)
-                    unless_sent.pop_all()
-                    await self._hand_over(call, invocation, body, lease, deadline)
+                await self._prepare(invocation.tool.remote_id)
+                unless_sent.pop_all()
+                await self._hand_over(call, invocation, body, lease, deadline)
             finally:
                 self._admission.leave(lease)
         return None
@@ -249,10 +242,10 @@ class RcrtBackend:
     async def resume(self, call_id: str, run: str) -> None:
         """Looks for the outcome of a call another replica stored."""
         self._stream.start()
-        request_id = rcrt.request_id(call_id, run)
-        if request_id not in self._awaiting:
-            self._awaiting.add(Awaited(call_id=call_id, request_id=request_id), self._stream)
-        self._awaiting.nudge(request_id)
+        call = Awaited(call_id=call_id, run=run)
+        if call.request_id not in self._awaiting:
+            self._awaiting.add(call, self._stream)
+        self._awaiting.nudge(call.request_id)
 
     async def cancel(self, call_id: str, run: str, group: str) -> None:
         """Stops looking, but for what still holds a place. A runner cannot be told; what it brings later is ignored."""

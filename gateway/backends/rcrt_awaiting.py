@@ -33,13 +33,13 @@ def nothing() -> None:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Awaited:
-    """A call whose outcome we look for, in the run whose request has that id.
+    """A call whose outcome we look for, in that run of it, whose request has `request_id`.
 
     `crumb_ids` are its requests' as far as we know them, seldom more than one.
     """
 
     call_id: str
-    request_id: str
+    run: str
     idempotent: bool = False
     release: Callable[[], None] = nothing
     crumb_ids: set[str] = field(default_factory=set)
@@ -47,6 +47,10 @@ class Awaited:
     is_settling: bool = False
     nudge: asyncio.Event = field(default_factory=asyncio.Event)
     watch: asyncio.Task[None] | None = None
+    request_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.request_id = rcrt.request_id(self.call_id, self.run)
 
 
 class Awaiting:
@@ -186,7 +190,8 @@ class Awaiting:
         result = rcrt.decode_response(context, idempotent=call.idempotent)
         if result.failure is rcrt.BROKEN:
             log.warning("a tool server gave a broken answer", extra={"backend": self._name})
-        await self._outcomes.settle(call.call_id, result)
+        if await self._outcomes.is_open(call.call_id, call.run):
+            await self._outcomes.settle(call.call_id, result)
         self.forget(call)
         if self._cleanup:
             await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
@@ -206,6 +211,8 @@ class Awaiting:
         while (age_s := _now() - call.since) < timings.watch_s:
             first_s, last_s = timings.insurance_s if stream.is_up else timings.poll_s
             await self._nudged(call, min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s))
+            if call.release is nothing and not await self._outcomes.is_open(call.call_id, call.run):
+                break  # it was ended elsewhere, by its caller or by its deadline
             async with self._polling:
                 await self._poll(call)
             await asyncio.sleep(timings.poll_s[0] / 2)  # however often it is nudged

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gateway.admission import unavailable
+from gateway.admission import Turn, unavailable
 from gateway.backends.rcrt_awaiting import nothing
 from gateway.dialects.rcrt import WORKFLOW
 
@@ -22,19 +22,29 @@ class Workflows:
         self._limit_s = limit_s
         self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def enter(self, tool: str, timeout_s: float) -> Callable[[], None]:
+    async def enter(self, tool: str, timeout_s: float, turn: Turn | None = None) -> Callable[[], None]:
         """Waits for a place and returns what gives it back, once, at the latest after the limit.
 
-        Raises BACKEND_UNAVAILABLE.
+        Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
         """
         if tool != WORKFLOW:
             return nothing
+        has_to_wait = self._places.locked()
+        if turn is not None and has_to_wait:
+            await turn.waits()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._places.acquire()
         except TimeoutError:
             raise unavailable("too many workflows run") from None
-        return _Place(self._places, self._limit_s).leave
+        leave = _Place(self._places, self._limit_s).leave
+        try:
+            if turn is not None and has_to_wait:
+                await turn.goes()
+        except BaseException:
+            leave()
+            raise
+        return leave
 
 
 class _Place:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 
+from gateway.admission import GivenUpError
 from gateway.errors import GatewayError
 from gateway.kept.preference import Preference
+from gateway.kept.standing import unavailable
 from gateway.model import Invocation, ToolCall, ToolResult
 from gateway.ports import Caller
 from gateway.routing import PublishedTool
+from gateway.state.port import DISPATCHING, REGISTERED, State, StateUnavailable
 
 SLACK_S = 5.0  # beyond a timeout, for what ends a call then to have ended it
 
@@ -47,8 +51,10 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Attempt(Struct, eq=False):
-    """A call that runs here, in a `task` that outlives its caller."""
+    """A call that runs here, in a `task` that outlives its caller; to its backend it is a `Turn`."""
 
+    key: str
+    state: State
     task: asyncio.Task[Any] | None = None
     ending: Ending = None
     _stopped: bool = False
@@ -58,6 +64,20 @@ class Attempt(Struct, eq=False):
         assert self.task is not None  # started by whoever waits
         await asyncio.wait([self.task], timeout=timeout_s)
         return self.ending
+
+    async def waits(self) -> None:
+        """Lets any replica send it, should this one die meanwhile."""
+        with suppress(StateUnavailable):  # then nobody else will
+            await self.state.advance(self.key, (DISPATCHING,), REGISTERED)
+
+    async def goes(self) -> None:
+        """Sees to it that nobody else sends it. Raises GivenUpError; BACKEND_UNAVAILABLE while nobody can say."""
+        try:
+            is_ours = await self.state.advance(self.key, (REGISTERED, DISPATCHING), DISPATCHING)
+        except StateUnavailable as exc:
+            raise unavailable() from exc
+        if not is_ours:
+            raise GivenUpError
 
     def stop(self, ending: Ending) -> None:
         """Ends it in the middle: the connection to the tool server is closed."""

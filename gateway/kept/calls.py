@@ -109,7 +109,7 @@ class Calls:
                 if found is not None:  # as a dead replica left it
                     key, note = found.key, note_of(found)
                 standing = await self._running.follow(key, note, asked, asked_at)
-                if standing is None:  # a tool server has it
+                if standing is None:  # a tool server has it, or another replica
                     left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
                     del asked, new, begun, found  # thousands may wait here, for minutes, each with its input
                     with suppress(StateUnavailable):  # then all that is known is that it runs
@@ -191,6 +191,18 @@ class Calls:
         """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
         return await self._endings.settle(call_id.removeprefix(PREFIX), result)
 
+    async def is_open(self, call_id: str, run: str) -> bool:
+        """Whether an outcome of that run still counts; True while nobody can tell."""
+        key = call_id.removeprefix(PREFIX)
+        try:
+            record = self._state.held(key) or await self._state.get(key)
+        except StateUnavailable:
+            return True
+        if record is None or record.state is DONE:
+            return False
+        later = note_of(record).later if record.note else None
+        return later is None or later.run == run
+
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
         """Has a call wait for its user; False and raises as `settle`."""
         return await self._endings.challenge(call_id.removeprefix(PREFIX), challenge)
@@ -224,7 +236,7 @@ class Calls:
             note=encode(note),
             question=question,
             joins=call.call_id is None,
-            idempotent=asked.invocation.idempotent,
+            idempotent=asked.invocation.idempotent and call.call_id is not None,  # else nobody can bring it again
             state=DISPATCHING,  # at once, which saves another way to the state
             older=older,
         )

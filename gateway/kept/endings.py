@@ -6,11 +6,21 @@ from msgspec.structs import replace
 
 from gateway.errors import GatewayError
 from gateway.kept.backlog import Backlog
-from gateway.kept.standing import PREFIX, TOO_LARGE, UNTOLD, encode, note_of, pack, pack_refusal, result_of, standing_of
+from gateway.kept.standing import (
+    TOO_LARGE,
+    UNTOLD,
+    can_be_repeated,
+    encode,
+    note_of,
+    pack,
+    pack_refusal,
+    result_of,
+    standing_of,
+)
 from gateway.model import JsonObject, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
-BEFORE_CONSENT = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED)
+NOT_OVER = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED, CallState.AWAITING_USER)
 
 
 class Endings:
@@ -51,8 +61,7 @@ class Endings:
 
     def _can_forget(self, record: Record) -> bool:
         """Whether it is ours to forget, and somebody can repeat it."""
-        ours = record.replica == self._state.replica and not record.state.is_over
-        return ours and bool(record.note) and note_of(record).call_id != PREFIX + record.key
+        return record.replica == self._state.replica and not record.state.is_over and can_be_repeated(record)
 
     async def refuse(self, key: str, refusal: GatewayError, *, keyed: bool) -> None:
         """A call did not run; one that its caller can repeat may be begun anew. Raises StateUnavailable."""
@@ -62,7 +71,10 @@ class Endings:
             await self.settle(key, result_of(refusal))
 
     async def challenge(self, key: str, challenge: JsonObject) -> bool:
-        """Has a call wait for its user; False and raises as `settle`."""
+        """Has a call wait for its user; whoever asks from now on is told of this challenge, also after another.
+
+        False and raises as `settle`.
+        """
         try:
             return await self._challenge(key, challenge)
         except StateUnavailable:
@@ -77,7 +89,7 @@ class Endings:
         note = replace(note_of(record), challenge=challenge).packed()
         if len(note) > MAX_NOTE_BYTES:
             return await self._settle(key, UNTOLD)
-        return await self._state.advance(key, BEFORE_CONSENT, CallState.AWAITING_USER, note=note)
+        return await self._state.advance(key, NOT_OVER, CallState.AWAITING_USER, note=note)
 
     async def _part(self, key: str, outcome: bytes) -> None:
         """Lets a call be begun anew; whoever has joined it, or looks for its end, is told how this run of it ended."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from typing import cast
 
-from gateway.kept.standing import PREFIX, Note, note_of
+from gateway.kept.standing import PREFIX, UNSENT, Note, can_be_repeated, note_of, pack
 from gateway.ports import AsyncBackend, Backend
 from gateway.state.port import CallState, Record, State, StateUnavailable
 
@@ -65,7 +65,10 @@ class _Adoption:
     async def _adopt(self, record: Record) -> None:
         log.warning("a replica died with a call", extra={"backend": record.backend, "state": record.state.name.lower()})
         if record.state is CallState.REGISTERED:
-            await self._state.forget(record.key)  # whoever asks for it again brings its input again
+            if can_be_repeated(record):
+                await self._state.forget(record.key)  # whoever asks for it again brings its input again
+            else:
+                await self._state.settle(record.key, pack(UNSENT))
             return
         if record.state.is_over or not record.note:  # without a note, its key was sealed with one that was taken away
             return

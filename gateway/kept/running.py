@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import replace
 
+from gateway.admission import GivenUpError
 from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked, Attempt, Ending
 from gateway.kept.endings import Endings
@@ -63,7 +63,7 @@ class Running:
 
     def follow(self, key: str, note: Note, asked: Asked, asked_at: float) -> Coroutine[Any, Any, Ending]:
         """Begins to run a call; what is returned waits as long as its caller for the end."""
-        attempt = self._attempts[key] = Attempt()
+        attempt = self._attempts[key] = Attempt(key, self._state)
         work = self._attempt(attempt, key, note, asked, asked_at)
         waits_for_end = not asked.tool.backend.asynchronous and (asked.preference is NO_PREFERENCE or asked.stays)
         if waits_for_end and asked.keep is not None:
@@ -79,12 +79,11 @@ class Running:
         try:
             try:
                 if backend.asynchronous:
-                    ending = await self._dispatch(key, note, asked, asked_at)
+                    ending = await self._dispatch(attempt, note, asked, asked_at)
                 else:
-                    ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key))
-            except GatewayError as refusal:
-                refusal.drop_trace()
-                ending = refusal
+                    ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key), attempt)
+            except (GatewayError, GivenUpError) as unsent:
+                ending = _ending_of(unsent)
             except Exception:
                 log.exception("a call failed inside the gateway after it may have reached a tool server")
             if isinstance(ending, ToolResult) and not await self._endings.settle(key, ending):
@@ -103,9 +102,9 @@ class Running:
                 attempt.ending = ending
         return attempt.ending
 
-    async def _dispatch(self, key: str, note: Note, asked: Asked, asked_at: float) -> ToolResult | None:
-        """Hands a call over; None if the outcome comes later. Raises GatewayError: the tool did not run."""
-        backend, later = cast(AsyncBackend, asked.tool.backend), note.later
+    async def _dispatch(self, attempt: Attempt, note: Note, asked: Asked, asked_at: float) -> ToolResult | None:
+        """Hands a call over; None if the outcome comes later. Raises as `AsyncBackend.dispatch`."""
+        key, backend, later = attempt.key, cast(AsyncBackend, asked.tool.backend), note.later
         assert later is not None  # as in the note of every call of such a backend
         invocation = replace(
             asked.invocation,
@@ -114,22 +113,13 @@ class Running:
             config_ids=asked.tool.route.config_ids,
             run=later.run,
         )
-        wanted = partial(self._is_wanted, key)
-        result = await backend.dispatch(invocation, self._callback_url(key, later.run), wanted)
+        result = await backend.dispatch(invocation, self._callback_url(key, later.run), attempt)
         if result is None:
             with suppress(StateUnavailable):  # it completes the record only
                 await self._state.advance(key, (DISPATCHING,), ACCEPTED)
             if later.cancel_after_s:
                 self.cancel_in(self.until(asked_at + later.cancel_after_s), key, backend.name, note)
         return result
-
-    async def _is_wanted(self, key: str) -> bool:
-        """Whether a call that has not been handed over yet is to be: it may have been cancelled at another replica."""
-        try:
-            record = await self._state.get(key)
-        except StateUnavailable:
-            return True
-        return record is not None and not record.state.is_over
 
     def cancel_in(self, seconds: float, key: str, backend: str, note: Note) -> None:
         """Has a call cancelled that is not over, nor waits for its user, after so long."""
@@ -161,3 +151,11 @@ class Running:
     def until(self, deadline: float) -> float:
         """The seconds that are left, never less than none."""
         return max(0.0, deadline - self._loop.time())
+
+
+def _ending_of(unsent: GatewayError | GivenUpError) -> GatewayError | None:
+    """What becomes of a call of which nothing was sent; None: it is over or somebody else has it, its record tells."""
+    if isinstance(unsent, GivenUpError):
+        return None
+    unsent.drop_trace()
+    return unsent

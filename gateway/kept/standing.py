@@ -31,6 +31,9 @@ UNREMEMBERED = ToolResult(
         message="The gateway that ran this call broke down; nobody knows whether the tool ran.", outcome="unknown"
     )
 )
+UNSENT = ToolResult(
+    failure=ToolFailure(message="The tool did not run: the gateway that was to call it broke down.", can_retry=True)
+)
 
 
 class Later(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -128,6 +131,11 @@ encode = msgspec.json.Encoder().encode
 
 def note_of(record: Record) -> Note:
     return _notes.decode(record.note)
+
+
+def can_be_repeated(record: Record) -> bool:
+    """Whether its caller has a name for it to come back with."""
+    return bool(record.note) and note_of(record).call_id != PREFIX + record.key
 
 
 def pack(result: ToolResult) -> bytes:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from itertools import chain
 
-from gateway.state.port import DISPATCHING, MAX_NOTE_BYTES, CallState, NewCall
+from gateway.state.port import AWAITING_USER, DISPATCHING, MAX_NOTE_BYTES, CallState, NewCall
 
 DIGEST = re.compile(r"[A-Za-z0-9_-]{1,64}")  # parts of Redis keys: nothing in them may mean anything there
 MAX_DIGEST_CHARACTERS = 64
@@ -43,6 +43,10 @@ def check_note(note: bytes) -> None:
 
 
 def check_move(from_states: Collection[CallState], to: CallState) -> None:
-    """An outcome is what `settle` is for, and nothing goes backwards."""
-    if to.is_over or not from_states or any(state >= to for state in from_states):
+    """An outcome is what `settle` is for, and only a call that was not sent goes back, while it waits for its turn.
+
+    One that waits for its user may be told anew what for.
+    """
+    furthest = AWAITING_USER if to is AWAITING_USER else DISPATCHING
+    if to.is_over or not from_states or any(state > furthest for state in from_states):
         raise ValueError("a call moves forward, and only `settle` ends it")

@@ -21,10 +21,14 @@ def packed(*words: bytes) -> bytes:
 
 
 class Dedicated:
-    """Asks one thing after the other. The connection is made when it is first needed, and anew when it has broken."""
+    """Asks one thing after the other. The connection is made when it is first needed, and anew when it has broken.
 
-    def __init__(self, redis: Redis) -> None:
+    The first thing asked over each is the `greeting`, a command of so many words, if there is one.
+    """
+
+    def __init__(self, redis: Redis, greeting: tuple[int, Sequence[bytes]] | None = None) -> None:
         self._pool = redis.connection_pool
+        self._greeting = greeting
         self._connection: AbstractConnection | None = None
 
     async def ask(self, count: int, words: Sequence[bytes]) -> Any:
@@ -35,6 +39,11 @@ class Dedicated:
         connection = self._connection
         if connection is None or await _is_unfit(connection):
             connection = await self._connect()
+            if self._greeting is not None:
+                await self._send(connection, *self._greeting)
+        return await self._send(connection, count, words)
+
+    async def _send(self, connection: AbstractConnection, count: int, words: Sequence[bytes]) -> Any:
         # When something goes wrong both close the connection: no reply that is late is taken for that of another.
         await connection.send_packed_command([b"*%d\r\n" % count, *words], check_health=False)
         return await connection.read_response(timeout=math.inf)

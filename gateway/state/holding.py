@@ -34,7 +34,7 @@ class Holding:
         self._held: dict[str, Record] = {}
         self._touched: set[str] = set()  # of those held: others have done something to them
         self._beginning: set[str] = set()  # whose reply to `begin` is due; others may end them meanwhile
-        self._recent = Recent()
+        self._recent = Recent(limits.result_ttl_s)
         self._untold: dict[str, Ended] = {}  # of a Redis that has lost them
         self._doubtful: dict[str, bytes | None] = {}  # calls to be forgotten as soon as possible, with this outcome
 
@@ -89,7 +89,7 @@ class Holding:
     def catch_up(self, found: Record) -> None:
         """A call was looked at: if another replica has moved it on, what is put back later is as it is now."""
         held = self._held.get(found.key)
-        if held is not None and held.state < found.state < UNKNOWN:
+        if held is not None and held.state <= found.state < UNKNOWN:  # its note may be another
             self._held[found.key] = structs.replace(held, state=found.state, note=found.note)
 
     def is_behind(self, key: str, state: int) -> bool:
@@ -131,7 +131,7 @@ class Holding:
 
     async def restore(self) -> None:
         """Puts back what a Redis that started empty has lost of the calls this process holds, or did until lately."""
-        recent = self._recent.younger_than(self._limits.result_ttl_s)
+        recent = self._recent.all()
         records = [*self._held.values(), *(ended.record for ended in recent if ended.record is not None)]
         for start in range(0, len(records), RESTORED_AT_ONCE):
             await self._link.ask("restoring")

@@ -45,8 +45,10 @@ class Link:
     def __init__(self, redis: Redis, settings: dict[str, Any], on_failure: Callable[[str], None]) -> None:
         self.is_up = False
         self._redis = redis
-        self._connection = Dedicated(redis)
         self._settings = packed(b"0", msgspec.msgpack.encode(settings))  # behind the number of keys
+        # Whatever server that is, it may have started since, without what was written last.
+        greeting = packed(_array([_encode(("greet",))]))
+        self._connection = Dedicated(redis, (WORDS, (BY_TEXT, self._settings, greeting)))
         self._on_failure = on_failure
         self._operations: list[bytes] = []  # that wait for the batch under way
         self._asked: list[asyncio.Future[Reply]] = []  # where the reply to each of them is awaited
@@ -114,7 +116,7 @@ class Link:
         replies: list[Reply | bytes]
         try:
             replies = await self._connection.ask(WORDS, (BY_DIGEST, *rest))
-        except NoScriptError:  # a server that has started since; it has run nothing of this batch
+        except NoScriptError:  # somebody has had the server forget it; nothing of this batch has been run
             replies = await self._connection.ask(WORDS, (BY_TEXT, *rest))
         return replies
 

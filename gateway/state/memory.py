@@ -79,8 +79,8 @@ class MemoryState:
     async def aclose(self) -> None:
         """Names the calls that end with this process, by the digests that are their keys."""
         if self._pending:
-            told = list(self._pending)[:MAX_TOLD]
-            log.warning("calls that are not over are lost", extra={"count": len(self._pending), "calls": told})
+            told = {"count": len(self._pending), "calls": list(islice(self._pending, MAX_TOLD))}
+            log.warning("calls that are not over are lost", extra=told)
 
     # One call after the other.
 
@@ -189,10 +189,8 @@ class MemoryState:
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         call = self._find(key)
-        if call is None:
+        if call is None or call.state > beyond:
             return self._told_of(key)
-        if call.state > beyond:
-            return call.record(self.replica)
         waiter = self._waiters.add(key, beyond)
         timer = waiter.get_loop().call_later(timeout_s, self._give_up, key, waiter)
         try:

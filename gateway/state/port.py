@@ -18,7 +18,7 @@ MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization 
 
 
 class CallState(IntEnum):
-    """How far a call has come; it only ever grows.
+    """How far a call has come. It only grows, but for a call that has to wait for its turn: that is REGISTERED again.
 
     UNKNOWN: whoever ran it died, and the tool may have run. It ends all waiting, yet an outcome that does arrive
     replaces it, because then it is known after all. DONE is final.
@@ -207,9 +207,10 @@ class State(Protocol):
     async def advance(
         self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
     ) -> bool:
-        """Moves a call forward, with a new note if one is given; False if it is in none of `from_states` or gone.
+        """Moves a call on, with a new note if one is given; False if it is in none of `from_states` or gone.
 
-        Only the replica that holds a call may move it to DISPATCHING: whoever was believed dead cannot send it again.
+        Only the replica that holds a call may move it to DISPATCHING, or from there back to REGISTERED while nothing of
+        it was sent: whoever was believed dead cannot send it again.
         """
         ...
 

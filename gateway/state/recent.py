@@ -1,8 +1,9 @@
-"""What this process knows of calls that ended a moment ago, for a Redis that loses it.
+"""What this process knows of the calls that ended last, for a Redis that loses it.
 
 A restarted Redis without its data gets back the calls under way from the replicas that run them. A call that had just
-ended would be put back as running, for ever, or be forgotten and run once more: whoever ran it and whoever heard of its
-end therefore remember their half for a while.
+ended would be put back as running, for ever, or be forgotten and run once more, and one that ended since the snapshot a
+Redis comes back with would run for ever, too: whoever ran it and whoever heard of its end therefore remember their half
+for as long as its result is kept, if there is room.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from msgspec import Struct
 
 from gateway.state.port import Record
 
-KEPT_S = 30.0  # callers have heard of an end within seconds, or ask again
 LOOK_S = 1.0  # between two looks for what is recent no longer
-MAX_COUNT = 5000  # put back in half a second, of the seconds there are for that
+MAX_COUNT = 5000  # put back and told again in a quarter of a second, of the seconds there are for that
 MAX_BYTES = 16 << 20
 ENTRY_BYTES = 1024  # what one weighs besides its note and its outcome
 
@@ -33,9 +33,10 @@ class Ended(Struct, frozen=True, gc=False):
 
 
 class Recent:
-    """The latest endings, in order."""
+    """The latest endings, in order, each for `kept_s` at the most."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kept_s = kept_s
         self._clock = clock
         self._ended: OrderedDict[str, Ended] = OrderedDict()
         self._bytes = 0
@@ -55,16 +56,16 @@ class Recent:
             self._make_room(now)
 
     def _make_room(self, now: float) -> None:
-        """Nothing ends while Redis is away, so that whatever was recent when it went is still here."""
+        """Drops what has had its time, and the oldest until there is room for the others."""
         self._look_at = now + LOOK_S
         while self._ended:
             oldest = next(iter(self._ended.values()))
-            if len(self._ended) <= MAX_COUNT and self._bytes <= MAX_BYTES and now - oldest.when <= KEPT_S:
+            if len(self._ended) <= MAX_COUNT and self._bytes <= MAX_BYTES and now - oldest.when < self._kept_s:
                 return
             del self._ended[oldest.key]
             self._bytes -= oldest.size_bytes
 
-    def younger_than(self, age_s: float) -> list[Ended]:
+    def all(self) -> list[Ended]:
         """Those that are to be told again; a result that has expired is not."""
-        oldest = self._clock() - age_s
+        oldest = self._clock() - self._kept_s
         return [ended for ended in self._ended.values() if ended.when > oldest]

@@ -14,6 +14,7 @@ local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent
 local CONFLICT, EXPIRED = { ok = 'conflict' }, { ok = 'expired' }
 
 local EPOCH = 'toolgate:epoch' -- since when there is data here; gone with the data when a server starts empty
+local SERVER = 'toolgate:server' -- the run of the server that these data were written by
 local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
 local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be putting back what it holds
 local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'question', 'created', 'outcome' }
@@ -37,6 +38,23 @@ local function read_epoch()
     epoch = now
   end
   return epoch
+end
+
+local operations = {}
+
+-- The first thing said over each connection. A server that was started anew, or that has just become the primary, may lack
+-- what was written last: it is treated as one without data. Where it does not tell which run it is, nobody can know.
+function operations.greet()
+  local told = redis.pcall('INFO', 'server')
+  local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
+  local known = redis.call('GET', SERVER)
+  if not run or run == known then return YES end
+  redis.call('SET', SERVER, run)
+  if known then
+    redis.call('SET', EPOCH, now)
+    epoch = now
+  end
+  return YES
 end
 
 -- Replicas put back the calls they hold; until they have had the time to begin, and are through, a call that is not here
@@ -135,8 +153,6 @@ local function may_take(state, replica, idempotent, unheld)
   return dead(replica) and (state == REGISTERED or (state == DISPATCHING and idempotent == '1'))
 end
 
-local operations = {}
-
 function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, unheld, older, state, asks)
   if restoring() then return RESTORING end
   table.insert(older, 1, { key, fingerprint, note })
@@ -179,7 +195,7 @@ end
 function operations.advance(key, from, to, note)
   local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'question', 'watchers')
   if not got[1] then return absent() end
-  local allowed = to ~= DISPATCHING or got[2] == me
+  local allowed = to > DISPATCHING or got[2] == me
   local state, found = tonumber(got[1]), false
   for _, one in ipairs(from) do found = found or one == state end
   if not (found and allowed) then return NO end
@@ -344,7 +360,7 @@ for i, asked in ipairs(cmsgpack.unpack(ARGV[2])) do
     reply = { 'error', type(reply) == 'table' and reply.err or tostring(reply) }
     -- A primary that became a replica, or a server that refuses writes: nothing of the batch has been written, for else a
     -- server short of memory would have taken the heartbeat too. To who cannot extend its lease it is as good as away.
-    local refused = asked[1] == 'beat' or string.find(reply[2], 'READONLY', 1, true)
+    local refused = asked[1] == 'beat' or asked[1] == 'greet' or string.find(reply[2], 'READONLY', 1, true)
     if refused then return redis.error_reply(reply[2]) end
   end
   replies[i] = reply

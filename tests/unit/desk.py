@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+from gateway.admission import Turn
 from gateway.kept.attempt import Asked
 from gateway.kept.calls import Calls
 from gateway.kept.preference import NO_PREFERENCE, Preference
 from gateway.kept.standing import Kept
 from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
-from gateway.ports import Caller, StillWanted
+from gateway.ports import Caller
 from gateway.state.memory import MemoryState
 from gateway.state.port import Begun, CallState, NewCall, Record, StateLimits, StateUnavailable
 from gateway.state.sealing import Digester
@@ -40,18 +41,18 @@ class Later:
         self.on_dispatch: Callable[[str], Awaitable[object]] | None = None
         self.on_resume: Callable[[str], Awaitable[object]] | None = None
         self.took = asyncio.Event()
-        self.wanted: list[bool] = []  # when they were handed over
+        self.queued: asyncio.Queue[None] | None = None  # then each call waits for an item of it before it is taken
 
-    async def dispatch(
-        self, invocation: Invocation, callback_url: str, still_wanted: StillWanted | None = None
-    ) -> ToolResult | None:
+    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
+        if self.queued is not None and turn is not None:
+            await turn.waits()
+            await self.queued.get()
+            await turn.goes()
         self.dispatched.append(invocation)
         self.callback_urls.append(callback_url)
         self.took.set()
         if self.on_dispatch is not None:
             await self.on_dispatch(invocation.call_id)
-        if still_wanted is not None:
-            self.wanted.append(await still_wanted())
         if isinstance(self.at_once, Exception):
             raise self.at_once
         return self.at_once
@@ -66,7 +67,7 @@ class Later:
         assert run == next(each.run for each in self.dispatched if each.call_id == call_id)
         self.cancelled.append((call_id, group))
 
-    async def call(self, invocation: Invocation) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
         raise AssertionError
 
     async def list_tools(self) -> Listing:
@@ -89,8 +90,8 @@ class Now(Later):
         self.opened = asyncio.Event()
         self.hung_up = False
 
-    async def call(self, invocation: Invocation) -> ToolResult:
-        await self.dispatch(invocation, "")
+    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+        await self.dispatch(invocation, "", turn)
         try:
             await self.opened.wait()
         except asyncio.CancelledError:
@@ -115,6 +116,7 @@ class Away(MemoryState):
     def __init__(self, limits: StateLimits, clock: Clock) -> None:
         super().__init__(limits, clock)
         self.away: set[str] = set()
+        self.moves: list[tuple[str, CallState]] = []
         self.orphans: list[Record] = []
 
     def _look(self, method: str) -> None:
@@ -125,9 +127,12 @@ class Away(MemoryState):
         self._look("begin")
         return await super().begin(call)
 
-    async def advance(self, *args: Any, **more: Any) -> bool:
+    async def advance(self, key: str, from_states: Collection[CallState], to: CallState, **more: Any) -> bool:
         self._look("advance")
-        return await super().advance(*args, **more)
+        has_moved = await super().advance(key, from_states, to, **more)
+        if has_moved:
+            self.moves.append((key, to))
+        return has_moved
 
     async def settle(self, key: str, outcome: bytes) -> bool:
         self._look("settle")

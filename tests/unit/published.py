@@ -18,7 +18,7 @@ class Unasked:
     dialect = "otc"
     asynchronous = False
 
-    async def call(self, invocation: Invocation) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: object = None) -> ToolResult:
         raise AssertionError
 
     async def list_tools(self) -> Listing:

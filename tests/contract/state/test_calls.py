@@ -18,7 +18,7 @@ from gateway.state.port import (
     State,
     StateLimits,
 )
-from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call
+from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call, state_of
 from tests.contract.state.conftest import OpenReplica, OpenState
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +88,17 @@ async def test_a_call_moves_forward_only(state: State) -> None:
     assert (record.state, record.note) == (AWAITING_USER, b"challenge")
 
 
+async def test_a_call_that_has_to_wait_for_its_turn_is_as_if_it_had_only_been_registered(state: State) -> None:
+    key = (await began(state, to=DISPATCHING)).key
+    assert await state.advance(key, [DISPATCHING], REGISTERED)
+    assert await state_of(state, key) is REGISTERED
+    for _ in range(2):  # also one of which that was not heard
+        assert await state.advance(key, [REGISTERED, DISPATCHING], DISPATCHING)
+    assert await state.advance(key, [DISPATCHING], ACCEPTED)
+    assert not await state.advance(key, [DISPATCHING], REGISTERED)
+    assert await state_of(state, key) is ACCEPTED
+
+
 async def test_moving_on_keeps_the_note_unless_there_is_a_new_one(state: State) -> None:
     key = (await began(state, call(note=b"kept"), ACCEPTED)).key
     record = await state.get(key)
@@ -104,6 +115,7 @@ async def test_moving_on_keeps_the_note_unless_there_is_a_new_one(state: State) 
     [
         ([REGISTERED], DONE),
         ([REGISTERED], CallState.UNKNOWN),
+        ([ACCEPTED], REGISTERED),
         ([ACCEPTED], DISPATCHING),
         ([ACCEPTED], ACCEPTED),
         ([], DISPATCHING),

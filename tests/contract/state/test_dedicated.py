@@ -59,3 +59,18 @@ async def test_once_given_back_it_is_taken_again_when_needed(dedicated: Dedicate
     first = await dedicated.ask(2, [ID])
     await dedicated.aclose()
     assert await dedicated.ask(2, [ID]) != first
+
+
+async def test_the_greeting_is_the_first_thing_asked_over_each_connection(redis_server: RedisServer) -> None:
+    async with connect(Address.parse(redis_server.url)) as redis:
+        dedicated = Dedicated(redis, (3, [packed(b"APPEND", b"greetings", b"hello ")]))
+        first = await dedicated.ask(2, [ID])
+        async with connect(Address.parse(redis_server.url)) as other:
+            await other.client_kill_filter(_id=str(first))
+            for _ in range(2):
+                await other.ping()
+        said = packed(b"GET", b"greetings")
+        assert [await dedicated.ask(2, [said]) for _ in range(2)] == [b"hello hello "] * 2
+        await dedicated.aclose()
+        assert await dedicated.ask(2, [said]) == b"hello " * 3
+        await dedicated.aclose()

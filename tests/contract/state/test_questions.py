@@ -43,6 +43,19 @@ async def test_who_has_a_name_for_a_call_joins_no_other_but_is_joined(state: Sta
     assert await key_for(state, "q") != named.key
 
 
+async def test_who_asks_is_given_the_newest_note_of_a_call_that_waits_for_its_user(state: State) -> None:
+    one, two = [await began(state, call(question="q", joins=False), AWAITING_USER) for _ in range(2)]
+    assert await key_for(state, "q") == two.key
+    assert await state.advance(one.key, [ACCEPTED, AWAITING_USER], AWAITING_USER, note=b"newer")
+    again = await state.begin(call(question="q"))
+    assert isinstance(again, Exists)
+    assert (again.record.key, again.record.state, again.record.note) == (one.key, AWAITING_USER, b"newer")
+    assert again.record == await state.get(one.key)
+    await state.settle(one.key, b"outcome")
+    assert not await state.advance(one.key, [AWAITING_USER], AWAITING_USER, note=b"too late")
+    assert await key_for(state, "q") == one.key
+
+
 async def test_its_end_is_told_once(state: State) -> None:
     waiting = await began(state, call(question="q"), AWAITING_USER)
     await state.settle(waiting.key, b"outcome")

@@ -145,6 +145,35 @@ async def test_only_the_holder_dispatches(open_replica: OpenReplica) -> None:
     assert await two.advance(key, [DISPATCHING], ACCEPTED)
 
 
+async def test_only_the_holder_has_a_call_wait_for_its_turn(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    key = (await began(one, to=DISPATCHING)).key
+    assert not await two.advance(key, [DISPATCHING], REGISTERED)
+    assert await one.advance(key, [DISPATCHING], REGISTERED)
+
+
+async def test_whoever_takes_over_a_call_that_waits_for_its_turn_is_the_only_one_to_send_it(
+    open_replica: OpenReplica, redis_server: RedisServer
+) -> None:
+    frozen, heir = await open_replica(), await open_replica()
+    new = call(state=DISPATCHING)
+    await frozen.begin(new)
+    assert await frozen.advance(new.key, [DISPATCHING], REGISTERED)
+    assert isinstance(await heir.begin(new), Exists)  # the other lives
+
+    async def is_taken() -> bool:
+        with redis_server.connect() as redis:
+            redis.zadd("toolgate:replicas", {frozen.replica: 0})  # as if it had not been heard of for long
+        return isinstance(await heir.begin(new), Created)
+
+    await until(is_taken, "it is taken over")
+    assert not await frozen.advance(new.key, [REGISTERED, DISPATCHING], DISPATCHING)
+    await frozen.forget(new.key)
+    record = await heir.get(new.key)
+    assert record is not None
+    assert (record.state, record.replica) == (DISPATCHING, heir.replica)
+
+
 async def test_only_the_holder_forgets(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     key = (await began(one)).key
@@ -296,14 +325,14 @@ async def test_heartbeats_must_fit_into_a_lease() -> None:
 
 
 async def test_everything_in_redis_goes_away_by_itself(open_replica: OpenReplica, redis_server: RedisServer) -> None:
-    """All but the two names that do not grow with calls: since when there are data, and who is alive."""
+    """All but three names that do not grow with calls: since when there are data, by which server, and who is alive."""
     state = await open_replica()
     for to in (REGISTERED, ACCEPTED, AWAITING_USER):
         await began(state, call(question=f"question-{to}"), to)
     await state.forget((await began(state)).key, b"refused")
     with redis_server.connect() as redis:
         lasting = {name for name in redis.scan_iter() if redis.ttl(name) < 0}
-        assert lasting == {b"toolgate:epoch", b"toolgate:replicas"}
+        assert lasting == {b"toolgate:epoch", b"toolgate:server", b"toolgate:replicas"}
 
 
 async def test_a_settled_call_is_on_nobody_s_list(open_replica: OpenReplica, redis_server: RedisServer) -> None:
@@ -314,6 +343,7 @@ async def test_a_settled_call_is_on_nobody_s_list(open_replica: OpenReplica, red
     with redis_server.connect() as redis:
         assert set(redis.scan_iter()) == {
             b"toolgate:epoch",
+            b"toolgate:server",
             b"toolgate:replicas",
             b"toolgate:records:p",
             f"toolgate:{{{kept.key}}}:call".encode(),

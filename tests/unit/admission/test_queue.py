@@ -10,9 +10,10 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.admission import Admission
+from gateway.admission import Admission, GivenUpError, unavailable
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.admission.clock import Clock, admission
+from tests.unit.turn import Turn
 
 CONCURRENCY, QUEUE = 2, 3
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -135,6 +136,46 @@ async def test_whoever_waits_when_the_backend_is_closed_is_refused(clock: Clock)
     calls.finish(0)
     await turns()
     assert calls.entrance.snapshot().in_flight == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("failure", [GivenUpError(), unavailable("nobody can say")])
+async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_the_next(
+    clock: Clock, failure: Exception
+) -> None:
+    entrance = admission(clock=clock, concurrency=1, queue=2)
+    lease = entrance.enter()
+    assert lease is not None
+    turn, wanted = Turn(failure), Turn()
+    waiting = [asyncio.create_task(entrance.wait(60.0, each)) for each in (turn, wanted)]
+    await turns()
+    assert (turn.said, wanted.said) == (["waits"], ["waits"])
+    entrance.leave(lease)
+    assert (await asyncio.gather(*waiting, return_exceptions=True))[0] is failure
+    assert (turn.said, wanted.said) == (["waits", "goes"], ["waits", "goes"])
+    entrance.leave(await waiting[1])
+    assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
+
+
+@pytest.mark.anyio
+async def test_a_place_that_is_free_before_a_call_has_said_that_it_waits_is_its_own(clock: Clock) -> None:
+    entrance = admission(clock=clock, concurrency=1, queue=2)
+    lease = entrance.enter()
+    assert lease is not None
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    class Slow(Turn):
+        async def waits(self) -> None:
+            asked.set()
+            await answered.wait()
+
+    left, waits = [asyncio.create_task(entrance.wait(60.0, Slow())) for _ in range(2)]
+    await asked.wait()
+    entrance.leave(lease)
+    left.cancel()  # the place is its own by now
+    answered.set()
+    entrance.leave(await waits)
+    assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
 
 
 STEP = st.one_of(

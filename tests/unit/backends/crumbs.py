@@ -47,10 +47,14 @@ class Kept:
     def __init__(self) -> None:
         self.results: dict[str, ToolResult] = {}
         self.settled: list[str] = []
+        self.over: set[str] = set()  # calls that ended elsewhere
 
     async def settle(self, call_id: str, result: ToolResult) -> bool:
         self.settled.append(call_id)
         return self.results.setdefault(call_id, result) is result
+
+    async def is_open(self, call_id: str, run: str) -> bool:
+        return call_id not in self.results and call_id not in self.over
 
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
         raise AssertionError("RCRT has no challenges")

@@ -9,6 +9,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
+from gateway.admission import GivenUpError
 from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
@@ -16,6 +17,7 @@ from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Ends, Toolset, backend_at, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.transport.scripted import Peer, Script, serving
+from tests.unit.turn import Turn, given_up
 
 pytestmark = pytest.mark.anyio
 
@@ -177,8 +179,8 @@ async def test_a_call_is_dispatched_and_never_called() -> None:
     assert len(at.server.requests) == 1  # for the list
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted(wanted: bool) -> None:
+@pytest.mark.parametrize("turn", [Turn(), given_up()], ids=["wanted", "given up"])
+async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted(turn: Turn) -> None:
     first_is_in, go_on = asyncio.Event(), asyncio.Event()
 
     async def acknowledge(peer: Peer) -> None:
@@ -186,18 +188,44 @@ async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted
         await go_on.wait()
         await peer.send(OK)
 
-    async def still_wanted() -> bool:
-        return wanted
+    toolset = Toolset(acknowledge)
+    async with serving(toolset) as server:
+        backend = backend_at(server.url, Ends(), [], way_in=admission(server.url, concurrency=1))
+        await backend.list_tools()
+        unasked = Turn()
+        first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, unasked))
+        await first_is_in.wait()
+        second = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, turn))
+        await asyncio.sleep(0)
+        assert turn.said == ["waits"]
+        go_on.set()
+        ends = await asyncio.gather(first, second, return_exceptions=True)
+        assert (unasked.said, turn.said) == ([], ["waits", "goes"])
+        assert ends[0] is None
+        assert isinstance(ends[1], GivenUpError) == (len(toolset.noted) == 1)
+        assert len(toolset.noted) == 1 + (ends[1] is None)
+        await backend.aclose()
+
+
+async def test_a_call_that_waits_while_its_toolset_becomes_invalid_is_refused() -> None:
+    first_is_in, go_on = asyncio.Event(), asyncio.Event()
+
+    async def acknowledge(peer: Peer) -> None:
+        first_is_in.set()
+        await go_on.wait()
+        await peer.send(OK)
 
     toolset = Toolset(acknowledge)
     async with serving(toolset) as server:
         backend = backend_at(server.url, Ends(), [], way_in=admission(server.url, concurrency=1))
         await backend.list_tools()
-        first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, still_wanted))
+        first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL))
         await first_is_in.wait()
-        second = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, still_wanted))
+        second = asyncio.create_task(refusal(backend.dispatch(INVOCATION, CALLBACK_URL)))
         await asyncio.sleep(0)  # now it waits for its turn
+        toolset.manifest = reply(200, {"name": "builds"})
+        await backend.list_tools()
         go_on.set()
-        assert (await first, await second) == (None, None)
+        assert (await first, (await second).code) == (None, ErrorCode.BACKEND_UNAVAILABLE)
         await backend.aclose()
-    assert len(toolset.noted) == 1 + wanted  # nobody asks of a call that had its turn at once
+    assert len(toolset.noted) == 1

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.admission import GivenUpError
 from gateway.assembly import parts
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import FixedTokens
@@ -18,6 +19,7 @@ from gateway.model import ONCE, ToolResult
 from gateway.settings import RcrtBackendSettings
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import AGENT, FAST_POLL, OWNER, SLOW_POLL, Kept, facing, invocation, until
+from tests.unit.turn import given_up
 
 pytestmark = pytest.mark.anyio
 
@@ -257,6 +259,28 @@ async def test_a_cancelled_call_is_no_longer_looked_for(crumbs: Crumbs) -> None:
     assert call_id not in kept.settled
 
 
+async def test_a_call_that_was_ended_by_another_process_is_no_longer_looked_for(crumbs: Crumbs) -> None:
+    crumbs.order("echo", "absent", times=2)
+    ended, other = new_id(), new_id()
+    async with facing(crumbs.url) as (backend, kept):
+        for call_id in (ended, other):
+            await backend.dispatch(invocation("echo", call_id), "")
+        kept.over.add(ended)
+        await until(lambda: backend.waiting < 2)
+        await kept.call(backend, invocation("echo", new_id()))
+        assert backend.waiting == 1
+
+
+async def test_what_comes_for_a_call_that_was_ended_by_another_process_ends_nothing(crumbs: Crumbs) -> None:
+    call_id = new_id()
+    crumbs.order("echo", "late", seconds=0.1)
+    async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
+        kept.over.add(call_id)
+        await backend.dispatch(invocation("echo", call_id), "")
+        await until(lambda: backend.waiting == 0)
+    assert kept.settled == []
+
+
 async def test_another_process_finds_the_outcome(crumbs: Crumbs) -> None:
     call_id, run = new_id(), new_run()
     crumbs.order("echo", "late", seconds=0.3)
@@ -274,6 +298,7 @@ async def test_an_outcome_from_before_is_found_at_once(crumbs: Crumbs) -> None:
     call_id = new_id()
     async with facing(crumbs.url) as (backend, kept):
         await kept.call(backend, invocation("echo", call_id))
+        kept.results.clear()
         await backend.resume(call_id, "")
         assert (await kept.outcome(call_id)).value == HELLO
 
@@ -419,18 +444,22 @@ async def test_workflows_do_not_block_each_other(crumbs: Crumbs) -> None:
     assert [result.failure for result in results] == [None] * 4
 
 
-async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(crumbs: Crumbs) -> None:
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(crumbs: Crumbs, where: str) -> None:
     """The runner cannot be told, and goes on with it."""
     crumbs.order("workflow", "late", seconds=0.5, times=2)
     async with facing(crumbs.url) as (backend, kept):
         ids = [new_id() for _ in range(2)]
         for one in ids:
             await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
-            await backend.cancel(one, "", "")
+            if where == "here":
+                await backend.cancel(one, "", "")
+            else:
+                kept.over.add(one)
         with pytest.raises(GatewayError):
             await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
-        assert set(ids) & set(kept.settled)
+        assert any(crumbs.listed(tag=f"request:{one}") for one in ids)
         await until(lambda: backend.waiting == 0)
 
 
@@ -455,27 +484,23 @@ async def test_the_place_of_a_workflow_that_was_lost_is_free_again_after_a_while
 
 async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(crumbs: Crumbs) -> None:
     crumbs.order("workflow", "absent", times=2)
-    given_up, calls = new_id(), [new_id() for _ in range(2)]
-
-    async def no() -> bool:
-        return False
-
+    late, turn, calls = new_id(), given_up(), [new_id() for _ in range(2)]
     async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.3)) as (backend, kept):
         for one in calls:
             await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
-        waiting = asyncio.create_task(backend.dispatch(invocation("workflow", given_up, arguments=WORKFLOW), "", no))
-        assert await waiting is None
+        with pytest.raises(GivenUpError):
+            await backend.dispatch(invocation("workflow", late, arguments=WORKFLOW), "", turn)
+        assert turn.said == ["waits", "goes"]
         assert backend.waiting == 2
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
-    assert crumbs.listed(tag=f"gateway:{given_up}") == []
+    assert crumbs.listed(tag=f"gateway:{late}") == []
 
 
 async def test_a_call_that_need_not_wait_is_stored_unasked(crumbs: Crumbs) -> None:
-    call_id = new_id()
-
-    async def never() -> bool:
-        raise AssertionError("somebody asks")
-
     async with facing(crumbs.url) as (backend, kept):
-        assert await backend.dispatch(invocation("echo", call_id), "", never) is None
-        assert (await kept.outcome(call_id)).value == HELLO
+        for tool in ("echo", "workflow"):
+            call_id, turn = new_id(), given_up()
+            arguments = WORKFLOW if tool == "workflow" else {"message": "hello"}
+            assert await backend.dispatch(invocation(tool, call_id, arguments=arguments), "", turn) is None
+            assert (await kept.outcome(call_id)).failure is None
+            assert turn.said == []

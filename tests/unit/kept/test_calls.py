@@ -10,7 +10,7 @@ import pytest
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.kept.preference import Preference
-from gateway.kept.standing import CANCELLED, PREFIX, Consent, Kept
+from gateway.kept.standing import PREFIX, Consent, Kept
 from gateway.model import ToolFailure, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, StateUnavailable
 from tests.unit.desk import ADA, BOB, DONE, Desk, desk
@@ -120,12 +120,13 @@ async def test_a_dispatch_that_is_refused_never_was_and_without_an_id_says_so_la
     assert (told.message, told.can_retry) == ("The tool did not run: Not now.", True)
 
 
-async def test_a_call_that_is_over_before_it_was_handed_over_is_no_longer_wanted(it: Desk) -> None:
-    """Its backend asks that when the call had to wait for its turn, meanwhile cancelled at whatever replica."""
-    await it.ask("one", timeout_s=0.01)
-    it.later.on_dispatch = lambda call_id: it.calls.settle(call_id, CANCELLED)
-    assert failure((await it.ask("two")).standing) == CANCELLED.failure
-    assert it.later.wanted == [True, False]
+async def test_a_call_that_nobody_can_repeat_is_not_sent_again_whatever_its_route_allows(it: Desk) -> None:
+    """Should its replica die while it is sent, its outcome may still come."""
+    for call_id in ("k", None):
+        kept = await it.ask(call_id, preference=AT_ONCE, idempotent=True)
+        record = it.state.held(kept.id.removeprefix(PREFIX))
+        assert record is not None
+        assert record.idempotent == (call_id is not None)
 
 
 async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
@@ -144,7 +145,6 @@ async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
 async def test_a_call_waits_for_its_user_and_its_repetition_gets_the_result(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     assert await it.calls.challenge(kept.id, CHALLENGE)
-    assert not await it.calls.challenge(kept.id, {"id": "2", "url": "https://other.example/"})
     assert (await it.ask()).standing == await it.standing_of("k") == Consent(CHALLENGE)
     key = kept.id.removeprefix(PREFIX)
     assert await it.calls.consent_status(key) == "pending"
@@ -152,6 +152,23 @@ async def test_a_call_waits_for_its_user_and_its_repetition_gets_the_result(it: 
     assert await it.calls.consent_status(key) == "completed"
     assert (await it.ask()).standing == DONE
     assert len(it.later.dispatched) == 1
+
+
+async def test_a_consent_asked_for_anew_is_what_whoever_asks_next_is_told(it: Desk) -> None:
+    """The protocol is silent about it; the address of the first may have expired."""
+    newer = {"id": "2", "url": "https://login.example/again"}
+    named, nameless = await it.ask(preference=AT_ONCE), await asked_for_consent(it)
+    assert await it.calls.challenge(named.id, CHALLENGE)
+    for kept in (named, nameless):
+        assert await it.calls.challenge(kept.id, newer)
+    assert (await it.ask()).standing == await it.standing_of("k") == Consent(newer)
+    again = await it.ask(None)
+    assert (again.id, again.standing) == (nameless.id, Consent(newer))
+    for kept in (named, nameless):
+        assert await it.calls.settle(kept.id, DONE)
+        assert not await it.calls.challenge(kept.id, CHALLENGE)
+    assert await it.standing_of("k") == DONE
+    assert (await it.ask(None)).standing == DONE
 
 
 async def test_who_waits_hears_of_a_consent_at_once(it: Desk) -> None:
@@ -239,6 +256,24 @@ async def test_a_challenge_too_large_to_be_kept_ends_its_call(it: Desk) -> None:
 
 
 # Ending it from outside.
+
+
+async def test_only_an_outcome_of_its_latest_run_counts_and_only_until_it_is_over(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    [run] = [invocation.run for invocation in it.later.dispatched]
+    assert (await it.calls.is_open(kept.id, run), await it.calls.is_open(kept.id, "another")) == (True, False)
+    await it.calls.settle(kept.id, REPEATABLE)
+    again = await it.ask(preference=AT_ONCE)
+    assert again.id == kept.id
+    assert not await it.calls.is_open(kept.id, run)
+    run = it.later.dispatched[-1].run
+    it.state.away.add("get")
+    assert await it.calls.is_open(kept.id, run)
+    await it.calls.settle(kept.id, DONE)
+    assert not await it.calls.is_open(kept.id, run)
+    assert await it.calls.is_open(PREFIX + "of-another-process", run)  # nobody can tell
+    it.state.away.clear()
+    assert not await it.calls.is_open(PREFIX + "nobody", run)
 
 
 async def test_cancelling_tells_the_tool_server_once(it: Desk) -> None:

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.kept.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
+from gateway.kept.preference import Preference
 from gateway.kept.standing import PREFIX, Later, Note
 from gateway.ports import Backend
 from gateway.state.port import CallState, NewCall, Record, StateLimits
@@ -19,6 +20,7 @@ from tests.unit.desk import Away, Clock, Desk, desk
 pytestmark = pytest.mark.anyio
 
 DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
+LONG_S = 60.0  # for ten thousand calls
 
 
 @pytest.fixture
@@ -111,6 +113,20 @@ async def test_one_that_was_never_dispatched_is_left_to_whoever_asks_again(it: D
     assert it.later.dispatched == []
 
 
+async def test_one_without_a_name_that_was_never_dispatched_says_so_when_it_is_asked_for(it: Desk) -> None:
+    asked = await it.ask(None, preference=Preference(respond_async=True))
+    key = asked.id.removeprefix(PREFIX)
+    record = await it.state.get(key)
+    assert record is not None
+    it.state.orphans = [replace(record, state=CallState.REGISTERED)]
+    task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, Cancellations(), every_s=0.01))
+    async with asyncio.timeout(DEADLINE_S):
+        await it.state.wait(key, DEADLINE_S)
+    task.cancel()
+    end = await it.standing_of(asked.id)
+    assert (end.failure.can_retry, "did not run" in end.failure.message) == (True, True)
+
+
 def fail_once(it: Desk) -> None:
     """Has the next call that it is to go on with run into a bug."""
 
@@ -152,7 +168,7 @@ async def strand(state: Away, keys: Iterable[str]) -> None:
 
 
 async def have_been_claimed(state: Away) -> None:
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(LONG_S):
         while state.orphans:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
 
@@ -251,7 +267,7 @@ async def test_of_those_whose_backend_is_not_here_a_bounded_number_is_looked_aft
         task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.0))
         await have_been_claimed(it.state)
         backends["later"] = it.later
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(LONG_S):
             while len(it.later.resumed) < MAX_STRANDED:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.01)
         task.cancel()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gateway.state.port import NewCall, Record
-from gateway.state.recent import KEPT_S, MAX_BYTES, MAX_COUNT, Recent
+from gateway.state.recent import MAX_BYTES, MAX_COUNT, Recent
 
 RECORD = Record.new(NewCall(key="k", fingerprint="f", principal="p", backend="b"), "replica", 0.0)
-LONG_S = 1e9
+KEPT_S = 3600.0
 
 
 class Clock:
@@ -17,40 +17,34 @@ class Clock:
 
 
 def keys(recent: Recent) -> list[str]:
-    return [ended.key for ended in recent.younger_than(LONG_S)]
+    return [ended.key for ended in recent.all()]
 
 
 def test_both_halves_of_an_ending_are_remembered_as_one_in_either_order() -> None:
-    recent = Recent(Clock())
+    recent = Recent(KEPT_S, Clock())
     recent.note("k", RECORD)
     recent.note("k", None, b"outcome")
     recent.note("l", None, b"")
     recent.note("l", RECORD)
-    told = [(ended.key, ended.record, ended.outcome) for ended in recent.younger_than(LONG_S)]
+    told = [(ended.key, ended.record, ended.outcome) for ended in recent.all()]
     assert told == [("k", RECORD, b"outcome"), ("l", RECORD, b"")]
 
 
-def test_what_is_not_recent_goes_when_something_ends() -> None:
+def test_an_ending_is_remembered_as_long_as_its_result_and_goes_when_something_ends() -> None:
     clock = Clock()
-    recent = Recent(clock)
-    recent.note("old", RECORD)
-    clock.now = KEPT_S + 1
-    assert keys(recent) == ["old"]  # nothing has ended since: Redis may be away
-    recent.note("new", RECORD)
-    assert keys(recent) == ["new"]
-
-
-def test_an_ending_older_than_a_result_may_be_is_not_told() -> None:
-    clock = Clock()
-    recent = Recent(clock)
-    recent.note("k", RECORD)
-    clock.now = 10.0
-    assert recent.younger_than(10.0) == []
-    assert recent.younger_than(11.0) != []
+    recent = Recent(KEPT_S, clock)
+    recent.note("old", None, bytes(MAX_BYTES // 2))
+    clock.now = KEPT_S - 1
+    assert keys(recent) == ["old"]
+    clock.now = KEPT_S
+    assert keys(recent) == []
+    recent.note("new", None, bytes(MAX_BYTES // 2))
+    recent.note("newer", None, bytes(MAX_BYTES // 4))
+    assert keys(recent) == ["new", "newer"]  # there is room for them
 
 
 def test_count_and_bytes_are_bounded_and_the_latest_stays() -> None:
-    recent = Recent(Clock())
+    recent = Recent(KEPT_S, Clock())
     for number in range(MAX_COUNT + 10):
         recent.note(str(number), RECORD)
     assert keys(recent) == [str(number) for number in range(10, MAX_COUNT + 10)]

@@ -1,0 +1,21 @@
+"""What a call that has to wait for its turn tells whoever remembers it, so that nobody takes it for sent."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class GivenUpError(Exception):
+    """The call has ended while it waited, or somebody else has taken it over: nothing of it may be sent."""
+
+
+class Turn(Protocol):
+    """One call's. A call that finds room at once asks nothing of it."""
+
+    async def waits(self) -> None:
+        """The call has to wait. From now until it `goes`, nothing of it is sent."""
+        ...
+
+    async def goes(self) -> None:
+        """Its turn has come. Raises GivenUpError; BACKEND_UNAVAILABLE if nobody can say whether it may be sent."""
+        ...

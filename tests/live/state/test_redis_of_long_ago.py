@@ -1,0 +1,116 @@
+"""Redis killed and restarted with a snapshot: what began or ended since is told anew before anything counts as new."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from gateway.state.address import Address
+from gateway.state.port import Created, Exists, StateLimits
+from gateway.state.redis import RedisState
+from gateway.state.sealing import Sealer
+from gateway.state.servers import connect
+from tests.contract.state.calls import ACCEPTED, DISPATCHING, DONE, KEYS, began, call, state_of, until
+from tests.contract.state.server import RedisServer
+from tests.live.state.conftest import Replicas
+from tests.live.state.replica import TIMING, replica_process
+from tests.live.state.test_redis_gone import once_reached
+
+pytestmark = pytest.mark.anyio
+
+
+def snapshot(server: RedisServer) -> None:
+    """Has the server write down what it has now; whatever comes later goes when it is killed."""
+    with server.connect() as redis:
+        redis.save()
+
+
+def restart(server: RedisServer) -> None:
+    server.kill()
+    server.start()
+
+
+@contextmanager
+def frozen(process: asyncio.subprocess.Process) -> Iterator[None]:
+    """Within this, a process hears of nothing."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+async def has_its_lease(server: RedisServer, state: RedisState) -> None:
+    """Waits until a replica has found the server again."""
+
+    async def is_there() -> bool:
+        with server.connect() as redis:
+            seconds, _ = redis.time()
+            ends_ms = redis.zscore("toolgate:replicas", state.replica)
+        return float(ends_ms or 0) > 1000 * float(seconds)
+
+    await until(is_there, "the replica has its lease")
+
+
+async def test_a_call_that_began_since_is_not_begun_again_before_its_replica_has_said_so(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    hasty = await replicas.open()
+    async with replica_process(redis_server.url) as slow:
+        snapshot(redis_server)
+        assert await slow.ask("begin", "k", False)
+        assert await slow.ask("advance", "k", 1, 2)
+        with frozen(slow.process):
+            restart(redis_server)
+            asking = asyncio.create_task(once_reached(hasty.begin, call(key="k")))
+            await has_its_lease(redis_server, hasty)
+        begun = await asking
+    assert isinstance(begun, Exists)
+    assert begun.record.state is DISPATCHING
+
+
+async def test_a_call_that_ended_since_has_its_result_wherever_it_ended(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    one, two = await replicas.open(), await replicas.open()
+    before = [await began(one, to=ACCEPTED) for _ in range(2)]
+    snapshot(redis_server)
+    since = [await began(one, to=ACCEPTED) for _ in range(2)]
+    for there, here in (before, since):
+        assert await two.settle(there.key, b"there")
+        assert await one.settle(here.key, b"here")
+    replicas.restored.clear()
+    restart(redis_server)
+
+    async def are_back() -> bool:
+        return {one.replica, two.replica} <= set(replicas.restored)
+
+    await until(are_back, "both have Redis again")
+    for record in (*before, *since):
+        assert await state_of(one, record.key) is DONE
+
+
+async def test_a_server_that_has_kept_everything_has_new_calls_wait_for_a_moment_only(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    state = await replicas.open()
+    kept = await began(state)
+    snapshot(redis_server)
+    restart(redis_server)
+    assert isinstance(await once_reached(state.begin, call()), Created)
+    assert await state_of(state, kept.key) is kept.state
+
+
+async def test_a_server_that_does_not_tell_which_run_it_is_is_used_all_the_same(redis_server: RedisServer) -> None:
+    """As at some providers."""
+    with redis_server.connect() as redis:
+        redis.execute_command("ACL", "SETUSER", "toolgate", "on", ">secret", "~*", "&*", "+@all", "-info")
+    url = redis_server.url.replace("redis://", "redis://toolgate:secret@")
+    state = RedisState(connect(Address.parse(url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    await state.start()
+    assert isinstance(await state.begin(call()), Created)
+    await state.aclose()

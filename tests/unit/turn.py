@@ -1,0 +1,26 @@
+"""Somebody who is told when a call waits for its turn and when it goes, and may have given it up by then."""
+
+from __future__ import annotations
+
+from gateway.admission import GivenUpError
+
+
+class Turn:
+    """`said` is what it was told, in order."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.said: list[str] = []
+        self._failure = failure
+
+    async def waits(self) -> None:
+        self.said.append("waits")
+
+    async def goes(self) -> None:
+        self.said.append("goes")
+        if self._failure is not None:
+            raise self._failure
+
+
+def given_up() -> Turn:
+    """That of a call that must not be sent any more."""
+    return Turn(GivenUpError())
