@@ -36,6 +36,7 @@ class Holding:
         self._beginning: set[str] = set()  # whose reply to `begin` is due; others may end them meanwhile
         self._recent = Recent(limits.result_ttl_s)
         self._untold: dict[str, Ended] = {}  # of a Redis that has lost them
+        self._unheard: list[str] = []  # whose end was told by others, who may be dead by now
         self._doubtful: dict[str, bytes | None] = {}  # calls to be forgotten as soon as possible, with this outcome
 
     # What becomes of calls.
@@ -89,7 +90,11 @@ class Holding:
     def catch_up(self, found: Record) -> None:
         """A call was looked at: if another replica has moved it on, what is put back later is as it is now."""
         held = self._held.get(found.key)
-        if held is not None and held.state <= found.state < UNKNOWN:  # its note may be another
+        if held is None:
+            return
+        if found.state >= UNKNOWN:
+            self.let_go(found.key, held)
+        elif held.state <= found.state:  # its note may be another
             self._held[found.key] = structs.replace(held, state=found.state, note=found.note)
 
     def is_behind(self, key: str, state: int) -> bool:
@@ -137,6 +142,7 @@ class Holding:
             await self._link.ask("restoring")
             await asyncio.gather(*(self.put_back(record) for record in records[start : start + RESTORED_AT_ONCE]))
         self._untold = {ended.key: ended for ended in recent if ended.outcome is not None}
+        self._unheard = [ended.key for ended in recent if ended.outcome is None]
 
     async def put_back(self, record: Record) -> None:
         """Puts back one call, unless Redis has it."""
@@ -152,6 +158,12 @@ class Holding:
         reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, ended.outcome or b""))
         if reply[0] != b"restoring":
             self._untold.pop(ended.key, None)
+
+    async def lose(self) -> None:
+        """Ends the calls whose end nobody has told anew; to be said when all who are alive have had the time to."""
+        while unheard := self._unheard[:RESTORED_AT_ONCE]:
+            await asyncio.gather(*(self._link.ask("lose", key) for key in unheard))
+            del self._unheard[: len(unheard)]
 
     # What nobody here knows.
 

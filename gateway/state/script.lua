@@ -318,15 +318,29 @@ function operations.leave()
   return YES
 end
 
+local function lose(key, principal, replica, watchers)
+  redis.call('HSET', call_key(key), 'state', UNKNOWN)
+  redis.call('ZREM', pending_key(principal), key)
+  wake(key, replica, watchers)
+end
+
+-- A call that has ended where nobody can tell how any more.
+function operations.lose(key)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
+  if tonumber(got[1] or DONE) >= UNKNOWN or got[3] ~= me then return NO end
+  close(got[4], key)
+  redis.call('SREM', held_key(me), key)
+  lose(key, got[2], me, got[5])
+  return YES
+end
+
 -- One call of a dead replica: what becomes of it, or nil if it is over or gone.
 local function inherit(key)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'idempotent', 'watchers', 'replica')
   local state = tonumber(got[1] or DONE)
   if state >= UNKNOWN then return nil end
   if state == DISPATCHING and got[3] ~= '1' then
-    redis.call('HSET', call_key(key), 'state', UNKNOWN)
-    redis.call('ZREM', pending_key(got[2]), key)
-    wake(key, got[5], got[4])
+    lose(key, got[2], got[5], got[4])
   else
     redis.call('HSET', call_key(key), 'replica', me, 'state', state == DISPATCHING and REGISTERED or state)
     hold(key)

@@ -159,6 +159,8 @@ class Tending:
                 _, _, restoring = await self._link.ask("restored")
                 self.epoch = epoch
             await self._holding.retell()
+            if self.may_judge:
+                await self._holding.lose()
             await self._holding.release_doubtful()
         except StateUnavailable as exc:
             self._reason = str(exc)

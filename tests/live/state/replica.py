@@ -69,6 +69,8 @@ async def _answer(state: RedisState, command: list[Any]) -> Any:
             return isinstance(await state.begin(call(key=key, idempotent=idempotent)), Created)
         case ["advance", key, before, after]:
             return await state.advance(key, [CallState(before)], CallState(after))
+        case ["settle", key, outcome]:
+            return await state.settle(key, outcome.encode())
         case ["is_up"]:
             return state.is_up
         case _:

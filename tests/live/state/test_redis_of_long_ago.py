@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from gateway.state.address import Address
-from gateway.state.port import Created, Exists, StateLimits
+from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record, StateLimits, StateUnavailable
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import connect
@@ -92,6 +92,36 @@ async def test_a_call_that_ended_since_has_its_result_wherever_it_ended(
     await until(are_back, "both have Redis again")
     for record in (*before, *since):
         assert await state_of(one, record.key) is DONE
+
+
+async def test_a_call_whose_end_is_lost_with_whom_it_was_told_is_not_open_for_ever(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    one = await replicas.open()
+    held = [await began(one, to=ACCEPTED) for _ in range(2)]
+    async with replica_process(redis_server.url) as two:
+        for record in held:
+            assert await two.ask("settle", record.key, "there")
+        await until(lambda: _are(one, held, DONE), "who holds them has heard of it")
+        await until(lambda: _holds_nothing(one), "and holds them no more")
+        two.process.kill()
+        await two.process.wait()
+    with redis_server.connect() as redis:
+        redis.flushall()
+    restart(redis_server)
+    await until(lambda: _are(one, held, UNKNOWN), "nobody knows how they ended")
+    assert one.pending() == {}
+    assert isinstance(await one.begin(call(key=held[0].key)), Exists)
+
+
+async def _are(state: RedisState, records: list[Record], reached: CallState) -> bool:
+    with suppress(StateUnavailable):
+        return [await state_of(state, record.key) for record in records] == [reached] * len(records)
+    return False
+
+
+async def _holds_nothing(state: RedisState) -> bool:
+    return not state.pending()
 
 
 async def test_a_server_that_has_kept_everything_has_new_calls_wait_for_a_moment_only(
