@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import fcntl
+import gc
 import itertools
 import os
 import tempfile
@@ -48,6 +49,20 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("programs")))
         environment.setattr(tempfile, "tempdir", None)  # what it has found before
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spares the collector what stays to the end: half a million objects, which it would look through again and again.
+
+    Some tests collect garbage to see what is left, which takes a tenth of a second then.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

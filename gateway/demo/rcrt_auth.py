@@ -8,9 +8,10 @@ from __future__ import annotations
 import hmac
 import time
 import uuid
+from functools import cached_property
 
 import jwt
-from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from jsonschema_rs import Draft202012Validator
 from jwt.types import Options
 from starlette.exceptions import HTTPException
@@ -57,8 +58,12 @@ class Gate:
         self._site = site
         self._faults = faults
         self._disabled = disabled
-        self._key = generate_private_key(public_exponent=65537, key_size=2048)
         self._tenants = {OWNER_ID}
+
+    @cached_property
+    def _key(self) -> RSAPrivateKey:
+        """Made when it is asked for: that takes as long as half the start, and many a server needs none."""
+        return generate_private_key(public_exponent=65537, key_size=2048)
 
     def mint(self, request: Request, document: Json) -> JsonObject:
         """Raises: HTTPException."""

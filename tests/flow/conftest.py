@@ -1,4 +1,4 @@
-"""The demonstration fleet as processes, a tool server to be scripted, and gateways in front of them."""
+"""Two of the demonstration servers as processes, a tool server to be scripted, and gateways in front of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import pytest
 
-from gateway.demo.fleet import start_fleet
 from tests.flow.caller import Caller
 from tests.flow.gateways import Running, config, running
 from tests.flow.toolserver import ToolServer, object_of, tool, tool_server
+from tests.live.faults.processes import demo_server
 
 StartGateway: TypeAlias = Callable[..., Awaitable[Running]]
 
@@ -19,8 +19,8 @@ StartGateway: TypeAlias = Callable[..., Awaitable[Running]]
 @pytest.fixture(scope="session")
 async def fleet(anyio_backend: object) -> AsyncIterator[Mapping[str, str]]:
     """The URLs of the demonstration tool servers, `otc` and `oxp`."""
-    async with start_fleet() as urls:
-        yield urls
+    async with demo_server("otc") as otc, demo_server("oxp") as oxp:
+        yield {"otc": otc.url, "oxp": oxp.url}
 
 
 @pytest.fixture(scope="session")

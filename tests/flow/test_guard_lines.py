@@ -19,6 +19,7 @@ from tests.flow.gateways import config, running, until
 from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer
 from tests.flow.watching import Tap, tapped, watched
+from tests.live.faults.processes import demo_server
 from tests.unit.backends.calling_back import OK, Toolset
 from tests.unit.transport.scripted import serving
 
@@ -194,10 +195,11 @@ async def taps(fleet: Mapping[str, str]) -> AsyncIterator[dict[str, Tap]]:
     """Wires in front of one tool server of each protocol; that of callbacks names its own address by the caller's."""
     async with (
         serving(Toolset(OK)) as toolset,
+        demo_server("rcrt") as server,
         tapped(fleet["otc"]) as otc,
         tapped(fleet["oxp"]) as oxp,
         tapped(toolset.url) as callback,
-        tapped(fleet["rcrt"]) as rcrt,
+        tapped(server.url) as rcrt,
     ):
         yield {"otc": otc, "oxp": oxp, "callback": callback, "rcrt": rcrt}
 

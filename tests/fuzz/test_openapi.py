@@ -8,6 +8,7 @@ environment of its own: inside pytest it takes the event loop away from other te
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -19,13 +20,15 @@ import pytest
 
 from gateway.dialects import recognise
 from tests import plainhttp
-from tests.interop.programs import interpreter
+from tests.interop.programs import CHECKOUT, interpreter
 from tests.live.cli.conftest import LAST_LINE, Demo, read_screen
 from tests.live.cli.terminal import TOOLGATE, running
 
 EXAMPLES = 3  # requests of each kind by chance, beside those by the hundred that try every border of the document
 DEADLINE_S = 240.0  # a run takes some 10 s on an idle machine
 SEED = 20250214
+# Where Hypothesis, on which it builds, finds its tables of Unicode; else each run made them anew, for half its time.
+UNICODE = CHECKOUT / ".hypothesis"
 # That a request fits the document does not mean that there is such a tool, or that this is its input.
 EXCLUDED = "positive_data_acceptance"
 KEPT = "kept-by-the-fuzzer"
@@ -113,8 +116,10 @@ def _fuzz(document: dict[str, Any], url: str, directory: Path, *options: str) ->
             *(interpreter("schemathesis"), "-m", "schemathesis.cli", "run", str(file), "--url", url),
             *("--exclude-checks", EXCLUDED, "--phases", "examples,coverage,fuzzing", "--continue-on-failure"),
             *("--max-examples", str(EXAMPLES), "--seed", str(SEED), "--no-shrink", *options),
+            *("--generation-database", ":memory:"),
         ],
         cwd=directory,
+        env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(UNICODE)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

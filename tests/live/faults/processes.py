@@ -7,11 +7,11 @@ import json
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
@@ -23,20 +23,23 @@ CHECKOUT = Path(__file__).parents[3]
 START_S = 30.0  # an interpreter and all imports take 0.6 s alone, several on a busy machine
 STOP_S = 20.0  # from SIGTERM to gone, with nothing under way
 DEADLINE_S = 20.0  # for anything else a test waits for; all of it takes a second or two on an idle machine
-POLL_S = 0.01
+POLL_S, LONGEST_PAUSE_S = 0.01, 0.05
 
 Settings = dict[str, Any]
 
 
 async def until(reached: Callable[[], bool | Awaitable[bool]], what: str, within_s: float = DEADLINE_S) -> None:
     """Waits for something that says nothing when it happens."""
+    pause_s = POLL_S
     try:
         async with asyncio.timeout(within_s):
             while True:
                 answer = reached()
-                if answer if isinstance(answer, bool) else await answer:
+                if not isinstance(answer, bool):  # most often a process is asked, which has better things to do
+                    answer, pause_s = await answer, min(pause_s * 1.2, LONGEST_PAUSE_S)
+                if answer:
                     return
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(pause_s)
     except TimeoutError:
         raise AssertionError(f"after {within_s:g} s still not: {what}") from None
 
@@ -50,6 +53,41 @@ def settings(backends: Mapping[str, Settings], **more: Any) -> Settings:
         "routes": [{"tools": "*", "backend": name} for name in backends],
         "logging": {"level": "debug"},
     } | more
+
+
+class Process:
+    """A process the loop does not start: uvloop would fork, which takes 40 ms where all tests are in memory."""
+
+    def __init__(self, module: str, *arguments: str, stdout: IO[bytes] | int | None, stderr: IO[bytes] | None) -> None:
+        self._popen = Popen([sys.executable, "-m", module, *arguments], cwd=CHECKOUT, stdout=stdout, stderr=stderr)
+        self.pid = self._popen.pid
+        self.send_signal, self.kill = self._popen.send_signal, self._popen.kill
+
+    @property
+    def returncode(self) -> int | None:
+        return self._popen.poll()
+
+    async def line(self) -> str:
+        """The next line of its output, empty when there is none."""
+        assert self._popen.stdout is not None
+        return (await asyncio.to_thread(self._popen.stdout.readline)).decode().strip()
+
+    async def wait(self) -> int:
+        """Its exit code."""
+        if self.returncode is None:
+            ended, number = asyncio.Event(), os.pidfd_open(self.pid)
+            asyncio.get_running_loop().add_reader(number, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                asyncio.get_running_loop().remove_reader(number)
+                os.close(number)
+        return self._popen.wait()
+
+    def close(self) -> None:
+        """To be called when it has ended."""
+        if self._popen.stdout is not None:
+            self._popen.stdout.close()
 
 
 @dataclass
@@ -94,7 +132,7 @@ def _lines(log: Path) -> list[dict[str, Any]]:
 async def gateway(config: Settings, *, ready: bool = True) -> AsyncIterator[GatewayProcess]:
     """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens."""
     with _files(config) as (file, log, output):
-        process = await _spawn("gateway", "serve", "-c", str(file), stdout=output, stderr=output)
+        process = Process("gateway", "serve", "-c", str(file), stdout=output, stderr=output)
         try:
             running = await _listening(process, log)
             if ready:
@@ -112,14 +150,6 @@ def _files(config: Settings) -> Iterator[tuple[Path, Path, IO[bytes]]]:
         file.write_text(json.dumps(config))  # JSON is YAML
         with log.open("wb") as output:
             yield file, log, output
-
-
-async def _spawn(
-    module: str, *arguments: str, stderr: IO[bytes] | None = None, stdout: IO[bytes] | int | None = None
-) -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *arguments, cwd=CHECKOUT, stdout=stdout, stderr=stderr
-    )
 
 
 async def _listening(process: Process, log: Path) -> GatewayProcess:
@@ -149,10 +179,11 @@ async def _end(process: Process) -> None:
             process.send_signal(number)
     try:
         async with asyncio.timeout(STOP_S):
-            await process.communicate()
+            await process.wait()
     except TimeoutError:
         process.kill()
-        await process.communicate()
+        await process.wait()
+    process.close()
 
 
 @dataclass
@@ -188,12 +219,11 @@ class DemoServer:
 
 @asynccontextmanager
 async def demo_server(kind: str, port: int = 0) -> AsyncIterator[DemoServer]:
-    """Runs the `otc` or the `oxp` demonstration server."""
-    process = await _spawn(f"gateway.demo.{kind}_server", "--port", str(port), stdout=PIPE)
+    """Runs one of the demonstration servers: `otc`, `oxp`, `rap`, `rcrt`."""
+    process = Process(f"gateway.demo.{kind}_server", "--port", str(port), stdout=PIPE, stderr=None)
     try:
-        assert process.stdout is not None
         async with asyncio.timeout(START_S):
-            line = (await process.stdout.readline()).decode().strip()
+            line = await process.line()
         assert line.startswith("listening on "), f"the demonstration server {kind} did not start"
         yield DemoServer(process, line.removeprefix("listening on "))
     finally:

@@ -86,7 +86,7 @@ def test_a_sleeping_call_is_answered_when_the_server_stops() -> None:
         sleeper = threading.Thread(target=lambda: answers.append(client.post("/call", json=request)))
         sleeper.start()
         give_up = time.monotonic() + DEADLINE_S
-        while httpx.get(f"{url}/executions").json()["Clock.Sleep"] == 0:
+        while client.get("/executions").json()["Clock.Sleep"] == 0:
             assert time.monotonic() < give_up, "the clock was never asked"
         process.terminate()
         sleeper.join(DEADLINE_S)
@@ -130,7 +130,8 @@ def test_a_supervised_server_says_its_port_as_the_reference_ones_do() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         port = json.loads(process.stdout.readline())["port"]
-        assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+        with plainhttp.client() as client:
+            assert client.get(f"http://127.0.0.1:{port}/health").status_code == 200
         process.communicate(timeout=DEADLINE_S)
 
 

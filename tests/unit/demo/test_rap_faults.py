@@ -273,7 +273,7 @@ def test_consent_can_lead_nowhere(caller: Caller) -> None:
     caller.order("deploy", "oauth_never_resolved")
     invocation = caller.invocation("deploy", {"target": "staging"})
     (question,) = caller.run(invocation)
-    httpx.post(question["auth_url"]).raise_for_status()
+    caller.server.post(question["auth_url"]).raise_for_status()
     caller.run(quick(caller))
     assert len(caller.so_far(invocation)) == 1
 

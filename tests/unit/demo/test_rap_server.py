@@ -203,7 +203,7 @@ def test_a_deployment_waits_for_the_user_and_goes_on_by_itself(caller: Caller) -
     invocation = caller.invocation("deploy", {"target": "staging"}, user_id="ana")
     (question,) = caller.run(invocation)
     assert (question["type"], question["id"]) == ("oauth", invocation["id"])
-    httpx.post(question["auth_url"]).raise_for_status()
+    caller.server.post(question["auth_url"]).raise_for_status()
     result = caller.callbacks(invocation, 2)[1].message
     assert json.loads(result["text"]) == {"status": "deployed", "target": "staging"}
     assert "deployed" in caller.run(caller.invocation("deploy", {"target": "staging"}, user_id="ana"))[0]["text"]
@@ -213,7 +213,7 @@ def test_a_deployment_waits_for_the_user_and_goes_on_by_itself(caller: Caller) -
 def test_a_deployment_that_the_user_declines_fails(caller: Caller) -> None:
     invocation = caller.invocation("deploy", {"target": "staging"})
     (question,) = caller.run(invocation)
-    httpx.post(f"{question['auth_url']}/decline")
+    caller.server.post(f"{question['auth_url']}/decline")
     assert caller.callbacks(invocation, 2)[1].message["text"] == "Error: The user did not allow the deployment"
 
 
