@@ -67,7 +67,9 @@ class DiscoverySettings:
     refresh_s: float = key(Duration("1s", "1d"), "How long a list of tools is good for.", default="60s")
     max_tools: int = key(Integer(1, 1_000_000), "How many tools one tool server may offer.", default=20000)
     max_schema_bytes: int = key(
-        Size("1KiB", "16MiB"), "The largest schema of one tool, and as much for all else it says; a larger one is left out.", default="256KiB"
+        Size("1KiB", "16MiB"),
+        "The largest schema of one tool, and as much for all else it says; a larger one is left out.",
+        default="256KiB",
     )
 
 
