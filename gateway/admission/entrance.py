@@ -12,6 +12,7 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -111,7 +112,8 @@ class Admission(Generic[T]):
             raise unavailable("as many calls run and wait as are allowed")
         deadline = self._clock() + timeout_s
         await self._turn(min(timeout_s, self._limits.queue_timeout_s), turn)
-        try:
+        with ExitStack() as unless_taken:
+            unless_taken.callback(self._pass_on)
             if self._clock() >= deadline:
                 raise unavailable("its turn came when its time was up")
             if turn is not None:
@@ -119,9 +121,7 @@ class Admission(Generic[T]):
             replica = self._choose(())
             if replica is None:
                 raise self._shut()
-        except BaseException:
-            self._pass_on()
-            raise
+            unless_taken.pop_all()
         replica.in_flight += 1
         return Lease(replica, replica.breaker.generation)
 
@@ -168,18 +168,21 @@ class Admission(Generic[T]):
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting[waiter] = None
         timer = loop.call_later(timeout_s, _give_up, waiter)
-        try:
-            if turn is not None:
-                await turn.waits()  # in the queue, or nobody would call it when a place is free meanwhile
-            await waiter
-        except BaseException:
-            # Cancelled, say, after the place was given, before it was taken.
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._pass_on()
-            raise
-        finally:
-            timer.cancel()
-            self._waiting.pop(waiter, None)
+        with ExitStack() as unless_taken:
+            unless_taken.callback(self._give_back, waiter)
+            try:
+                if turn is not None:
+                    await turn.waits()  # in the queue, or nobody would call it when a place is free meanwhile
+                await waiter
+            finally:
+                timer.cancel()
+                self._waiting.pop(waiter, None)
+            unless_taken.pop_all()
+
+    def _give_back(self, waiter: asyncio.Future[None]) -> None:
+        """Passes a place on that was given, if it was, before its call was cancelled."""
+        if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+            self._pass_on()
 
     def _pass_on(self) -> None:
         """Gives a place to whoever has waited longest, or leaves it free."""

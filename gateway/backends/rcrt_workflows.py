@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from gateway.admission import Turn, unavailable
 from gateway.backends.rcrt_awaiting import nothing
@@ -38,12 +39,11 @@ class Workflows:
         except TimeoutError:
             raise unavailable("too many workflows run") from None
         leave = _Place(self._places, self._limit_s).leave
-        try:
+        with ExitStack() as unless_gone:
+            unless_gone.callback(leave)
             if turn is not None and has_to_wait:
                 await turn.goes()
-        except BaseException:
-            leave()
-            raise
+            unless_gone.pop_all()
         return leave
 
 

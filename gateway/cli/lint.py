@@ -24,7 +24,7 @@ SPOKEN = {  # keys of routes, and what the servers of their tools must speak for
     "failure_patterns": frozenset({"callback"}),
     "config_ids": frozenset({"rcrt"}),
 }
-DEFAULTS = {"on_timeout": "keep", "decode": "auto"}  # those of the others are empty
+UNWRITTEN = RouteSettings(tools=ANY, backend="")  # as a route is that has none of them
 
 
 def warnings(config: Config) -> Iterator[str]:
@@ -93,5 +93,5 @@ def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
         yield "validate_output is off: values are not checked"
     protocol = config.backends[route.backend].protocol
     for name, spoken in SPOKEN.items():
-        if protocol not in spoken and getattr(route, name) not in ((), {}, DEFAULTS.get(name)):
+        if protocol not in spoken and getattr(route, name) != getattr(UNWRITTEN, name):
             yield f"{name} has no effect on tools of {protocol}, only on those of {' and '.join(sorted(spoken))}"

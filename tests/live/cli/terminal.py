@@ -35,8 +35,20 @@ def toolgate(
     *words: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Runs one command to its end."""
+    return finished([*TOOLGATE, *words], env=env, cwd=cwd, stdin=stdin)
+
+
+def finished(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    stdin: str = "",
+    first: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end; `first` is done in its process before it begins."""
     return subprocess.run(
-        [*TOOLGATE, *words],
+        command,
         input=stdin,
         env=environment(**(env or {})),
         cwd=cwd,
@@ -44,6 +56,7 @@ def toolgate(
         text=True,
         timeout=DEADLINE_S,
         check=False,
+        preexec_fn=first,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cli.terminal import DEADLINE_S, ROOT, environment
+from tests.live.cli.terminal import finished
 
 # Sends the process a signal when the module is looked for, and then is what the command `toolgate` is.
 PROGRAM = """
@@ -37,16 +37,7 @@ def signalled(
         if ignoring is not None:
             signal.signal(ignoring, signal.SIG_IGN)
 
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, str(int(number)), module, *words],
-        env=environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-        preexec_fn=begin,
-    )
+    return finished([sys.executable, "-W", "error", "-c", PROGRAM, str(int(number)), module, *words], first=begin)
 
 
 @pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.cli.check", "gateway.config"])

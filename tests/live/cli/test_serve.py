@@ -22,6 +22,7 @@ from tests.live.cli.terminal import (
     entered,
     environment,
     eventually,
+    finished,
     healthy,
     running,
     tool_server,
@@ -158,15 +159,7 @@ def test_no_place_for_what_workers_share_is_a_sentence(config: Path) -> None:
     text = config.read_text().replace("{port: 0, admin", "{workers: 2, port: 0, admin")
     config.write_text(f"{text}state: {{url: 'redis://127.0.0.1:1/0', keys: [{'k' * 32}]}}\n")
     # As on a file system that is read-only: no file can have anything in it.
-    done = subprocess.run(
-        ["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "-", *TOOLGATE, "serve", "-c", str(config)],
-        env=environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    done = finished(["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "-", *TOOLGATE, "serve", "-c", str(config)])
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("There is no place for what workers count: ")
