@@ -75,7 +75,7 @@ class Gate:
         if not TOKEN_REQUEST.is_valid(document):
             raise HTTPException(422, "Failed to deserialize the JSON body into the target type")
         owner_id, agent_id = _uuid(document, "owner_id"), _uuid(document, "agent_id")
-        roles = document.get("roles") or list(ALL_ROLES)
+        roles = list(ALL_ROLES) if document.get("roles") is None else document["roles"]
         now = int(time.time())
         lifetime_s = DEFAULT_TTL_S if document.get("ttl_sec") is None else document["ttl_sec"]
         if fault is not None:

@@ -75,13 +75,15 @@ class Breadcrumbs:
 
     async def create(self, request: Request) -> Response:
         actor = self._writer(request)
-        draft = shaped(await read_json(request), DRAFT)
+        draft = {"context": None, **shaped(await read_json(request), DRAFT)}  # the one field that may be null
+        fault = self._faults.take("create", CREATE_FAULTS)
+        name = "" if fault is None else fault.name
+        if name == "status_401":  # ahead of the key, as whatever is wrong with a token
+            raise HTTPException(401, "invalid token: InvalidSignature")
         key = request.headers.get("idempotency-key")
         if key is not None and not self._store.burn(key):
             raise HTTPException(409, "duplicate idempotency key")
-        fault = self._faults.take("create", CREATE_FAULTS)
-        name = "" if fault is None else fault.name
-        if name in ("status_401", "status_500", "status_503"):
+        if name in ("status_500", "status_503"):
             raise HTTPException(int(name.removeprefix("status_")), "error returned from database")
         if name == "reset":
             return await hang_up(request)

@@ -32,7 +32,10 @@ PROPERTIES: JsonObject = {
 DRAFT = Draft202012Validator(
     {"type": "object", "properties": PROPERTIES, "required": ["title", "context", "tags"]}, mask="The value"
 )
-CHANGES = Draft202012Validator({"type": "object", "properties": PROPERTIES}, mask="The value")
+CHANGES = Draft202012Validator(
+    {"type": "object", "properties": {**PROPERTIES, "title": TEXT, "tags": {**NAMES, "type": ["array", "null"]}}},
+    mask="The value",
+)
 TAGS = Draft202012Validator({"type": "object", "properties": {"tags": NAMES}, "required": ["tags"]}, mask="The value")
 MERGE = Draft202012Validator(
     {"type": "object", "properties": {"context": {"type": "object"}}, "required": ["context"]}, mask="The value"
@@ -58,12 +61,10 @@ async def read_json(request: Request) -> Json:
 
 
 def shaped(document: Json, validator: Draft202012Validator) -> JsonObject:
-    """The known fields of a document that has the right shape; others are ignored. Raises HTTPException (422)."""
+    """The known fields of a document that has the right shape, without nulls. Raises HTTPException (422)."""
     for error in validator.iter_errors(document):
         raise HTTPException(422, f"Failed to deserialize the JSON body into the target type: {error.message}"[:300])
     known = {name: document[name] for name in PROPERTIES if document.get(name) is not None}
-    if "context" in document:
-        known["context"] = document["context"]  # the one field that may be null
     if "ttl" in known:
         _check_instant(known["ttl"])
     return known

@@ -130,12 +130,11 @@ class Runner:
             self._respond(request, ["error"], {"status": "error", "error": error}, fault)
             return
         try:
-            output = await self._run(request)
+            output, took_ms = await self._run(request)
             if fault is not None and fault.name in OUTPUTS:
                 output = OUTPUTS[fault.name](output)
-            elapsed_ms = round((time.monotonic() - request.heard_at) * 1000)
-            measured = {"duration_ms": elapsed_ms, "timedOut": False, "exitCode": 0}
-            outcome = {"output": output, "execution_time_ms": elapsed_ms, "metadata": measured}
+            measured = {"duration_ms": took_ms, "timedOut": False, "exitCode": 0}
+            outcome = {"output": output, "execution_time_ms": _ms_since(request.heard_at), "metadata": measured}
             await self._hold_back(fault)
             self._respond(request, _request_tags(request.request_id), {"status": "success", **outcome}, fault)
         except (ToolError, TooLargeError) as failed:
@@ -144,17 +143,19 @@ class Runner:
             self._respond(request, [f"request:{request.request_id}"], failure, fault)
             self._report(request, text)
 
-    async def _run(self, request: _Request) -> Json:
-        """Raises: ToolError."""
+    async def _run(self, request: _Request) -> tuple[Json, int]:
+        """The output, and how long the tool took, which does not count waiting for a place. Raises: ToolError."""
         if request.tool not in self._loaded:
             raise ToolError(f"Error: Tool not found: {request.tool}")
         tool = self._tools[request.tool]
         async with self._places:
             self._count(request)
+            started_at = time.monotonic()
             try:
                 if not isinstance(request.input, dict):
                     raise ToolError("input must be an object")
                 output = await asyncio.wait_for(tool.run(request.input), tool.timeout_ms / 1000)
+                took_ms = _ms_since(started_at)
             except TimeoutError:
                 raise ToolError(f"Error: Tool execution timed out after {tool.timeout_ms}ms") from None
             except ToolError as failed:
@@ -162,7 +163,7 @@ class Runner:
         if not isinstance(request.request_id, str):
             # It looks at the prefix of the id only now, and by then the tool has run.
             raise ToolError("TypeError: requestId.startsWith is not a function")
-        return output
+        return output, took_ms
 
     def _thrown(self, tool: StockTool, failed: ToolError) -> str:
         """The older edition loses the message, the newer adds a stack."""
@@ -211,6 +212,10 @@ class Runner:
         self.requests[key] = self.requests.get(key, 0) + 1
         if len(self.requests) > MAX_COUNTED:
             self.requests.popitem(last=False)
+
+
+def _ms_since(at: float) -> int:
+    return round((time.monotonic() - at) * 1000)
 
 
 def _request_tags(request_id: str) -> list[str]:

@@ -173,26 +173,36 @@ def answered(crumb: Crumb) -> tuple[str, ...]:
     """
     if crumb.schema != TOOL_RESPONSE:
         return ()
-    context = crumb.context or {}
-    named = context.get("request_id", context.get("requestId"))
+    named = _given(crumb.context or {}, "request_id", "requestId")
     if isinstance(named, str):
         return (named,)
     return tuple(tag.removeprefix(ANSWER_TAG) for tag in crumb.tags if tag.startswith(ANSWER_TAG))
 
 
+def _given(context: JsonObject, present: str, older: str) -> Json:
+    """A member under its present name or its older one, whichever is not null."""
+    value = context.get(present)
+    return context.get(older) if value is None else value
+
+
 def decode_response(context: JsonObject | None, *, idempotent: bool) -> ToolResult:
-    """Reads how a call ended, in the present form and the older ones; None is a context that is no object."""
+    """Reads how a call ended, in the present form and the older ones; None is a context that is no object.
+
+    A member that is null counts as left out.
+    """
     if context is None:
         return ToolResult(failure=BROKEN)
-    output = context.get("output", context.get("result"))
-    status = context.get("status", "error" if "error" in context else "success")
+    output, error, status = _given(context, "output", "result"), context.get("error"), context.get("status")
+    if status is None:
+        status = "success" if error is None else "error"
     duration_ms = _duration(context)
     if status == "success":
         failure = _failure_inside(output)
         return ToolResult(value=None if failure else output, failure=failure, duration_ms=duration_ms)
     if status != "error":
         return ToolResult(failure=BROKEN)
-    error = context.get("error", output.get("error") if isinstance(output, dict) else None)
+    if not error and isinstance(output, dict):
+        error = output.get("error")
     # A runner says 0 when it did not measure.
     return ToolResult(failure=_failure(error, idempotent), duration_ms=duration_ms or None)
 

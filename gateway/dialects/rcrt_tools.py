@@ -5,6 +5,8 @@ As the runners of November 2025 read them; older spellings of the members are un
 
 from __future__ import annotations
 
+import re
+
 from gateway import naming
 from gateway.dialects.rcrt import Crumb
 from gateway.model import Json, JsonObject, ToolDefinition
@@ -68,7 +70,8 @@ def _definition(
 ) -> tuple[ToolDefinition, tuple[str, ...]]:
     older = _object(source.get("definition"))
     try:
-        named = naming.tool_and_version(name, version, toolkit)
+        # A dot or an @ in a name is part of it, not where a toolkit ends or a version begins: names have neither.
+        named = naming.tool_and_version(re.sub("[.@]", "_", name), version, toolkit)
     except naming.NamingError as exc:
         raise ToolError(exc.reason) from exc
     examples = source.get("examples")

@@ -74,9 +74,10 @@ def test_a_token_that_is_expired_or_forged_is_refused(caller: Caller, stranger: 
 
 
 def test_only_emitters_and_curators_create(caller: Caller, stranger: httpx.Client) -> None:
-    subscriber = {"Authorization": f"Bearer {caller.mint(roles=['subscriber']).json()['token']}"}
-    answered = stranger.post("/breadcrumbs", json=NOTE, headers=subscriber)
-    assert (answered.status_code, answered.text) == (403, "emitter role required")
+    for roles in ([], ["subscriber"]):
+        subscriber = {"Authorization": f"Bearer {caller.mint(roles=roles).json()['token']}"}
+        answered = stranger.post("/breadcrumbs", json=NOTE, headers=subscriber)
+        assert (answered.status_code, answered.text) == (403, "emitter role required")
     assert stranger.get(f"/breadcrumbs/{created(caller)}", headers=subscriber).status_code == 200
 
 
@@ -129,6 +130,8 @@ def test_a_body_must_be_json_within_two_mebibytes(caller: Caller) -> None:
 
 def test_an_idempotency_key_can_be_used_once(caller: Caller) -> None:
     key = {"Idempotency-Key": uuid.uuid4().hex}
+    caller.order("create", "status_401")
+    assert caller.server.post("/breadcrumbs", json=NOTE, headers=key).status_code == 401  # and the key is not used up
     assert caller.server.post("/breadcrumbs", json=NOTE, headers=key).status_code == 200
     answered = caller.server.post("/breadcrumbs", json=NOTE, headers=key)
     assert (answered.status_code, answered.text) == (409, "duplicate idempotency key")
@@ -172,8 +175,11 @@ def test_a_patch_replaces_what_it_names_and_counts_versions(caller: Caller) -> N
     assert (answered.status_code, answered.text) == (412, "version_mismatch")
     full = caller.server.get(f"{path}/full").json()
     assert (full["version"], full["context"], full["tags"], full["title"]) == (3, {"text": "ho"}, [], "a note")
+    assert caller.server.patch(path, json={"context": None, "tags": None, "title": None}).json() == {"ok": True}
+    patched = caller.server.get(f"{path}/full").json()
+    assert [patched[name] for name in ("version", "context", "tags", "title")] == [4, {"text": "ho"}, [], "a note"]
     history = caller.server.get(f"{path}/history").json()
-    assert [version["context"]["text"] for version in history] == ["ho", "ho", "hi"]
+    assert [version["context"]["text"] for version in history] == ["ho", "ho", "ho", "hi"]
 
 
 def test_a_deleted_breadcrumb_is_gone_and_nobody_is_told(caller: Caller) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from gateway.dialects import rcrt
 from gateway.dialects.rcrt import Crumb
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, ToolDefinition, ToolResult
+from gateway.model import Invocation, ToolDefinition, ToolFailure, ToolResult
 from tests.wire import ROOT, canonical
 
 TTL = "2025-11-10T10:00:00Z"
@@ -166,6 +166,7 @@ def test_an_entry_of_a_list_is_read_like_an_event() -> None:
 ANSWERED = [
     ({"request_id": "tg-1"}, ("request:tg-2",), ("tg-1",)),  # the context counts first
     ({"requestId": "tg-1"}, (), ("tg-1",)),
+    ({"request_id": None, "requestId": "tg-1"}, ("error",), ("tg-1",)),
     ({}, ("request:tg-1", "request:tg-1"), ("tg-1", "tg-1")),
     ({"request_id": 7}, ("request:tg-1",), ("tg-1",)),
     (None, ("request:llm", "request:llm-7"), ("llm", "llm-7")),
@@ -176,6 +177,27 @@ ANSWERED = [
 @pytest.mark.parametrize(("context", "tags", "ids"), ANSWERED)
 def test_a_response_says_what_it_answers(context: Any, tags: tuple[str, ...], ids: tuple[str, ...]) -> None:
     assert rcrt.answered(Crumb(id="b7e0", schema="tool.response.v1", tags=tags, context=context)) == ids
+
+
+NULLS: list[tuple[Any, ToolResult]] = [
+    ({"status": "success", "output": None, "result": 7}, ToolResult(value=7)),
+    ({"status": None, "error": None, "output": 7}, ToolResult(value=7)),
+    ({"error": None, "result": 7}, ToolResult(value=7)),
+    ({"status": None, "error": "No disk"}, ToolResult(failure=ToolFailure(message="No disk"))),
+    (
+        {"status": "error", "error": None, "output": {"error": "No disk"}},
+        ToolResult(failure=ToolFailure(message="No disk")),
+    ),
+    (
+        {"status": "error", "error": "", "result": {"error": "No disk"}},
+        ToolResult(failure=ToolFailure(message="No disk")),
+    ),
+]
+
+
+@pytest.mark.parametrize(("context", "result"), NULLS)
+def test_a_member_of_a_response_that_is_null_counts_as_left_out(context: Any, result: ToolResult) -> None:
+    assert rcrt.decode_response(context, idempotent=False) == result
 
 
 @pytest.mark.parametrize("schema", [None, "tool.error.v1", "tool.request.v1"])

@@ -60,6 +60,12 @@ def test_an_odd_version_is_replaced_and_told() -> None:
     assert len(warnings) == 1
 
 
+@pytest.mark.parametrize(("name", "word"), [("Calc.add", "Calc_add"), ("calc@9", "calc_9"), ("calc/ä", "calc__")])
+def test_no_part_of_a_name_is_a_toolkit_or_a_version(name: str, word: str) -> None:
+    tool, _ = read_tool({"context": {}, "semantic_version": "2.1.0"}, name, "Crumbs")
+    assert (tool.id, tool.remote_id) == (f"Crumbs.{word}@2.1.0", name)
+
+
 @pytest.mark.parametrize("context", [{"input_schema": 7}, {"outputSchema": []}], ids=repr)
 def test_a_schema_that_is_no_object_is_refused(context: Any) -> None:
     with pytest.raises(ToolError, match="schema is not an object"):
