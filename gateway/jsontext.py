@@ -7,6 +7,7 @@ last wins, and because what goes out is always encoded from the value that was v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from gateway.model import Json
 
 MAX_DEPTH = 64  # deeper than any argument a person writes, far below what the validators recurse through
+
+HALF_A_PAIR = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])", re.DOTALL)  # an escaped backslash may feign one
 
 _decode = msgspec.json.Decoder().decode
 encode = msgspec.json.Encoder().encode
@@ -32,10 +35,17 @@ def decode(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
     except RecursionError as exc:
         raise JsonError(f"it is nested deeper than {max_depth} levels") from exc
     except msgspec.DecodeError as exc:
-        raise JsonError(str(exc).removeprefix("JSON is malformed: ")) from exc
+        raise JsonError(_reason(str(exc), text)) from exc
     if _brackets(text, max_depth + 1) > max_depth and _deeper_than(value, max_depth):
         raise JsonError(f"it is nested deeper than {max_depth} levels")
     return value
+
+
+def _reason(said: str, text: bytes) -> str:
+    """What is wrong, in words that are true: the library calls half a surrogate pair an early end."""
+    if said == "Input data was truncated" and HALF_A_PAIR.search(text):
+        return "it ends too early, or holds half a surrogate pair"
+    return said.removeprefix("JSON is malformed: ")
 
 
 def _brackets(text: bytes, most: int) -> int:

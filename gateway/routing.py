@@ -73,9 +73,10 @@ class Route:
 class PublishedTool:
     """One version of one tool as callers see it, with all that running it takes.
 
-    `definition` is what is listed: without the secrets that the route supplies. `requires` is what the tool server
+    `definition` is without the secrets that the route supplies. `requires` is what the tool server
     asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
-    for them after the operator came to trust it. `encoded` holds the listed form by dialect; dialects fill it.
+    for them after the operator came to trust it. `shows_output`: its output schema is listed; one of which nobody can
+    make anything is not, but values are held against it. `encoded` holds the listed form by dialect; dialects fill it.
     `id` is that of the definition, `backend` runs it, `asks` tells whether it requires anything at all.
     """
 
@@ -84,6 +85,7 @@ class PublishedTool:
     route: Route
     schema: InputSchema
     withheld: frozenset[str] = frozenset()
+    shows_output: bool = True
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
     id: str = field(init=False)
     asks: bool = field(init=False)
@@ -97,16 +99,34 @@ class PublishedTool:
         self.asks = self.requires != Requirements()
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
+    @property
+    def listed(self) -> ToolDefinition:
+        """The definition as callers see it."""
+        return self.definition if self.shows_output else replace(self.definition, output_schema={})
+
     @classmethod
     def publish(
-        cls, definition: ToolDefinition, route: Route, schema: InputSchema, withheld: frozenset[str] = frozenset()
+        cls,
+        definition: ToolDefinition,
+        route: Route,
+        schema: InputSchema,
+        withheld: frozenset[str] = frozenset(),
+        *,
+        shows_output: bool = True,
     ) -> Self:
         """Puts a discovered tool under a route."""
         requires = definition.requires
         asked = tuple(secret for secret in requires.secrets if secret not in route.secrets)
         if asked != requires.secrets:
             definition = replace(definition, requires=replace(requires, secrets=asked))
-        return cls(definition=definition, requires=requires, route=route, schema=schema, withheld=withheld)
+        return cls(
+            definition=definition,
+            requires=requires,
+            route=route,
+            schema=schema,
+            withheld=withheld,
+            shows_output=shows_output,
+        )
 
     def output_violation(self, value: Json) -> str | None:
         """What in a value breaks the output schema; None when nothing does, or when the tool promised nothing.

@@ -13,6 +13,7 @@ from gateway.model import Json, Listing, Rejected, ToolDefinition
 log = logging.getLogger("gateway.backends")
 
 READ_AT_ONCE = 256  # definitions read between two looks at the event loop, about 5 ms
+MAX_SHOWN = 256  # characters of an id in a log
 
 
 class ListReader:
@@ -36,8 +37,7 @@ class ListReader:
             try:
                 definition, warnings = definitions.read_definition(entry, self._toolkit)
             except definitions.DefinitionError as exc:
-                name = entry.get("id") if isinstance(entry, dict) else None
-                rejected.append(Rejected(id=str(name)[:256], reason=str(exc)))
+                rejected.append(Rejected(id=_shown(entry, count), reason=str(exc)))
                 continue
             tools.append(definition)
             adapted.update((definition.id, warning) for warning in warnings)
@@ -66,5 +66,15 @@ def _ambiguous(tools: Iterable[ToolDefinition], listed: Mapping[str, int]) -> se
 
 def _bare_id(entry: Json) -> str:
     """The id of a listed tool without a version; empty if there is none."""
-    found = entry.get("id", entry.get("name")) if isinstance(entry, dict) else None
-    return found.partition("@")[0] if isinstance(found, str) else ""
+    return _named(entry).partition("@")[0]
+
+
+def _shown(entry: Json, number: int) -> str:
+    """What an operator finds a listed tool by that is none."""
+    return _named(entry)[:MAX_SHOWN] or f"number {number} of the list"
+
+
+def _named(entry: Json) -> str:
+    """The id of a listed tool, or its name; empty if it has neither."""
+    names = (entry.get("id"), entry.get("name")) if isinstance(entry, dict) else ()
+    return next((name for name in names if isinstance(name, str) and name), "")

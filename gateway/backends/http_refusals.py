@@ -19,6 +19,7 @@ log = logging.getLogger("gateway.backends")
 
 TIMEOUT_S = 5.0  # somebody waits for a challenge's status
 MAX_BYTES = 64 * 1024
+BUSY = (408, 429)
 STATUSES = ("pending", "completed", "failed")
 
 
@@ -69,9 +70,9 @@ class Refusals:
             reply = await pool.request(
                 b"GET", target.encode("ascii"), headers, b"", timeout_s=TIMEOUT_S, max_body=MAX_BYTES
             )
-            document = jsontext.decode(reply.body)
+            document = jsontext.decode(reply.body) if reply.status == 200 else None
         except (TransportError, UnicodeEncodeError, jsontext.JsonError):
             return "pending"
-        if reply.status == 200 and isinstance(document, dict) and document.get("status") in STATUSES:
+        if isinstance(document, dict) and document.get("status") in STATUSES:
             return str(document["status"])
-        return "failed" if 400 <= reply.status < 500 else "pending"
+        return "failed" if 400 <= reply.status < 500 and reply.status not in BUSY else "pending"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import urljoin, urlsplit
 
@@ -31,4 +32,11 @@ def is_https_or_loopback(url: str) -> bool:
     if not URI.fullmatch(url):
         return False
     scheme, host, _ = origin_of(url)
-    return (scheme == "https" and bool(host)) or (scheme == "http" and host in ("localhost", "127.0.0.1", "::1"))
+    return (scheme == "https" and bool(host)) or (scheme == "http" and host is not None and _is_loopback(host))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -78,7 +78,7 @@ class Listing:
             if count % ENCODED_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if dialect.name not in tool.encoded:
-                tool.encoded[dialect.name] = dialect.encode_definition(tool.definition)
+                tool.encoded[dialect.name] = dialect.encode_definition(tool.listed)
             encoded.append(tool.encoded[dialect.name])
         body = dialect.encode_list(encoded, spelling)
         return await asyncio.to_thread(_pack, body) if len(body) >= MIN_GZIP_BYTES else _pack(body)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
 from gateway.ports import Backend
 from gateway.routing import PublishedTool, Route
-from gateway.schemas import InputSchema, SchemaError, inline_refs
+from gateway.schemas import InputSchema, SchemaError, inline_refs, inlined, is_json_schema
 
 TURN_S = 0.005  # of work between two looks at the event loop: no call waits noticeably longer
 
@@ -144,7 +144,9 @@ def _judge_one(
         return Judged(digest=digest, route=number, tool=None, reason=f"Its input schema cannot be used. {exc.reason}")
     route = source.routes[number]
     withheld = _asked_for([definition]) - trusted - route.context
-    tool = PublishedTool.publish(_without_refs(definition), route, compiled, withheld)
+    output, useful = _promised(definition.output_schema)
+    definition = replace(definition, input_schema=inline_refs(definition.input_schema), output_schema=output)
+    tool = PublishedTool.publish(definition, route, compiled, withheld, shows_output=useful)
     return Judged(digest=digest, route=number, tool=tool)
 
 
@@ -183,13 +185,15 @@ def _without_collisions(
     return kept, list(dict.fromkeys(rejected))
 
 
-def _without_refs(definition: ToolDefinition) -> ToolDefinition:
-    output: JsonObject | None = definition.output_schema
-    return replace(
-        definition,
-        input_schema=inline_refs(definition.input_schema),
-        output_schema=None if output is None else inline_refs(output),
-    )
+def _promised(schema: JsonObject | None) -> tuple[JsonObject | None, bool]:
+    """An output schema with its references inlined, and whether callers could make anything of it."""
+    if not schema:
+        return schema, True
+    try:
+        promised = inlined(schema)
+    except SchemaError:
+        return schema, False
+    return promised, is_json_schema(promised)
 
 
 def _asked_for(definitions: Iterable[ToolDefinition]) -> frozenset[str]:

@@ -125,7 +125,9 @@ def _optional_text(context: JsonObject, member: str) -> str | None:
 
 def _ancestors(context: JsonObject) -> tuple[str, ...]:
     """The threads a conversation grew from, root first (RAP, tool invocation: thread_ancestors)."""
-    names = context.get("thread_ancestors") or []
+    names = context.get("thread_ancestors")
+    if names is None:
+        return ()
     if not isinstance(names, list) or len(names) > MAX_ANCESTORS:
         raise invalid(f"context.thread_ancestors must be an array of at most {MAX_ANCESTORS}.")
     return tuple(_text(name, "context.thread_ancestors") for name in names)

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Raw, Struct
+import json
+import re
+from collections.abc import Iterator
 
 from gateway import jsontext
-from gateway.dialects.definitions import UnreadableTool
+from gateway.dialects.definitions import MAX_LISTED, UnreadableTool
 from gateway.dialects.replies import BOM
 from gateway.jsontext import JsonError
 from gateway.model import Json, JsonObject
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
 
-
-class _Names(Struct):
-    """As much of a tool as tells the operator which one it is."""
-
-    id: str | None = None
-    name: str | None = None
-
-
-_outline = msgspec.json.Decoder(dict[str, Raw] | list[Raw]).decode
-_entries = msgspec.json.Decoder(list[Raw]).decode
-_names = msgspec.json.Decoder(_Names).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def decode_list(text: bytes) -> Json:
@@ -34,35 +24,101 @@ def decode_list(text: bytes) -> Json:
         return jsontext.decode(text)
     except JsonError as exc:
         try:
-            return _one_by_one(text)
-        except _UNREADABLE:
+            return _Parts(text).document()
+        except (ValueError, RecursionError):
             raise exc from None
 
 
-def _one_by_one(text: bytes) -> Json:
-    outline = _outline(text)
-    if isinstance(outline, list):
-        return [_tool(entry) for entry in outline]
-    return {name: _member(name, value) for name, value in outline.items()}
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
 
 
-def _member(name: str, value: Raw) -> Json:
-    text = bytes(value)
-    if name in ("tools", "items") and text.startswith(b"["):
-        return [_tool(entry) for entry in _entries(text)]
-    return jsontext.decode(text)
+# Takes what `jsontext` refuses: long integers, numbers beyond a double, lone surrogates. Where a value ends is all
+# that matters, and its name.
+_loosely = json.JSONDecoder(parse_int=float, parse_constant=_no_constant).raw_decode
 
 
-def _tool(entry: Raw) -> Json:
+class _Parts:
+    """A text taken apart as far as to the tools in it, one character a byte. Raises ValueError, RecursionError."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text.decode("latin-1")
+        self._at = 0
+        self._skip(0)
+
+    def document(self) -> Json:
+        found = self._tools() if self._here == "[" else self._object()
+        if self._here:
+            raise ValueError("there is more")
+        return found
+
+    @property
+    def _here(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _skip(self, characters: int) -> None:
+        self._at += characters
+        space = _SPACE.match(self._text, self._at)
+        self._at = self._at if space is None else space.end()
+
+    def _expect(self, character: str) -> None:
+        if self._here != character:
+            raise ValueError(f"{character} is missing")
+        self._skip(1)
+
+    def _each(self, opening: str, closing: str) -> Iterator[None]:
+        """Stands in front of one part after the other, and in the end behind them all."""
+        self._expect(opening)
+        if self._here != closing:
+            yield
+            while self._here == ",":
+                self._skip(1)
+                yield
+        self._expect(closing)
+
+    def _value(self) -> tuple[Json, bytes]:
+        """The next value, as far as it can be read, and its text."""
+        begin = self._at
+        value, self._at = _loosely(self._text, begin)
+        text = self._text[begin : self._at].encode("latin-1")
+        self._skip(0)
+        return value, text
+
+    def _object(self) -> JsonObject:
+        members: JsonObject = {}
+        for _ in self._each("{", "}"):
+            name, _text = self._value()
+            if not isinstance(name, str):
+                raise ValueError("a name is missing")
+            self._expect(":")
+            listed = name in ("tools", "items") and self._here == "["
+            members[name] = self._tools() if listed else jsontext.decode(self._value()[1])
+        return members
+
+    def _tools(self) -> list[Json]:
+        tools: list[Json] = []
+        for _ in self._each("[", "]"):
+            if len(tools) == MAX_LISTED:
+                raise ValueError("nobody has so many tools")
+            tools.append(self._tool())
+        return tools
+
+    def _tool(self) -> Json:
+        value, text = self._value()
+        try:
+            return jsontext.decode(text, MAX_DEPTH)
+        except JsonError as exc:
+            return UnreadableTool(_named(value), f"it cannot be read: {exc}")
+
+
+def _named(value: Json) -> JsonObject:
+    """As much of a tool as tells the operator which one it is."""
+    found = {key: _readable(value.get(key)) for key in ("id", "name")} if isinstance(value, dict) else {}
+    return {key: text for key, text in found.items() if text is not None}
+
+
+def _readable(text: Json) -> str | None:
     try:
-        return jsontext.decode(bytes(entry), MAX_DEPTH)
-    except JsonError as exc:
-        return UnreadableTool(_named(entry), f"it cannot be read: {exc}")
-
-
-def _named(entry: Raw) -> JsonObject:
-    try:
-        found = _names(entry)
-    except _UNREADABLE:
-        return {}
-    return {key: value for key, value in (("id", found.id), ("name", found.name)) if value is not None}
+        return text.encode("latin-1").decode() if isinstance(text, str) else None
+    except UnicodeError:
+        return None

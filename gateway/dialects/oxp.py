@@ -33,6 +33,8 @@ class OxpFlat:
     call_headers = (*servers.CALL_HEADERS, (versions.HEADER, versions.HEADER_VERSION.encode("ascii")))
 
     def negotiate(self, head: Head, document: Json) -> str:
+        if head.method != "POST":  # a list may name the standard in its body, too; to a call that is an unknown member
+            versions.of_schema(document, self.canonical, versions.SCHEMAS)
         return versions.of_header(head)
 
     def decode_call(self, document: Json) -> ToolCall:

@@ -93,13 +93,13 @@ def _by_schema(document: Json) -> Dialect | None:
 
 def of_server(headers: Headers, document: Json) -> ServerDialect:
     """What a tool server speaks, learned from its catalogue, the one answer that is safe to ask for again."""
-    if isinstance(document, list):
-        return LC
     if any(name == versions.HEADER for name, _ in headers):  # only flat OXP has it, whatever its list looks like
         return OXP
+    if isinstance(document, list):
+        return LC
     if not isinstance(document, dict):
         return OTC
-    if "items" in document:
+    if document.get("items") is not None:
         return OXP_ENV
     if (named := _by_schema(document)) is OXP_ENV or named is RFC:
         return SERVER_DIALECTS[named.name]  # OXP's own pages print `tools`, and its servers know no other version

@@ -15,6 +15,7 @@ OXP_SCHEMA = "urn:oxp:1.0"
 OTC_URL = "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json"
 OTC_URL_DRAFT = "https://github.com/OpenToolCalling/Specification/tree/main/specification/http/1.0/openapi.json"
 OTC_URLS = frozenset({OTC_URL, OTC_URL_DRAFT})  # OXP's own pages still print the first
+SCHEMAS = OTC_URLS | {RFC_SCHEMA, OTC_SCHEMA, OXP_SCHEMA}
 
 HEADER = b"oxp-version"
 HEADER_VERSION = "1.0"

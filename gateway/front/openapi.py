@@ -10,7 +10,19 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from gateway.front.openapi_schemas import ANY_OBJECT, SCHEMAS, TEXT, URI, schema_ref
+from gateway.front.openapi_answers import (
+    CACHED,
+    CALL_HEADERS,
+    COUNTED,
+    HEADERS,
+    NO_STORE,
+    OXP_VERSION,
+    REQUEST_ID,
+    RESPONSES,
+    json_of,
+    refusals,
+)
+from gateway.front.openapi_schemas import ANY_OBJECT, SCHEMAS, TEXT, schema_ref
 from gateway.jsontext import encode
 from gateway.model import JsonObject
 
@@ -28,12 +40,12 @@ class _Form(Struct, frozen=True, kw_only=True):
 
 FORMS = (
     _Form(prefix="rfc", title="the RFC", request="RfcCall", result="RfcResult", tools="RfcTools"),
-    _Form(prefix="otc", title="OTC 1.0", request="EnvelopedCall", result="EnvelopedResult", tools="OtcTools"),
+    _Form(prefix="otc", title="OTC 1.0", request="OtcCall", result="EnvelopedResult", tools="OtcTools"),
     _Form(prefix="oxp", title="OXP 1.0, flat", request="Call", result="Result", tools="OxpTools", oxp_version=True),
     _Form(
         prefix="oxp-env",
         title="OXP 1.0, enveloped",
-        request="EnvelopedCall",
+        request="OxpEnvelopedCall",
         result="EnvelopedResult",
         tools="OxpEnvelopedTools",
     ),
@@ -87,7 +99,7 @@ def _prefixed(form: _Form) -> JsonObject:
 
 
 def _listing(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonObject:
-    headers = {"ETag": {"schema": TEXT}, "Vary": {"schema": TEXT}, "Cache-Control": {"schema": TEXT}}
+    headers = CACHED | COUNTED | _version_header(forms)
     return {
         "operationId": operation_id,
         "summary": f"The tools the caller may use, {spoken}",
@@ -95,11 +107,11 @@ def _listing(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
         "responses": {
             "200": {
                 "description": "Every version of every tool, per tool ascending.",
-                "headers": headers | COUNTED | _version_header(forms),
-                "content": _json(_one_of(form.tools for form in forms)),
+                "headers": headers,
+                "content": json_of(_one_of(form.tools for form in forms)),
             },
-            "304": {"description": "The catalogue is the one the caller already has.", "headers": COUNTED},
-            **_refusals(400, 401, 404, 405, 413, 429, 431),
+            "304": {"description": "The catalogue is the one the caller already has.", "headers": headers},
+            **refusals(401, 404, 413, 429),
         },
     }
 
@@ -109,19 +121,19 @@ def _calling(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
         "operationId": operation_id,
         "summary": f"Calls a tool, {spoken}",
         "parameters": [*_version_parameter(forms), _parameter("Prefer", "header", PREFER, required=False)],
-        "requestBody": {"required": True, "content": _json(_one_of(form.request for form in forms))},
+        "requestBody": {"required": True, "content": json_of(_one_of(form.request for form in forms))},
         "responses": {
             "200": {
                 "description": "The tool ran, or may have run: its value, or its error with `success: false`.",
                 "headers": CALL_HEADERS | _version_header(forms),
-                "content": _json(_one_of(form.result for form in forms)),
+                "content": json_of(_one_of(form.result for form in forms)),
             },
             "202": {
                 "description": "The tool still runs, and the caller did not want to wait: `success` is false.",
                 "headers": CALL_HEADERS | _version_header(forms),
-                "content": _json(_one_of(form.result for form in forms)),
+                "content": json_of(_one_of(form.result for form in forms)),
             },
-            **_refusals(400, 401, 403, 404, 405, 413, 415, 422, 429, 431),
+            **refusals(401, 403, 404, 413, 415, 422, 429),
         },
     }
 
@@ -134,7 +146,7 @@ def _looking() -> JsonObject:
         "responses": {
             "200": _kept("It is over: what any repetition of it gets."),
             "202": _kept("It still runs."),
-            **_refusals(400, 401, 404, 405, 429, 431),
+            **refusals(401, 404, 429),
         },
     }
 
@@ -146,18 +158,18 @@ def _cancelling() -> JsonObject:
         "parameters": [_parameter("call_id", "path", KEPT_ID, required=True)],
         "responses": {
             "202": _kept("It is over, if it was not before. The tool may have run."),
-            **_refusals(400, 401, 404, 405, 429, 431),
+            **refusals(401, 404, 429),
         },
     }
 
 
 def _kept(description: str) -> JsonObject:
-    content = _json(_one_of(form.result for form in FORMS))
+    content = json_of(_one_of(form.result for form in FORMS))
     return {"description": description, "headers": CALL_HEADERS | _version_header(FORMS), "content": content}
 
 
 def _health(summary: str, operation_id: str) -> JsonObject:
-    answer = {"headers": {"OXP-Version": _ref("headers", "OxpVersion")}, "content": _json(schema_ref("Health"))}
+    answer = {"headers": OXP_VERSION | NO_STORE | REQUEST_ID, "content": json_of(schema_ref("Health"))}
     return {
         "operationId": operation_id,
         "summary": summary,
@@ -165,7 +177,7 @@ def _health(summary: str, operation_id: str) -> JsonObject:
         "responses": {
             "200": {"description": "It does."} | answer,
             "503": {"description": "Not yet, or no longer: it is starting or draining."} | answer,
-            **_refusals(405, 431),
+            **refusals(),
         },
     }
 
@@ -179,25 +191,22 @@ def _challenge() -> JsonObject:
         "responses": {
             "200": {
                 "description": "The state; an unknown or expired token has failed.",
-                "content": _json(schema_ref("ChallengeStatus")),
+                "headers": OXP_VERSION | NO_STORE | COUNTED,
+                "content": json_of(schema_ref("ChallengeStatus")),
             },
-            **_refusals(405, 429, 431),
+            **refusals(429),
         },
     }
 
 
 def _description() -> JsonObject:
-    described = {"description": "OpenAPI 3.1.", "content": _json(ANY_OBJECT)}
+    described = {"description": "OpenAPI 3.1.", "headers": REQUEST_ID, "content": json_of(ANY_OBJECT)}
     return {
         "operationId": "describe",
         "summary": "This document",
         "security": [],
-        "responses": {"200": described, **_refusals(404, 405, 431)},
+        "responses": {"200": described, **refusals(404)},
     }
-
-
-def _refusals(*statuses: int) -> JsonObject:
-    return {str(status): _ref("responses", f"Refused{status}") for status in statuses}
 
 
 def _version_parameter(forms: tuple[_Form, ...]) -> list[JsonObject]:
@@ -207,15 +216,11 @@ def _version_parameter(forms: tuple[_Form, ...]) -> list[JsonObject]:
 
 
 def _version_header(forms: tuple[_Form, ...]) -> JsonObject:
-    return {"OXP-Version": _ref("headers", "OxpVersion")} if any(form.oxp_version for form in forms) else {}
+    return OXP_VERSION if any(form.oxp_version for form in forms) else {}
 
 
 def _parameter(name: str, place: str, schema: JsonObject, *, required: bool) -> JsonObject:
     return {"name": name, "in": place, "required": required, "schema": schema}
-
-
-def _ref(kind: str, name: str) -> JsonObject:
-    return {"$ref": f"#/components/{kind}/{name}"}
 
 
 def _one_of(names: Iterable[str]) -> JsonObject:
@@ -224,68 +229,8 @@ def _one_of(names: Iterable[str]) -> JsonObject:
     return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
 
 
-def _json(schema: JsonObject) -> JsonObject:
-    return {"application/json": {"schema": schema}}
-
-
 PREFER: JsonObject = TEXT | {"examples": ["respond-async", "wait=10", "respond-async, wait=2"]}
 KEPT_ID: JsonObject = TEXT | {
     "description": "The Toolgate-Call-Id of its answer; or the caller's own call_id, if the call named no user but the "
     "one that the credential names."
-}
-HEADERS: JsonObject = {
-    "CallId": {"description": "The call as the gateway and its tool servers know it.", "schema": TEXT},
-    "Location": {"description": "Where the call can be asked for, if it is kept.", "schema": URI},
-    "PreferenceApplied": {"description": "What of `Prefer` was followed (RFC 7240).", "schema": TEXT},
-    "OxpVersion": {"description": "The version of OXP as the caller spelled it.", "schema": TEXT},
-    "RetryAfter": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}},
-    "RateLimit": {
-        "description": "What is left of the caller's limits, if any (draft-ietf-httpapi-ratelimit-headers-10).",
-        "schema": TEXT | {"examples": ['"per-caller";r=99;t=1']},
-    },
-    "RateLimitPolicy": {
-        "description": "The caller's limits, if there are any.",
-        "schema": TEXT | {"examples": ['"per-caller";q=100;w=2']},
-    },
-    "RequestId": {"description": "The X-Request-ID of the request, or one that was made for it.", "schema": TEXT},
-    "WwwAuthenticate": {"description": "How to authenticate (RFC 6750).", "schema": TEXT},
-    "Allow": {"description": "The methods this path has.", "schema": TEXT},
-}
-
-
-COUNTED: JsonObject = {
-    "RateLimit": _ref("headers", "RateLimit"),
-    "RateLimit-Policy": _ref("headers", "RateLimitPolicy"),
-    "X-Request-ID": _ref("headers", "RequestId"),
-}
-CALL_HEADERS: JsonObject = COUNTED | {
-    "Cache-Control": {"schema": {"const": "no-store"}},
-    "Toolgate-Call-Id": _ref("headers", "CallId"),
-    "Location": _ref("headers", "Location"),
-    "Preference-Applied": _ref("headers", "PreferenceApplied"),
-}
-
-
-def _refusal(description: str, schema: str = "Refusal", **headers: str) -> JsonObject:
-    named = {name.replace("_", "-"): _ref("headers", header) for name, header in headers.items()} | COUNTED
-    return {"description": description, "headers": named, "content": _json(schema_ref(schema))}
-
-
-RESPONSES: JsonObject = {
-    "Refused400": _refusal(
-        "Not a call, not a tool, not a version there is; something is missing that the tool requires; the call_id was "
-        "used for another call; or the tool server is temporarily unavailable. The tool has not run for this request.",
-        Retry_After="RetryAfter",
-    ),
-    "Refused401": _refusal("No valid credential, or more than one.", WWW_Authenticate="WwwAuthenticate"),
-    "Refused403": _refusal("The caller may not use this tool, or not for that user."),
-    "Refused404": _refusal("There is no such path, or no such call of the caller's."),
-    "Refused405": _refusal("The path does not have this method.", Allow="Allow"),
-    "Refused413": _refusal("The body is too large."),
-    "Refused415": _refusal("The body is not JSON."),
-    "Refused422": _refusal("The input does not satisfy the tool's schema.", "InvalidInput"),
-    "Refused429": _refusal(
-        "Too many requests; or too many calls of the caller's are not over or not forgotten.", Retry_After="RetryAfter"
-    ),
-    "Refused431": _refusal("The head is too large."),
 }

@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.dialects.fields import MAX_ANCESTORS, MAX_CALL_ID, MAX_TOOL_ID, MAX_TRACE_ID
+from gateway.dialects.lc import Lc
+from gateway.dialects.otc import Otc, Rfc
+from gateway.dialects.oxp import OxpEnveloped
 from gateway.model import JsonObject
 
 TEXT = {"type": "string"}
@@ -55,15 +59,25 @@ def _definition(input_schema: JsonObject) -> JsonObject:
     return _object(members | {"requirements": schema_ref("Requirements")}, *members, closed=True)
 
 
+def _asked_tool(pattern: str, *examples: str) -> JsonObject:
+    return {"type": "string", "maxLength": MAX_TOOL_ID, "pattern": f"^{pattern}$", "examples": [*examples]}
+
+
+def _asking(spellings: frozenset[str], request: JsonObject) -> JsonObject:
+    return _object({"$schema": {"enum": sorted(spellings)}, "request": request}, "request")
+
+
+WORDS = r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+"
+NUMBERS = r"[0-9]+(\.[0-9]+\.[0-9]+)?"
 VERSION = {"$schema": schema_ref("Version")}
 TOOL = {"id": schema_ref("ToolId"), "name": schema_ref("ToolName"), "description": TEXT}
 IDENTIFIED = _object({"id": TEXT}, "id")
 VALUE: JsonObject = {"value": {}}
 ERROR = {"error": schema_ref("ToolError")}
 CALL: JsonObject = {
-    "call_id": {"type": "string", "minLength": 1, "maxLength": 256},
-    "trace_id": TEXT,
-    "tool_id": {"type": "string", "maxLength": 256, "examples": ["Calculator.Add", "Calculator.Add@1.0.0"]},
+    "call_id": {"type": "string", "pattern": f"^[ -~]{{1,{MAX_CALL_ID}}}$"},
+    "trace_id": {"type": "string", "maxLength": MAX_TRACE_ID},
+    "tool_id": schema_ref("ToolRef"),
     "input": ANY_OBJECT,
     "context": schema_ref("Context"),
 }
@@ -72,6 +86,13 @@ REFUSAL = VERSION | {"message": TEXT, "developer_message": TEXT, "detail": TEXT}
 SCHEMAS: JsonObject = {
     "Version": {"type": "string", "format": "uri", "examples": ["otc://1.0", "urn:oxp:1.0"]},
     "ToolId": {"type": "string", "pattern": r"^[A-Za-z0-9_]+\.[A-Za-z0-9_]+@[0-9]+\.[0-9]+\.[0-9]+$"},
+    "ToolRef": _asked_tool(rf"{WORDS}(@{NUMBERS})?", "Calculator.Add", "Calculator.Add@1", "Calculator.Add@1.0.0"),
+    "RfcToolRef": _asked_tool(rf"{WORDS}(@(latest|{NUMBERS}))?", "Calculator.Add", "Calculator.Add@latest"),
+    "LcToolRef": _asked_tool(
+        rf"([A-Za-z0-9_-]{{1,64}}|{WORDS})(@[0-9]{{1,20}}(\.[0-9]{{1,20}}){{0,2}})?",
+        "Calculator_Add",
+        "Calculator.Add@1.2",
+    ),
     "ToolName": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
     "ToolVersion": {"type": "string", "pattern": r"^[0-9]+\.[0-9]+\.[0-9]+$"},
     "Requirements": _object(
@@ -86,21 +107,22 @@ SCHEMAS: JsonObject = {
             "authorization": _array(_object({"id": TEXT, "token": TEXT}, "id", "token")),
             "secrets": _array(_object({"id": TEXT, "value": TEXT}, "id", "value")),
             "user_id": _or_null(TEXT),
+            "user_info": {},
+            "group_id": _or_null(TEXT),
+            "thread_ancestors": _or_null(_array(TEXT) | {"maxItems": MAX_ANCESTORS}),
         }
     ),
     "Call": _object(CALL, "tool_id", closed=True),
-    "EnvelopedCall": _object(VERSION | {"request": schema_ref("Call")}, "request"),
-    "RfcCall": _object(
-        VERSION | {"request": _object(CALL | {"inputs": ANY_OBJECT}, "tool_id", closed=True)}, "request"
+    "OtcCall": _asking(Otc.spellings, schema_ref("Call")),
+    "OxpEnvelopedCall": _asking(OxpEnveloped.spellings, schema_ref("Call")),
+    "RfcCall": _asking(
+        Rfc.spellings,
+        _object(CALL | {"tool_id": schema_ref("RfcToolRef"), "inputs": ANY_OBJECT}, "tool_id", closed=True)
+        | {"not": {"required": ["input", "inputs"]}},
     ),
-    "LcCall": _object(
-        VERSION
-        | {
-            "request": _object(
-                {name: it if name == "tool_id" else _or_null(it) for name, it in CALL.items()}, "tool_id"
-            )
-        },
-        "request",
+    "LcCall": _asking(
+        Lc.spellings,
+        _object({name: _or_null(it) for name, it in CALL.items()} | {"tool_id": schema_ref("LcToolRef")}, "tool_id"),
     ),
     "ToolError": _object(
         {

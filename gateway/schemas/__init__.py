@@ -3,8 +3,8 @@
 Pure. JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12, by `$schema`; 2020-12 where it says nothing.
 """
 
-from gateway.schemas.compiled import InputSchema, OutputSchema
+from gateway.schemas.compiled import InputSchema, OutputSchema, is_json_schema
 from gateway.schemas.document import SchemaError
-from gateway.schemas.inline import inline_refs
+from gateway.schemas.inline import inline_refs, inlined
 
-__all__ = ["InputSchema", "OutputSchema", "SchemaError", "inline_refs"]
+__all__ = ["InputSchema", "OutputSchema", "SchemaError", "inline_refs", "inlined", "is_json_schema"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain, islice
@@ -23,11 +24,20 @@ MAX_PATTERN_BYTES = 10 * 1024 * 1024  # of one, compiled; what the library allow
 MAX_PATTERNS_BYTES = 32 * 1024 * 1024  # of all of a schema together, in equal shares: below a second
 BACKTRACK_LIMIT = 10_000  # steps of one match of a pattern with look-around: 0.1 ms; ordinary patterns are linear
 
+# As far as the library has them; it would fetch any other from wherever its name leads.
+DRAFTS = re.compile(r"https?://json-schema\.org/(draft-0[467]/|draft/20(19-09|20-12)/)?schema#?")
+
 _MASK = "the value"  # stands in the library's messages, which would quote the value
 # What the library raises for lone surrogates, and for nesting and numbers beyond its own.
 _REFUSALS = (ValueError, OverflowError, RecursionError, TypeError)
 _NOT_MATCHED = Finding((), "does not match the schema")
 _NOT_CHECKED = Finding((), "holds something that cannot be checked")
+
+
+def is_json_schema(schema: JsonObject) -> bool:
+    """Whether a schema is valid as such, by the draft it names; takes a twentieth of the time of compiling it."""
+    named = schema.get("$schema", "https://json-schema.org/schema")
+    return isinstance(named, str) and bool(DRAFTS.fullmatch(named)) and jsonschema_rs.meta.is_valid(schema)
 
 
 class _Compiled:

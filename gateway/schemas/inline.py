@@ -31,18 +31,26 @@ class _TooLargeError(Exception):
 def inline_refs(schema: JsonObject) -> JsonObject:
     """Replaces every local `$ref` that is not recursive; recursive ones keep their definitions.
 
-    Returns the schema unchanged where that cannot be done: when it would grow out of proportion, and when anchors
-    or embedded resources are in play, whose meaning depends on where they stand.
+    Returns the schema unchanged where that cannot be done: when it would grow out of proportion, when anchors or
+    embedded resources are in play, whose meaning depends on where they stand, and when `inlined` refuses it.
     """
     try:
-        document = Document(schema)
-        if not document.plain or not document.has_refs:
-            return schema
-        inlined = _Inliner(document).root()
-        Document(inlined)  # what is still referred to must still be there
+        return inlined(schema)
+    except SchemaError:
+        return schema
+
+
+def inlined(schema: JsonObject) -> JsonObject:
+    """As `inline_refs`. Raises: SchemaError, as for a reference that leads nowhere or out of the document."""
+    document = Document(schema)
+    if not document.plain or not document.has_refs:
+        return schema
+    try:
+        result = _Inliner(document).root()
+        Document(result)  # what is still referred to must still be there
     except (SchemaError, _TooLargeError):
         return schema
-    return inlined
+    return result
 
 
 class _Inliner:

@@ -52,6 +52,32 @@ async def test_versions_are_ordered_as_numbers_not_as_text(
     ]
 
 
+NO_PROMISES = {
+    "Typo": {"type": "strnig"},
+    "Number": {"properties": 5},
+    "Nowhere": {"$ref": "#/$defs/Gone"},
+    "Elsewhere": {"items": {"$ref": "https://schemas.example/y"}},
+    "Draft": {"$schema": "https://schemas.example/draft", "type": "string"},
+}
+
+
+@every_dialect
+async def test_an_output_schema_that_is_none_is_listed_as_one_that_promises_nothing(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    """Spec: `output_schema` is a JSON Schema. Ours: the tool stays, and values are judged as ever."""
+    server.tools = [tool(f"Odd.{name}", output_schema=schema) for name, schema in NO_PROMISES.items()]
+    server.tools.append(tool("Odd.Fine", output_schema={"type": "string"}))
+    route = {"tools": "*", "backend": "scripted", "validate_output": "fail"}
+    gateway = await start(config({"scripted": server.url}, [route]))
+    for listed in (await gateway.caller.list(dialect)).tools:
+        promised = listed["output"]["value"] if dialect == "rfc" else listed["output_schema"]
+        assert promised == ({"type": "string"} if "Fine" in listed["id"] else {}), listed["id"]
+    assert gateway.problems_of("scripted") == {}
+    for name in NO_PROMISES:
+        assert (await gateway.caller.call(dialect, f"Odd.{name}")).result["success"] is False
+
+
 @pytest.mark.parametrize("form", FORMS)
 @every_dialect
 async def test_a_definition_says_the_same_whatever_form_its_server_lists_it_in(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import Any
 
 import pytest
 
 from gateway import jsontext
-from gateway.schemas import InputSchema, SchemaError, inline_refs
+from gateway.schemas import InputSchema, SchemaError, inline_refs, is_json_schema
 from gateway.schemas.inline import MAX_ADDED_BYTES
 
 QUICK_S = 5.0  # of a processor; each of these took from ten seconds to minutes, or gigabytes
@@ -62,6 +63,28 @@ def test_a_wrong_value_is_explained_although_the_schema_was_not_inlined() -> Non
     began = time.process_time()
     assert compiled.errors({"p7": "nowhere"})["p7"].startswith("is not one of")
     assert time.process_time() - began < QUICK_S
+
+
+@pytest.mark.parametrize("end", ["", "#", "/draft-07/schema#"])
+def test_a_draft_that_is_not_known_is_not_asked_for(end: str) -> None:
+    """A tool server wrote it, and it may lead anywhere."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        assert not is_json_schema({"$schema": f"http://127.0.0.1:{port}/x{end}"})
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+@pytest.mark.parametrize("draft", ["draft-04/", "draft-06/", "draft-07/", "draft/2019-09/", "draft/2020-12/", ""])
+@pytest.mark.parametrize("spelled", ["http://json-schema.org/{}schema#", "https://json-schema.org/{}schema"])
+def test_every_known_draft_has_a_meta_schema_of_its_own(draft: str, spelled: str) -> None:
+    """However its name is spelled, a schema that can be compiled is one."""
+    schema = {"$schema": spelled.format(draft)}
+    InputSchema.compile(schema | {"type": "object"})
+    assert is_json_schema(schema | {"type": "object"})
+    assert not is_json_schema(schema | {"type": "strnig"})
+    assert is_json_schema(schema | {"exclusiveMinimum": True, "minimum": 1}) is (draft == "draft-04/")
 
 
 LARGE = [

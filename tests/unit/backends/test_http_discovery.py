@@ -59,12 +59,15 @@ async def listed(script: Script, **settings: Any) -> Listing:
 
 
 async def test_a_catalogue_is_read_tool_by_tool() -> None:
-    entries = [TOOL, {"id": "A.C"} | {"input_schema": 7}, "x", {"name": "find"}]
+    nameless = {"id": None, "name": "seek"}
+    entries = [TOOL, {"id": "A.C"} | {"input_schema": 7}, "x", {"name": "find"}, {"name": "s", "input": 7}, nameless]
     found = await listed(answering(reply(200, {"items": entries})))
     assert [tool.id for tool in found.tools] == ["A.B@1.0.0", "Crm.find@1.0.0"]
     assert [(bad.id, bad.reason) for bad in found.rejected] == [
         ("A.C", "the input schema is not an object"),
-        ("None", "a listed tool is not an object"),
+        ("number 3 of the list", "a listed tool is not an object"),
+        ("s", "the input schema is not an object"),
+        ("seek", "a listed tool has no id"),
     ]
 
 

@@ -171,7 +171,7 @@ SPEAKERS = [
     ("lc", (), []),
     ("oxp", ((b"content-type", b"application/json"), (b"oxp-version", b"1.0")), {"items": []}),
     ("oxp", ((b"oxp-version", b"1.0"),), {"tools": [{"toolkit": {"name": "A"}}]}),
-    ("lc", ((b"oxp-version", b"1.0"),), []),
+    ("oxp", ((b"oxp-version", b"1.0"),), []),  # the header before the shape
     ("oxp-env", (), {"items": []}),
     ("oxp-env", (), {"$schema": "urn:oxp:1.0", "tools": []}),
     ("oxp-env", (), {"$schema": "otc://1.0", "items": []}),
@@ -182,6 +182,7 @@ SPEAKERS = [
     ("rfc", (), {"tools": [{"input": {"parameters": {}}}]}),
     ("otc", (), {"tools": [{"input_schema": {"parameters": {}}}]}),
     ("otc", (), {"tools": "none"}),
+    ("otc", (), {"tools": [], "items": None}),  # written out for completeness
     ("otc", (), {}),
     ("otc", (), None),
 ]

@@ -21,6 +21,8 @@ SPOILT = [
     (b"1e999", "it cannot be read: Number out of range"),
     (b"9" * 4301, "it cannot be read: Integer value out of range"),
     (b'"\xff"', "it cannot be read: it is not valid UTF-8"),
+    (b'"\\ud800"', "it cannot be read: it ends too early, or holds half a surrogate pair"),
+    (b'{"\\udc00":1}', "it cannot be read: invalid utf-16 surrogate pair"),
 ]
 WRAPPERS = [b'{"$schema":"otc://1.0","tools":%b}', b'{"items":%b,"more":{}}', b"%b"]
 
@@ -48,6 +50,16 @@ def test_of_a_tool_without_a_name_that_can_be_read_nothing_is_known() -> None:
         assert tool == {}
 
 
+def test_a_list_with_a_tool_that_cannot_be_read_is_otherwise_as_it_was_written() -> None:
+    text = ' { "x" : {"\u00e9": [1, "\U0001f600"]} ,\n"items" : [ {"id":"A.\\u0042","n":12345678901234567890},'
+    text += '\t{"id":"\u00e9","n":1e999} ] } '
+    document = decode_list(text.encode())
+    assert document["x"] == {"\u00e9": [1, "\U0001f600"]}
+    good, bad = entries(document)
+    assert good == {"id": "A.B", "n": 12345678901234567890}
+    assert bad == {"id": "\u00e9"}
+
+
 def test_what_a_tool_server_speaks_is_learned_from_the_others() -> None:
     document = decode_list(b'{"tools":[{"id":"A.B","x":1e999},{"toolkit":{"name":"A"}}]}')
     assert recognise.of_server((), document) is recognise.RFC
@@ -65,6 +77,12 @@ NO_LISTS = [
     b'{"tools":[{"id":"A.B"}',
     b'{"tools":[{"id":"A.B"}]} more',
     b'{"tools":[NaN,{"id":"A.B"}]}',
+    b'{"tools":[1e999,]}',
+    b'{"tools":[1e999 2]}',
+    b'{"tools":[1e999]"x":1}',
+    b'{"tools" [1e999]}',
+    b"{7:[1e999]}",
+    b'{"tools":[1e999',
     b'{"tools":1e999}',
     b'{"tools":[],"more":1e999}',
     b"1e999",

@@ -232,6 +232,8 @@ CONTEXTS: list[tuple[dict[str, Any], CallContext]] = [
         {"authorization": [{"id": "a", "token": "t", "more": 1}], "secrets": [{"id": "s", "value": ""}]},
         CallContext(tokens={"a": "t"}, secrets={"s": ""}),
     ),
+    ({"group_id": "g", "thread_ancestors": ["r"] * 64}, CallContext(group="g", ancestors=("r",) * 64)),
+    ({"group_id": None, "thread_ancestors": None}, CallContext()),
     ({"secrets": [{"id": "s", "value": "1"}, {"id": "s", "value": "2"}]}, CallContext(secrets={"s": "2"})),
 ]
 
@@ -256,6 +258,12 @@ NO_CONTEXTS: list[Any] = [
     {"secrets": [{"id": "s", "value": 1}]},
     {"user_id": 7},
     {"user_id": {"id": "u"}},
+    {"group_id": 7},
+    {"thread_ancestors": ["r"] * 65},
+    {"thread_ancestors": [7]},
+    {"thread_ancestors": ""},
+    {"thread_ancestors": False},
+    {"thread_ancestors": {}},
 ]
 
 

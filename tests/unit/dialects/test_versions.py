@@ -27,10 +27,10 @@ ACCEPTED = [(name, spelling) for name, spellings in SPELLINGS.items() for spelli
 FOREIGN = [("rfc", "otc://1.0"), ("otc", "urn:oxp:1.0"), ("oxp-env", "otc://1.0"), ("lc", RFC_URL)]
 
 
-def head(**headers: str) -> Head:
+def head(method: str = "POST", **headers: str) -> Head:
     return Head(
-        method="POST",
-        path="/tools/call",
+        method=method,
+        path="/tools/call" if method == "POST" else "/tools",
         headers={name.replace("_", "-").encode(): value.encode() for name, value in headers.items()},
     )
 
@@ -83,6 +83,21 @@ def test_a_near_miss_is_refused(name: str, spelling: Any) -> None:
     with pytest.raises(GatewayError) as caught:
         recognise.DIALECTS[name].negotiate(head(), {"$schema": spelling})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("spelling", UNSUPPORTED, ids=repr)
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_near_miss_in_the_body_of_a_flat_list_is_refused_too(method: str, spelling: Any) -> None:
+    """Ours: of two carriers both are checked; flat OXP has its version in the header."""
+    with pytest.raises(GatewayError) as caught:
+        recognise.OXP.negotiate(head(method, oxp_version="1.0"), {"$schema": spelling})
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("spelling", sorted({spelling for _, spelling in ACCEPTED}))
+def test_a_flat_list_may_name_any_spelling_in_its_body_and_is_told_that_of_its_header(spelling: str) -> None:
+    assert recognise.OXP.negotiate(head("GET", oxp_version="1.0.0"), {"$schema": spelling}) == "1.0.0"
+    assert recognise.OXP.negotiate(head("GET"), {"$schema": spelling}) == "1.0"
 
 
 @pytest.mark.parametrize(("name", "spelling"), FOREIGN)

@@ -58,6 +58,29 @@ def test_whatever_concerns_a_caller_asks_for_a_credential() -> None:
         assert ("401" in operation["responses"]) == ("security" not in operation)
 
 
+def test_what_is_wrong_with_any_request_is_said_of_every_operation() -> None:
+    for operation in operations():
+        assert operation["responses"].keys() >= {"400", "405", "408", "414", "431"}, operation["operationId"]
+
+
+def headers_of(path: str, method: str, status: str) -> set[str]:
+    response = DOCUMENT["paths"][path][method]["responses"][status]
+    if "$ref" in response:
+        response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    return set(response["headers"])
+
+
+def test_the_headers_of_answers_are_described() -> None:
+    """Spec: OXP 1.0: the version on every answer, refusals too. RFC 9110, 15.4.5: what a 304 repeats of the 200."""
+    assert headers_of("/oxp/tools", "get", "304") == headers_of("/oxp/tools", "get", "200")
+    assert headers_of("/otc/tools", "get", "304") >= {"ETag", "Vary", "Cache-Control"}
+    for status in ("400", "401", "403", "404", "413", "415", "422", "429"):
+        assert headers_of("/oxp/tools/call", "post", status) >= {"OXP-Version", "Cache-Control", "X-Request-ID"}
+    for status in ("200", "202", "400", "422"):  # of which the last two may be the tool server's
+        assert headers_of("/otc/call", "post", status) >= {"Toolgate-Call-Id", "Location", "Preference-Applied"}
+    assert headers_of("/health", "get", "503") >= {"OXP-Version", "Cache-Control", "X-Request-ID"}
+
+
 def test_no_call_is_ever_answered_5xx() -> None:
     calls = [operation for operation in operations() if "requestBody" in operation]
     assert len(calls) == 2 + 2 * len(PREFIXES)
@@ -115,6 +138,19 @@ FLAT_CALL: dict[str, Any] = {"tool_id": "Mail.Search@2", "input": {"q": "x"}, "c
         ("/rfc/call", {"request": {"tool_id": "A.B@latest", "inputs": {}}}, True),
         ("/oxp/tools/call", {"request": FLAT_CALL}, False),
         ("/lc/tools/call", {"request": FLAT_CALL | {"user_id": "u"}}, True),
+        ("/rfc/call", {"request": {"tool_id": "A.B", "inputs": {}, "input": {}}}, False),
+        ("/otc/tools/call", {"$schema": "urn:oxp:1.0", "request": FLAT_CALL}, False),
+        ("/oxp-env/tools/call", {"$schema": "urn:oxp:1.0", "request": FLAT_CALL}, True),
+        ("/otc/tools/call", {"request": {"tool_id": "A.B@latest"}}, False),
+        ("/otc/tools/call", {"request": {"tool_id": "A.B@1.2"}}, False),
+        ("/lc/tools/call", {"request": {"tool_id": "A.B@1.2"}}, True),
+        ("/lc/tools/call", {"request": {"tool_id": "A_B", "call_id": None, "context": None}}, True),
+        ("/oxp/tools/call", {"tool_id": "A_B"}, False),
+        ("/oxp/tools/call", {"tool_id": "A.B", "call_id": "é"}, False),
+        ("/oxp/tools/call", {"tool_id": "A.B", "call_id": "~" * 256, "trace_id": "t" * 1024}, True),
+        ("/oxp/tools/call", {"tool_id": "A.B", "trace_id": "t" * 1025}, False),
+        ("/oxp/tools/call", {"tool_id": "A.B", "context": {"thread_ancestors": ["a"] * 65}}, False),
+        ("/oxp/tools/call", {"tool_id": "A.B", "context": {"group_id": 5}}, False),
     ],
 )
 def test_calls_are_described_as_each_dialect_sends_them(path: str, body: Any, fits: bool) -> None:
