@@ -93,7 +93,7 @@ def public_app(
         return Response(openapi_document, media_type="application/json")
 
     routes = [Route(f"{prefix}/health", show_health) for prefix in ("", *(f"/{name}" for name in recognise.DIALECTS))]
-    routes.append(Route("/challenges/{token}", show_challenge))
+    routes.append(Route("/challenges/{token:path}", show_challenge))  # whatever it is, it has a status
     # A caller's own call id may hold slashes.
     routes.append(Route("/calls/{call_id:path}", show_call, methods=["GET", "DELETE"]))
     # Callbacks themselves never get here; what comes by another method gets its 405.

@@ -57,12 +57,14 @@ class Attempt(Struct, eq=False):
     state: State
     task: asyncio.Task[Any] | None = None
     ending: Ending = None
+    is_left: bool = False  # its caller was told no more than that it runs
     _stopped: bool = False
 
     async def wait(self, timeout_s: float | None) -> Ending:
         """Waits for the end, None if that does not come in time. A caller who leaves meanwhile hurts nothing."""
         assert self.task is not None  # started by whoever waits
         await asyncio.wait([self.task], timeout=timeout_s)
+        self.is_left = not self.task.done()
         return self.ending
 
     async def waits(self) -> None:

@@ -74,6 +74,7 @@ class Calls:
         self._backends = backends
         self._endings = Endings(state)
         self._running = Running(state, self._endings, backends=backends, callback_url=callback_url)
+        state.when_touched(self._running.touched)
         self.group_of = self._names.group
 
     async def start(self) -> None:
@@ -113,7 +114,8 @@ class Calls:
                     left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
                     del asked, new, begun, found  # thousands may wait here, for minutes, each with its input
                     with suppress(StateUnavailable):  # then all that is known is that it runs
-                        standing = standing_of(await self._state.wait(key, left_s))
+                        # With no time left it would be luck what is told: perhaps a refusal that became a result.
+                        standing = standing_of(await self._state.wait(key, left_s)) if left_s else None
                     return kept_as(key, note, backend, UNREMEMBERED if standing is GONE else standing, joined=False)
             elif isinstance(begun, Exists):
                 record = begun.record

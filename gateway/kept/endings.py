@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from gateway.errors import GatewayError
@@ -16,6 +18,7 @@ from gateway.kept.standing import (
     pack_refusal,
     result_of,
     standing_of,
+    unpack,
 )
 from gateway.model import JsonObject, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
@@ -39,9 +42,16 @@ class Endings:
         except OutcomeTooLarge:
             return await self.settle(key, TOO_LARGE)
         except StateUnavailable:
-            if self._backlog.hold(len(pack(result)), lambda: self._settle(key, result)):
+            packed = pack(result)
+            if self._backlog.hold(len(packed), partial(self._settle_later, key, packed)):
                 return True
             raise
+
+    async def _settle_later(self, key: str, packed: bytes) -> None:
+        """Ends a call with a result that was held as text: what is made of it may weigh twenty times as much."""
+        result = unpack(packed)
+        assert isinstance(result, ToolResult)  # as it was packed
+        await self._settle(key, result)
 
     async def settled(self, key: str) -> ToolResult | None:
         """How a call has ended that was ended by somebody else. Raises StateUnavailable."""
@@ -63,9 +73,9 @@ class Endings:
         """Whether it is ours to forget, and somebody can repeat it."""
         return record.replica == self._state.replica and not record.state.is_over and can_be_repeated(record)
 
-    async def refuse(self, key: str, refusal: GatewayError, *, keyed: bool) -> None:
-        """A call did not run; one that its caller can repeat may be begun anew. Raises StateUnavailable."""
-        if keyed:
+    async def refuse(self, key: str, refusal: GatewayError, *, told: bool) -> None:
+        """A call did not run: as if it had never begun, unless nobody could be told. Raises StateUnavailable."""
+        if told:
             await self._part(key, pack_refusal(refusal))
         else:
             await self.settle(key, result_of(refusal))

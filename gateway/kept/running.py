@@ -15,7 +15,7 @@ from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked, Attempt, Ending
 from gateway.kept.endings import Endings
 from gateway.kept.preference import NO_PREFERENCE
-from gateway.kept.standing import BROKEN, OUTLASTED, PREFIX, STOPPED, Note
+from gateway.kept.standing import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, Note
 from gateway.model import ToolResult
 from gateway.ports import AsyncBackend, Backend
 from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
@@ -89,7 +89,8 @@ class Running:
             if isinstance(ending, ToolResult) and not await self._endings.settle(key, ending):
                 ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
             elif isinstance(ending, GatewayError):
-                await self._endings.refuse(key, ending, keyed=asked.call.call_id is not None)
+                told = asked.call.call_id is not None or not attempt.is_left  # who has an id of its own asks again
+                await self._endings.refuse(key, ending, told=told)
         except StateUnavailable:  # a call whose result is at hand does not fail for it
             log.warning("the state is away while a call runs")
         except asyncio.CancelledError:
@@ -135,12 +136,26 @@ class Running:
 
     async def give_up(self, key: str, backend: str, note: Note, ending: ToolResult) -> None:
         """Has nobody wait for a call any more, neither here nor, if it can be told, at the tool server."""
-        attempt = self._attempts.pop(key, None)
-        if attempt is not None:
-            attempt.stop(ending)
+        self._stop(key, ending)
         adapter = self._backends.get(backend)
         if adapter is not None and adapter.asynchronous and note.later is not None:
             await cast(AsyncBackend, adapter).cancel(PREFIX + key, note.later.run, note.group)
+
+    def _stop(self, key: str, ending: ToolResult) -> None:
+        """Ends the run of a call, if it runs here."""
+        attempt = self._attempts.pop(key, None)
+        if attempt is not None:
+            attempt.stop(ending)
+
+    def touched(self, key: str) -> None:
+        """Another process has done something to a call: if it was cancelled there, its run here is over."""
+        if key in self._attempts:
+            self.in_background(self._stop_cancelled(key))
+
+    async def _stop_cancelled(self, key: str) -> None:
+        with suppress(StateUnavailable):  # then it goes on, as one that was asked too late
+            if await self._endings.settled(key) == CANCELLED:
+                self._stop(key, CANCELLED)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Does some work until it is done, or until everything ends."""

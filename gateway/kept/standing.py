@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import Final
 
@@ -198,10 +199,10 @@ def result_of(refusal: GatewayError) -> ToolResult:
 def kept_as(
     key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None, *, joined: bool = True
 ) -> Kept:
-    """A call as its caller is told of it."""
+    """A call as its caller is told of it. One that may be repeated is not kept, unless nobody has a name to do so."""
     if isinstance(standing, ToolResult):
         failure = standing.failure
-        remembered = failure is None or not failure.can_retry
+        remembered = failure is None or not failure.can_retry or note.call_id == PREFIX + key
     else:
         remembered = not isinstance(standing, GatewayError)
     return Kept(PREFIX + key, note, backend, standing, remembered, joined)
@@ -225,7 +226,8 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
             return GatewayError(ErrorCode.INVALID_REQUEST, "The result of this call_id has expired.")
         case Full(retry_after_s):
             message = "Too many of your calls are not over or not forgotten yet."
-            return GatewayError(ErrorCode.RATE_LIMITED, message, retry_after_s=retry_after_s)
+            # Up, for who comes back when it says is not to be refused once more.
+            return GatewayError(ErrorCode.RATE_LIMITED, message, retry_after_s=math.ceil(retry_after_s))
 
 
 def unavailable() -> GatewayError:

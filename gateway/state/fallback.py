@@ -76,6 +76,9 @@ class FallbackState:
         """Calls that only this process knows of and that are not over."""
         return self._local.unfinished
 
+    def when_touched(self, tell: Callable[[str], None]) -> None:
+        self._shared.when_touched(tell)
+
     def back(self) -> None:
         """The shared state is reached: new calls go there again."""
         if self._fell_back:

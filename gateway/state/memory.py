@@ -74,6 +74,8 @@ class MemoryState:
     def pending(self) -> Counter[str]:
         return Counter(call.new.backend for call in self._pending.values())
 
+    def when_touched(self, tell: Callable[[str], None]) -> None: ...  # nobody else is here
+
     async def start(self) -> None: ...
 
     async def aclose(self) -> None:
@@ -178,10 +180,7 @@ class MemoryState:
 
     def _told_of(self, key: str) -> Record | None:
         """A call as it stands or, if it may be begun anew, as it ended."""
-        call = self._find(key)
-        if call is not None:
-            return call.record(self.replica)
-        return None if key in self._seen else self._parted.get(key, self._clock())
+        return self.held(key) or (None if key in self._seen else self._parted.get(key, self._clock()))
 
     def held(self, key: str) -> Record | None:
         call = self._find(key)

@@ -8,7 +8,7 @@ never run again by mistake. Keys, fingerprints, principals and questions are dig
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeAlias
 
@@ -190,6 +190,10 @@ class State(Protocol):
 
     def pending(self) -> Counter[str]:
         """How many calls that are not over this replica looks after, by backend; for metrics."""
+        ...
+
+    def when_touched(self, tell: Callable[[str], None]) -> None:
+        """Has `tell` hear of the keys of calls that this process may hold and that another has done something to."""
         ...
 
     async def start(self) -> None:

@@ -88,6 +88,9 @@ class RedisState:
     def pending(self) -> Counter[str]:
         return self._holding.pending()
 
+    def when_touched(self, tell: Callable[[str], None]) -> None:
+        self._tending.on_touched = tell
+
     async def start(self) -> None:
         await self._tending.start()
 

@@ -77,6 +77,7 @@ class Tending:
         self._watch = watch
         self._on_restored = on_restored
         self._on_connected = on_connected
+        self.on_touched: Callable[[str], None] = lambda key: None  # another replica has done something to that call
         self.epoch = 0  # since when there are the data that we know; 0: nobody knows yet
         self._up_since = 0.0
         self._reason = ""  # why the last heartbeat failed
@@ -189,6 +190,7 @@ class Tending:
                         if message is not None and message["type"] == "message":
                             key = message["data"].decode()
                             self._holding.touch(key)
+                            self.on_touched(key)
                             self.look_at(key)
                         elif message is not None:  # subscribed, perhaps again: what was said meanwhile is lost
                             retry_s = FIRST_RETRY_S
@@ -238,6 +240,7 @@ class Tending:
                 self.look_at(key)
             if key in held and (not state or state >= CallState.UNKNOWN):
                 self._holding.let_go(key, held[key])
+                self.on_touched(key)
             elif self._holding.is_behind(key, state):
                 self._fetch(key)
 

@@ -211,6 +211,9 @@ async def test_a_token_of_ours_works_and_a_forged_or_expired_one_has_failed(
         PREFIX + "A" * 1000,
         PREFIX + "%00%ff%F0%9F%A7%AD",
         PREFIX + "=",
+        PREFIX + "a/b",
+        PREFIX + "a%2Fb",
+        PREFIX,
     ]
     asked = len(server.received)
     assert [await status_of(caller, url) for url in bad] == ["failed"] * len(bad)

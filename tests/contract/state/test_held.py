@@ -6,10 +6,12 @@ import asyncio
 import time
 
 import pytest
+from msgspec import structs
 
 from gateway.state.port import StateLimits
 from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
-from tests.contract.state.conftest import OpenReplica, OpenState
+from tests.contract.state.conftest import HASTY, OpenReplica, OpenState
+from tests.contract.state.server import RedisServer
 
 pytestmark = pytest.mark.anyio
 
@@ -80,3 +82,24 @@ async def test_of_a_call_that_another_replica_has_touched_nothing_is_claimed(ope
     assert [record and record.state for record in records] == [DONE, AWAITING_USER]
     assert await two.settle(asking, b"after all")
     assert await state_of(one, asking) is DONE
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+async def test_whoever_holds_a_call_hears_of_what_another_does_to_it(
+    open_replica: OpenReplica, redis_server: RedisServer, deaf: bool
+) -> None:
+    """Later where the message was lost, as while a connection is made anew."""
+    one, two = await open_replica(timing=structs.replace(HASTY, poll_s=0.2)), await open_replica()
+    heard: list[str] = []
+    one.when_touched(heard.append)
+    key = (await began(one, to=DISPATCHING)).key
+    if deaf:
+        with redis_server.connect() as redis:
+            redis.client_kill_filter(_type="pubsub")
+    assert await two.settle(key, b"outcome")
+
+    async def has_heard() -> bool:
+        return key in heard
+
+    await until(has_heard, "the holder has heard of it")
+    assert await state_of(one, key) is DONE
