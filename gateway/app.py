@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -52,7 +52,7 @@ class Gateway:
         """`access` is where requests are written down (else nowhere), `store` where they are counted (else here)."""
         remembered = config.state or StateSettings()
         keys = [key.reveal() for key in remembered.keys]
-        self.requests: Collection[asyncio.Task[Any]] = ()
+        self.requests: set[asyncio.Task[Any]] = set()
         self.reloads = {"ok": 0, "failed": 0}
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
@@ -222,8 +222,24 @@ class Gateway:
         self._called_back_at = server.callback_url or self._challenges.public_url
 
     def drain(self) -> None:
-        """Turns readiness off; calls are still answered."""
+        """Turns readiness off; calls are still answered.
+
+        Those that run apart from their callers count among the requests from here on, as long as there are any.
+        """
         self._draining = True
+        last = asyncio.create_task(self._until_quiet())
+        self.requests.add(last)
+        last.add_done_callback(self.requests.discard)
+
+    async def _until_quiet(self) -> None:
+        """Returns when no call runs any more. Whoever does not wait for that cancels them with this."""
+        try:
+            while under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
+                await asyncio.wait(under_way)
+        except asyncio.CancelledError:
+            for call in self.calls.running():
+                call.cancel()
+            raise
 
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""

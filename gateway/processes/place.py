@@ -39,7 +39,15 @@ class Place:
     last of those had to say. One that has missed more than `patience` reports hangs.
     """
 
-    def __init__(self, number: int, directory: Path, stop: Stop, *, patience: int = MISSED) -> None:
+    def __init__(
+        self,
+        number: int,
+        directory: Path,
+        stop: Stop,
+        *,
+        patience: int = MISSED,
+        first_pause_s: float = FIRST_PAUSE_S,
+    ) -> None:
         self.ready, self.failed = asyncio.Event(), asyncio.Event()
         self.reason: str | None = None
         self._starts = 0
@@ -47,6 +55,8 @@ class Place:
         self._sockets: list[socket.socket] = []
         self._number = number
         self._patience = patience
+        self._first_pause_s = first_pause_s
+        self._hurried = asyncio.Event()  # nothing is won any more by waiting with the next worker
         self._directory = directory
         self._stop = stop
         self._process: Process | None = None
@@ -61,10 +71,11 @@ class Place:
     async def keep(self, sockets: list[socket.socket], config: Callable[[], Config]) -> None:
         """Has a worker serve callers at these sockets until all are to stop; at others while there is none."""
         self._sockets = sockets
-        pause_s = FIRST_PAUSE_S
+        pause_s = self._first_pause_s
         loop = asyncio.get_running_loop()
         while not self._stop.asked.is_set():
             begun = loop.time()
+            self._hurried.clear()
             try:
                 code: int | None = await self._serve(sockets, config)
             except OSError as exc:  # as many processes as there can be, or no memory for another; that may pass
@@ -78,11 +89,11 @@ class Place:
             told: JsonObject = {"worker": self._number, "code": code, "lasted_s": round(lasted_s, 1)}
             log.warning("a worker died", extra=told | ({"reason": self.reason} if self.reason else {}))
             if lasted_s >= LASTING_S:
-                pause_s = FIRST_PAUSE_S
+                pause_s = self._first_pause_s
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
-                    await self._stop.asked.wait()
+                    await self._hurried.wait()
             pause_s = min(pause_s * 2, LAST_PAUSE_S)
 
     async def _serve(self, sockets: Sequence[socket.socket], config: Callable[[], Config]) -> int:
@@ -212,8 +223,13 @@ class Place:
             renew(self._sockets)  # until it is replaced, new callers are the others'
             self.terminate()
 
+    def hurry(self) -> None:
+        """Has the next worker start now, if there is none: by another configuration it may live."""
+        self._hurried.set()
+
     def terminate(self, *, at_once: bool = False) -> None:
         """Asks the worker to stop, which lets its calls end unless it is to stop at once."""
+        self._hurried.set()
         self._signal(AT_ONCE if at_once else signal.SIGTERM)
 
     def kill(self) -> None:

@@ -159,6 +159,8 @@ class Supervisor:
         if config.logging != self._config.logging:
             output.configure(config.logging.level, config.logging.format)
         self._config = config
+        for place in self._places:
+            place.hurry()
         self._metrics.know(known(config), max_tools=0)
 
     async def _go_back(self) -> None:

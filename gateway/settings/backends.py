@@ -14,7 +14,7 @@ from gateway.settings.keys import key, settings
 from gateway.settings.kinds import UUID, Choice, Duration, Flag, Integer, SecretText, Size, Text
 from gateway.settings.secret import Secret
 from gateway.settings.tls import TlsSettings
-from gateway.settings.web import MISSING_URL, BaseUrl, HeaderName, OriginUrl
+from gateway.settings.web import BaseUrl, HeaderName, OriginUrl
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
@@ -146,7 +146,7 @@ class BackendSettings(ABC):
 
 def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:
     """Finds replicas that are in the list already, and those beyond what one process keeps connections to."""
-    yield from repeats([None if url == MISSING_URL else url for url in urls])
+    yield from repeats(urls)
     if len(urls) > MAX_REPLICAS:
         yield MAX_REPLICAS, f"is one too many; there may be {MAX_REPLICAS}"
 

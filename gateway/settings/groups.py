@@ -26,7 +26,10 @@ def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
 
 
 class ListOf(Kind[tuple[T, ...]]):
-    """A list. `check` names items that do not go with the others; it sees None for an item that is wrong itself."""
+    """A list. `check` names items that do not go with the others.
+
+    It sees None for an item that is wrong itself, or not known.
+    """
 
     def __init__(self, item: Kind[T], *, at_least: int = 0, check: Check = repeats) -> None:
         self.item = item
@@ -42,8 +45,11 @@ class ListOf(Kind[tuple[T, ...]]):
             values.append(None)
             with suppress(RefusedError):
                 values[-1] = self.item.read(item)
-        for index, message in self.check(values):
+        known = [None if item.is_made_up else value for item, value in zip(cursors, values, strict=True)]
+        for index, message in self.check(known):
             cursors[index].refuse(message)
+        if any(item.is_made_up for item in cursors):
+            cursor.reading.made_up.add(cursor.path)
         if None in values:
             raise RefusedError
         return tuple(value for value in values if value is not None)
@@ -104,7 +110,9 @@ class Section(Kind[T]):
             raise RefusedError
         section = self.cls(**values)
         for name, message in getattr(section, "problems", _no_problems)(entries.keys()):
-            entries.get(name, cursor).refuse_key(message)
+            at = entries.get(name, cursor)
+            if not at.is_made_up:  # what it will be may go with the others
+                at.refuse_key(message)
         return section
 
     def schema(self, defs: dict[str, Schema]) -> Schema:

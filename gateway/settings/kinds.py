@@ -51,9 +51,13 @@ class Kind(ABC, Generic[T_co]):
 class Leaf(Kind[T]):
     """A kind whose values have no parts."""
 
+    judged_anyway = False  # whether what stands in for one goes with the rest whenever some value would
+
     def read(self, cursor: Cursor) -> T:
         written = cursor.scalar()
         if written.missing:
+            if not self.judged_anyway:
+                cursor.reading.made_up.add(cursor.path)
             return self.stand_in(cursor.raw or "")
         try:
             return self.parse(written)

@@ -46,6 +46,7 @@ class Reading:
         self.root = root
         self.substitution = substitution
         self.problems: list[Problem] = []
+        self.made_up: set[str] = set()  # paths of values, and of lists with items, that something stands in for
         self._names: dict[str, dict[str, None]] = {}
 
     def cursor(self) -> Cursor:
@@ -106,6 +107,11 @@ class Cursor:
     def is_empty(self) -> bool:
         """Whether nothing stands behind the key."""
         return isinstance(self.node, yamlnode.Scalar) and self.node.plain and not self.node.text
+
+    @property
+    def is_made_up(self) -> bool:
+        """Whether something stands in for the value, or for an item of the list that it is."""
+        return self.path in self.reading.made_up
 
     def refuse(self, message: str) -> RefusedError:
         """Records what is wrong with the value; the caller raises what it gets, or goes on."""

@@ -147,7 +147,10 @@ class MetricsSettings:
         default=None,
     )
     max_tools: int = key(
-        Integer(0, 100_000), "How many tools are counted apart; all further ones are counted together.", default=1000
+        Integer(0, 100_000),
+        "How many tools are counted apart; all further ones are counted together. A lower number takes effect at the "
+        "next start.",
+        default=1000,
     )
 
 

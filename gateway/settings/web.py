@@ -15,7 +15,7 @@ PATH = r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
 QUERY = r"(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
 PARTS = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^\]]*\]|[^:/?]*)(:(?P<port>[0-9]+))?.*")
 
-MISSING_URL = "http://missing.invalid"  # stands in for one in a variable that is not set
+MISSING_URL = "https://missing.invalid"  # stands in for one in a variable that is not set
 
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}"  # RFC 9110, section 5.6.2
 
@@ -140,7 +140,7 @@ class AuthorizationUrl(Text):
         return url
 
     def stand_in(self, raw: str) -> str:
-        return "https://missing.invalid"
+        return MISSING_URL
 
 
 def is_issuer_url(text: str) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
-from tests.flow.gateways import config
+from tests.flow.gateways import WAIT_S, Running, config, until
+from tests.flow.keeping import begun, gated
 from tests.flow.toolserver import ToolServer, silence
 
 pytestmark = pytest.mark.anyio
@@ -57,3 +60,37 @@ async def test_a_gateway_that_is_to_stop_is_not_ready_and_still_answers_calls(
     gateway.gateway.drain()
     assert await health(gateway.caller, "oxp", "") == (503, "draining")
     assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
+
+
+async def left_running(start: StartGateway, server: ToolServer) -> tuple[Running, asyncio.Event]:
+    """A gateway that is to stop while a call runs whose caller does not wait; the event lets that end."""
+    server.handler, opened = gated(server)
+    gateway = await start(config({"scripted": server.url}))
+    accepted = await gateway.caller.call("oxp", "Echo.Say", {"n": 1}, call_id="k", headers={"prefer": "respond-async"})
+    assert accepted.status == 202
+    await begun(server)
+    gateway.gateway.drain()
+    return gateway, opened
+
+
+async def test_a_gateway_that_is_to_stop_lets_calls_end_that_nobody_waits_for(
+    start: StartGateway, server: ToolServer
+) -> None:
+    """Ours: they are calls that run, too, and their results are asked for elsewhere."""
+    gateway, opened = await left_running(start, server)
+    (last,) = gateway.gateway.requests
+    assert (await asyncio.wait([last], timeout=0.1))[1], "it waits"
+    opened.set()
+    await asyncio.wait_for(last, WAIT_S)
+    assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1}, call_id="k")).value == {"run": 1, "input": {"n": 1}}
+    assert not gateway.gateway.requests
+
+
+async def test_calls_that_nobody_waits_for_end_when_a_gateway_waits_no_longer(
+    start: StartGateway, server: ToolServer
+) -> None:
+    gateway, _ = await left_running(start, server)
+    (last,) = gateway.gateway.requests
+    await asyncio.sleep(0)  # it has begun to wait
+    last.cancel()
+    await until(lambda: not gateway.gateway.calls.running())

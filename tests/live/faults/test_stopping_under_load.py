@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests import plainhttp
 from tests.live.faults.calling import call, call_once, caller, value
 from tests.live.faults.processes import STOP_S, gateway, settings, until
 from tests.live.faults.toolserver import Exchange, echo, tool_server
@@ -72,3 +73,39 @@ async def test_no_answer_is_lost_when_the_gateway_is_stopped_under_load(connecti
         assert set(ran).isdisjoint(load.unanswered), "a call that ran got no answer"
         assert sorted(ran) == sorted(load.answered), "each answer comes from one run"
         assert len(load.unanswered) == CALLERS
+
+
+@pytest.mark.anyio
+async def test_a_call_that_nobody_waits_for_ends_before_the_gateway_does() -> None:
+    released = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await released.wait()
+        await echo(exchange)
+
+    async with (
+        tool_server({"Lab.Slow": slow}) as lab,
+        gateway(settings({"lab": {"protocol": "otc", "url": lab.url}})) as running,
+        plainhttp.async_client() as http,
+    ):
+        accepted = await http.post(
+            f"{running.url}/oxp/tools/call", json={"tool_id": "Lab.Slow"}, headers={"prefer": "respond-async"}
+        )
+        assert accepted.status_code == 202
+        await until(lambda: bool(lab.calls("Lab.Slow")), "it runs")
+        running.process.send_signal(signal.SIGTERM)
+
+        async def refuses() -> bool:
+            try:
+                await http.get(f"{running.url}/health")
+            except httpx.ConnectError:
+                return True
+            return False
+
+        await until(refuses, "nobody gets in any more")
+        health = await http.get(f"{running.admin_url}/health")
+        assert (health.status_code, health.json()["status"]) == (503, "draining")
+        released.set()
+        async with asyncio.timeout(STOP_S):
+            assert await running.process.wait() == 0
+        assert not running.logged("calls that are not over are lost")

@@ -144,6 +144,18 @@ async def test_a_place_for_which_there_is_no_process_to_be_had_is_filled_later(t
 
 
 @pytest.mark.anyio
+async def test_another_configuration_does_not_wait_until_the_one_before_would_have_been_tried_again(
+    tmp_path: Path,
+) -> None:
+    counts = unusable(tmp_path)
+    async with kept(tmp_path, lambda: counts, first_pause_s=3600.0) as place:
+        await until(lambda: place.failed.is_set() and place.details()["starts"] == 1, "it cannot start", START_S)
+        counts = good(tmp_path)
+        place.hurry()
+        await until(place.ready.is_set, "it serves", START_S)
+
+
+@pytest.mark.anyio
 async def test_half_a_line_of_a_worker_that_died_while_it_spoke_is_not_heard() -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(b'{"kind": "ready"}\n{"kind": "repo')
@@ -169,11 +181,11 @@ def unusable(directory: Path, **more: object) -> Config:
 
 
 @asynccontextmanager
-async def kept(directory: Path, config: Callable[[], Config]) -> AsyncIterator[Place]:
+async def kept(directory: Path, config: Callable[[], Config], **more: float) -> AsyncIterator[Place]:
     """Has a place kept for the length of the block."""
     (sockets,) = bind("127.0.0.1", 0, 1)
     stop = Stop()
-    place = Place(0, directory, stop, patience=PATIENCE)
+    place = Place(0, directory, stop, patience=PATIENCE, **more)
     keeping = asyncio.create_task(place.keep(sockets, config))
     try:
         yield place
