@@ -134,6 +134,16 @@ class Callbacks:
             raise refusal
         return status
 
+    def are_awaited(self) -> bool:
+        """Whether calls are pending here whose outcome a tool server is to bring."""
+        pending = self._state.pending()
+        return any(pending[name] for name in self._backends)
+
+    @staticmethod
+    def is_path(path: str) -> bool:
+        """Whether callbacks come here, or what is taken for one."""
+        return path.startswith(PATH)
+
     async def _receive_later(self, key: str, run: str, body: bytes, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:
             log.warning("a callback that was held is for no call that is known any more")

@@ -54,6 +54,8 @@ class Serving:
         self._listener = listener
         observer = self.gateway.observer
         self.gateway.requests, listener.refused = listener.tasks, observer.turned_away
+        callbacks = self.gateway.callbacks
+        listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
         if isinstance(self.options.tls, ServingContext):
             self.options.tls.refused = partial(observer.turned_away, 0, operation="handshake")
 

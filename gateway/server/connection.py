@@ -60,12 +60,14 @@ class Connection(HttpToolsProtocol):
         self.running: Exchange | None = None
         self.queued: deque[Exchange] = deque()  # read, and to be answered after it
         self.refusal: bytes | None = None
-        self.served = False
+        self.served = self.is_late = False
 
     # The life of the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admits the caller, or says 503: a silent close would look like a crash to a load balancer."""
+        if self.listener.is_late:
+            self.is_late, self.connections = True, self.listener.late  # type: ignore[assignment]
         crowd = len(self.connections)
         super().connection_made(transport)
         if crowd >= self.listener.max_connections + SPARE_CONNECTIONS:
@@ -151,6 +153,8 @@ class Connection(HttpToolsProtocol):
         if method == "CONNECT":
             raise Refused(501, "This server is not a proxy.")
         text = path.decode("ascii")
+        if self.is_late and not self.listener.is_awaited(text):
+            raise Refused(503, "The gateway is stopping.")
         self.scope = {
             "type": "http",
             "asgi": ASGI,

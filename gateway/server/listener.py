@@ -28,13 +28,18 @@ class Listener(ServerState):
     """One listening address: its application, its limits, its connections and the tasks that answer them.
 
     `refused` hears of the requests that the application never sees: with what status, and why in a fixed sentence.
+    Where answers that are owed wait for somebody to call here, as `is_awaiting` tells when it drains, it goes on
+    listening: `is_late` from then on, when new connections get nothing done but at the paths that `is_awaited` names.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
         super().__init__()
         self.options = options
         self.max_connections = max_connections
-        self.draining = False
+        self.draining = self.is_late = False
+        self.late: set[Dismissed] = set()  # connections made since
+        self.is_awaiting: Callable[[], bool] = lambda: False
+        self.is_awaited: Callable[[str], bool] = lambda path: False
         self.refused: Callable[[int, str], None] = lambda status, why: None
         self._emptied = asyncio.Event()
         self.config = Config(
@@ -95,7 +100,7 @@ class Listener(ServerState):
             await asyncio.wait(self.tasks)
 
     async def _abort(self) -> None:
-        for connection in list(self.connections):
+        for connection in [*self.connections, *self.late]:
             connection.transport.abort()
         for task in self.tasks:
             task.cancel()

@@ -88,9 +88,9 @@ async def run(
     """Serves both applications until SIGTERM or SIGINT.
 
     `on_listener` gets the public listener before it listens, `on_ready` is called when both do. A signal calls
-    `on_drain`, then closes the public listener; requests under way are answered with `Connection: close` for up to
-    `shutdown_grace_s`; a second signal ends that at once. The admin listener goes last, so that probes see the whole
-    of it.
+    `on_drain`, then closes the public listener, or has it take nothing but what answers wait for (see `Listener`);
+    requests under way are answered with `Connection: close` for up to `shutdown_grace_s`; a second signal ends that at
+    once. The admin listener goes last, so that probes see the whole of it.
 
     Raises:
         ServerError: it cannot listen where it should.
@@ -138,8 +138,10 @@ async def serve(outside: Listener, servers: Sequence[Door], stop: Stop, on_drain
         outside.draining = True
         on_drain()
         await asyncio.sleep(SETTLE_S)
-        with closing_all(servers):
-            pass
+        outside.is_late = outside.is_awaiting()
+        if not outside.is_late:
+            with closing_all(servers):
+                pass
         await outside.finish(outside.options.shutdown_grace_s, stop.forced)
     finally:
         with closing_all(servers):

@@ -29,7 +29,7 @@ class Sweeper:
         self._next.cancel()
 
     def _start(self) -> None:
-        self._due = [cast(Connection, one) for one in self._listener.connections]
+        self._due = [cast(Connection, one) for one in (*self._listener.connections, *self._listener.late)]
         self._sweep()
 
     def _sweep(self) -> None:
