@@ -37,13 +37,12 @@ async def accepting(converse: Converse, *, host: str = "127.0.0.1", **options: A
             pass  # the other side has left
         except Exception as exc:
             failures.append(exc)
-        finally:
-            writer.close()
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(serve(reader, writer))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        task.add_done_callback(lambda _: writer.close())  # also where it was cancelled before it began
 
     listener = await asyncio.start_server(connected, host, 0, **options)
     try:

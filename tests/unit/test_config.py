@@ -14,34 +14,12 @@ import yaml
 
 from gateway.config import json_schema, load, read
 from gateway.errors import ConfigError
-from gateway.settings import (
-    BearerAuthSettings,
-    Config,
-    HttpBackendSettings,
-    JwtAuthSettings,
-    OxpBackendSettings,
-    Secret,
-)
+from gateway.settings import Config
 from tests.unit.config_cases import Broken, broken_files
+from tests.unit.configured import BACKENDS, CANARY, ENV, problems
 
 CONFIG = Path(__file__).parents[2] / "config"
-CANARY = "correct-horse-battery-staple-0123456789"
-ENV = {
-    "SECRET": CANARY,
-    "EMPTY": "",
-    "PORT": "8081",
-    "YES": "true",
-    "WAIT": "5s",
-    "NESTED": "${env:SECRET}",
-    "HOST": "gateway.internal",
-}
-BACKENDS = """
-auth: none
-backends:
-  crm:
-    protocol: otc
-    url: http://127.0.0.1:9101
-"""
+
 CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:9103'}}"
 
 
@@ -54,12 +32,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "large").write_text("x" * 70_000)
     (folder / "latin1").write_bytes(b"\xe9" * 40)
     return folder
-
-
-def problems(text: str, base: Path = Path()) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        read(text, source="f.yaml", base=base, env=ENV)
-    return list(caught.value.problems)
 
 
 @pytest.mark.parametrize("case", broken_files(), ids=lambda case: case.name)
@@ -171,70 +143,6 @@ def test_a_good_value_is_read_as_documented(text: str, look: Look, expected: obj
     text = f"auth: none\n{text}\n"
     assert look(read(text, base=base, env=ENV)) == expected
     jsonschema_rs.validator_for(json_schema()).validate(yaml.safe_load(text.replace(": no}", ": 'no'}")))
-
-
-def test_a_backend_is_of_the_class_its_protocol_names() -> None:
-    text = BACKENDS + (
-        "  mail: {protocol: oxp, url: http://x/, dialect: oxp-env, auth: {bearer: '${env:SECRET}'}}\n"
-        "  pay: {protocol: otc, url: http://x/, auth: {jwt: {secret: '${env:SECRET}'}},"
-        " forward_headers: [X-Tenant]}\n"
-    )
-    backends = read(text, env=ENV).backends
-    mail, pay = backends["mail"], backends["pay"]
-    assert isinstance(mail, OxpBackendSettings)
-    assert (mail.url, mail.dialect) == ("http://x", "oxp-env")
-    assert mail.auth == BearerAuthSettings(bearer=Secret(CANARY))
-    assert isinstance(pay, HttpBackendSettings)
-    assert isinstance(pay.auth, JwtAuthSettings)
-    assert (pay.auth.jwt.subject, pay.auth.jwt.ttl_s) == ("principal", 60.0)
-    assert pay.forward_headers == ("x-tenant",)
-
-
-def test_a_backend_is_at_one_url_or_several_and_has_limits_of_its_own() -> None:
-    text = BACKENDS + (
-        "  farm: {protocol: oxp, urls: [http://a/, 'http://b/x'], max_concurrency: 7, max_queue: 0, queue_timeout: 1s,"
-        " breaker: {failures: 0, open_for: 500ms}}\n"
-    )
-    backends = read(text, env=ENV).backends
-    crm, farm = backends["crm"], backends["farm"]
-    assert (crm.addresses, farm.addresses) == (("http://127.0.0.1:9101",), ("http://a", "http://b/x"))
-    assert (crm.max_concurrency, crm.max_queue, crm.queue_timeout_s) == (256, 1024, 10.0)
-    assert (crm.breaker.failures, crm.breaker.open_for_s) == (5, 10.0)
-    assert (farm.max_concurrency, farm.max_queue, farm.queue_timeout_s) == (7, 0, 1.0)
-    assert (farm.breaker.failures, farm.breaker.open_for_s) == (0, 0.5)
-
-
-def test_replicas_in_variables_that_are_not_set_are_not_taken_for_one() -> None:
-    text = BACKENDS + "  farm: {protocol: oxp, urls: ['${env:ONE}', '${env:TWO}']}\n"
-    assert len(read(text, env={}, allow_missing_env=True).backends["farm"].addresses) == 2
-
-
-def test_there_are_only_so_many_replicas() -> None:
-    urls = [f"http://{number}.example" for number in range(40)]
-    (problem,) = problems(f"{BACKENDS}  farm: {{protocol: oxp, urls: {urls}}}\n")
-    assert problem.endswith("backends.farm.urls[32]: is one too many; there may be 32")
-
-
-def test_a_route_carries_what_it_gives_to_its_tools() -> None:
-    text = BACKENDS + (
-        "routes:\n"
-        "  - tools: Mail.Send@1.*\n"
-        "    backend: crm\n"
-        "    timeout: 100ms\n"
-        "    secrets: {SMTP_KEY: '${env:SECRET}'}\n"
-        "    authorization_urls: {google: 'https://a.example/?p=1', dev: 'http://localhost:1/x'}\n"
-    )
-    (route,) = read(text, env=ENV).routes
-    assert (route.timeout_s, route.validate_output) == (0.1, "warn")
-    assert route.secrets["SMTP_KEY"].reveal() == CANARY
-    assert dict(route.authorization_urls) == {"google": "https://a.example/?p=1", "dev": "http://localhost:1/x"}
-
-
-def test_same_pattern_for_two_backends_or_after_a_narrower_one_is_reached() -> None:
-    text = BACKENDS + "  b: {protocol: oxp, url: http://x}\nroutes:\n"
-    pairs = [("A.*", "crm"), ("A.*", "b"), ("*", "crm"), ("*", "b")]
-    routes = "".join(f"  - {{tools: '{tools}', backend: {backend}}}\n" for tools, backend in pairs)
-    assert [(route.tools, route.backend) for route in read(text + routes).routes] == pairs
 
 
 def test_nothing_in_a_config_can_be_changed() -> None:

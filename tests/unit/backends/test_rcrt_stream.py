@@ -18,7 +18,7 @@ from gateway.dialects.rcrt import Crumb
 from gateway.transport import HttpTransport
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, LIMITS, SLOW_POLL, facing, invocation, until
-from tests.unit.backends.test_rcrt_calls import HELLO, new_id
+from tests.unit.backends.runs import HELLO, new_id
 from tests.unit.transport.scripted import Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,184 @@
+"""What a server does with a request, whether the tool runs, and how many workflows run at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from gateway.admission import GivenUpError
+from gateway.backends.rcrt_client import FixedTokens
+from gateway.errors import ErrorCode, GatewayError
+from tests.unit.backends.conftest import Crumbs
+from tests.unit.backends.crumbs import FAST_POLL, facing, invocation, until
+from tests.unit.backends.runs import HELLO, new_id, new_run, result_of
+from tests.unit.turn import given_up
+
+pytestmark = pytest.mark.anyio
+
+# What a server does with the request: what it answers, and whether the tool runs.
+STORED = ["reset_stored", "status_500_stored", "no_id", "response_first"]
+REFUSED = ["status_401", "status_500", "status_503"]
+
+
+@pytest.mark.parametrize("fault", STORED)
+async def test_a_request_whose_acknowledgement_fails_is_sent_once_and_answered(crumbs: Crumbs, fault: str) -> None:
+    crumbs.order("create", fault, seconds=2)
+    assert (await result_of(crumbs)).value == HELLO
+
+
+async def test_a_request_that_is_acknowledged_too_late_is_sent_once(crumbs: Crumbs) -> None:
+    crumbs.order("create", "slow", seconds=2)
+    assert (await result_of(crumbs, call={"timeout_s": 0.3})).value == HELLO
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+async def test_a_request_that_is_provably_not_stored_is_refused(crumbs: Crumbs, fault: str) -> None:
+    call_id = new_id()
+    crumbs.order("create", fault, times=2)
+    async with facing(crumbs.url) as (backend, _):
+        with pytest.raises(GatewayError) as caught:
+            await backend.dispatch(invocation("echo", call_id, idempotent=True), "")
+        assert backend.waiting == 0
+    assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
+    assert crumbs.executions(call_id) == 0
+
+
+async def test_a_request_that_may_be_stored_is_not_sent_again(crumbs: Crumbs) -> None:
+    call_id = new_id()
+    crumbs.order("create", "reset")
+    async with facing(crumbs.url) as (backend, _):
+        assert await backend.dispatch(invocation("echo", call_id), "") is None
+        assert backend.waiting == 1
+    assert crumbs.listed(tag=f"gateway:{call_id}") == []
+
+
+async def test_a_request_that_may_run_twice_is_sent_again(crumbs: Crumbs) -> None:
+    crumbs.order("create", "reset")
+    assert (await result_of(crumbs, call={"idempotent": True})).value == HELLO
+
+
+async def test_a_call_another_process_has_stored_is_not_stored_again(crumbs: Crumbs) -> None:
+    call_id, run = new_id(), new_run()
+    async with facing(crumbs.url) as (first, _), facing(crumbs.url) as (second, kept):
+        await first.dispatch(invocation("echo", call_id, run=run), "")
+        await second.dispatch(invocation("echo", call_id, run=run), "")
+        assert (await kept.outcome(call_id)).value == HELLO
+    assert crumbs.executions(f"tg-{run}") == 1
+
+
+async def test_a_server_that_does_not_let_us_in_is_unavailable(
+    crumbs: Crumbs, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens = FixedTokens(((b"authorization", b"Bearer stale"),))
+    async with facing(crumbs.url, tokens=tokens) as (backend, _):
+        with pytest.raises(GatewayError) as caught:
+            await backend.dispatch(invocation("echo", new_id()), "")
+    assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
+    assert "a tool server does not accept our credential" in [record.message for record in caplog.records]
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    async with facing("http://127.0.0.1:9") as (backend, _):
+        with pytest.raises(GatewayError) as caught:
+            await backend.dispatch(invocation(), "")
+        assert (backend.waiting, backend.stream_up) == (0, False)
+    assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
+
+
+async def test_arguments_a_broker_would_lose_are_refused(crumbs: Crumbs) -> None:
+    async with facing(crumbs.url) as (backend, _):
+        with pytest.raises(GatewayError) as caught:
+            await backend.dispatch(invocation(arguments={"message": "x" * 2**20}), "")
+    assert caught.value.code is ErrorCode.PAYLOAD_TOO_LARGE
+
+
+async def test_a_configuration_passes_only_if_it_is_allowed(crumbs: Crumbs) -> None:
+    arguments = {"message": "hello", "config_id": "6f1c"}
+    allowed = {"arguments": arguments, "config_ids": frozenset({"6f1c"})}
+    assert (await result_of(crumbs, call=allowed)).value == HELLO
+    async with facing(crumbs.url) as (backend, _):
+        with pytest.raises(GatewayError) as caught:
+            await backend.dispatch(invocation(arguments=arguments), "")
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENTS
+
+
+WORKFLOW = {"steps": [{"id": "a", "tool": "timer", "input": {"seconds": 0.2}}]}
+
+
+async def test_workflows_do_not_block_each_other(crumbs: Crumbs) -> None:
+    """Gap of the runner: four at once hold places their own steps need."""
+    async with facing(crumbs.url) as (backend, kept):
+        ids = [new_id() for _ in range(4)]
+        dispatching = [
+            asyncio.create_task(backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")) for one in ids
+        ]
+        await until(lambda: backend.waiting == 2)
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert backend.waiting == 2
+        results = [await kept.outcome(one) for one in ids]
+        await asyncio.gather(*dispatching)
+    assert [result.failure for result in results] == [None] * 4
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(crumbs: Crumbs, where: str) -> None:
+    """The runner cannot be told, and goes on with it."""
+    crumbs.order("workflow", "late", seconds=0.5, times=2)
+    async with facing(crumbs.url) as (backend, kept):
+        ids = [new_id() for _ in range(2)]
+        for one in ids:
+            await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
+            if where == "here":
+                await backend.cancel(one, "", "")
+            else:
+                kept.over.add(one)
+        with pytest.raises(GatewayError):
+            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
+        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+        assert any(crumbs.listed(tag=f"request:{one}") for one in ids)
+        await until(lambda: backend.waiting == 0)
+
+
+async def test_a_workflow_that_finds_no_place_in_time_is_refused(crumbs: Crumbs) -> None:
+    crumbs.order("workflow", "absent", times=2)
+    async with facing(crumbs.url) as (backend, _):
+        for _ in range(2):
+            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW), "")
+        with pytest.raises(GatewayError) as caught:
+            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
+        assert backend.waiting == 2
+    assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
+
+
+async def test_the_place_of_a_workflow_that_was_lost_is_free_again_after_a_while(crumbs: Crumbs) -> None:
+    crumbs.order("workflow", "absent", times=2)
+    async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.1)) as (backend, kept):
+        for _ in range(2):
+            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW), "")
+        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+
+
+async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(crumbs: Crumbs) -> None:
+    crumbs.order("workflow", "absent", times=2)
+    late, turn, calls = new_id(), given_up(), [new_id() for _ in range(2)]
+    async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.3)) as (backend, kept):
+        for one in calls:
+            await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
+        with pytest.raises(GivenUpError):
+            await backend.dispatch(invocation("workflow", late, arguments=WORKFLOW), "", turn)
+        assert turn.said == ["waits", "goes"]
+        assert backend.waiting == 2
+        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+    assert crumbs.listed(tag=f"gateway:{late}") == []
+
+
+async def test_a_call_that_need_not_wait_is_stored_unasked(crumbs: Crumbs) -> None:
+    async with facing(crumbs.url) as (backend, kept):
+        for tool in ("echo", "workflow"):
+            call_id, turn = new_id(), given_up()
+            arguments = WORKFLOW if tool == "workflow" else {"message": "hello"}
+            assert await backend.dispatch(invocation(tool, call_id, arguments=arguments), "", turn) is None
+            assert (await kept.outcome(call_id)).failure is None
+            assert turn.said == []
