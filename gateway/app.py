@@ -20,7 +20,7 @@ from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges
-from gateway.front import facing, openapi
+from gateway.front import facing
 from gateway.front.accesslog import AccessLog
 from gateway.front.edge import Edge
 from gateway.front.observer import Observer
@@ -29,6 +29,7 @@ from gateway.front.watched import Watched
 from gateway.kept.callbacks import PATH as CALLBACKS
 from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.calls import Calls
+from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
 from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
 from gateway.model import JsonObject
@@ -64,10 +65,21 @@ class Gateway:
         # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Backend] = {}
-        tokens = CallbackTokens(Digester(keys, "callbacks"))
+        store = LocalStore() if store is None else store
+        self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)
+        self.observer = Observer(self.metrics, access or AccessLog(None))
+        self._scraper = Scraper(self.metrics.publish, store.read)
+        self._telling = Telling(
+            self._challenges,
+            location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
+            published=lambda tool: self.catalogue.router.published(tool),
+            count=self.metrics.tool_call,
+        )
+        tokens, endings = CallbackTokens(Digester(keys, "callbacks")), Endings(self.state, self._telling.ended)
         self.calls = Calls(
             self.state,
             Digester(keys, "calls"),
+            endings,
             backends=self.backends,
             callback_url=lambda key, run: self._called_back_at + CALLBACKS + tokens.mint(key, run),
             alone=not remembering.is_shared(self.state),
@@ -78,15 +90,7 @@ class Gateway:
             backends=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
             absent=receiving_for_absent(self.calls),
-        )
-        store = LocalStore() if store is None else store
-        self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)
-        self.observer = Observer(self.metrics, access or AccessLog(None))
-        self._scraper = Scraper(self.metrics.publish, store.read)
-        self._telling = Telling(
-            self._challenges,
-            location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
-            published=lambda tool: self.catalogue.router.published(tool),
+            backlog=endings.backlog,
         )
         self._chance = Chance()
         self._retirement = Retirement(self.state, self.backends, self._receivers, pending_s=self._pending_s)
@@ -137,11 +141,11 @@ class Gateway:
 
     def _rest(self, config: Config) -> ASGIApp:
         """What is neither calls nor lists; without the pipeline, because such an application is not freed by itself."""
-        server, token = config.server, config.metrics.token
+        token = config.metrics.token
         return public_app(
             self,
             self._challenge_status,
-            openapi.document(__version__, server.public_url) if server.openapi else None,
+            facing.description(config, __version__),
             admit_look=lambda request: self._setup.pipeline.admit_look(request),
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
@@ -218,7 +222,8 @@ class Gateway:
         server = self.config.server
         scheme = "http" if server.tls is None else "https"
         self._address = host, port
-        self._challenges.public_url = server.public_url or f"{scheme}://{_url_host(host)}:{port}"
+        shown = f"[{host}]" if ":" in host else host
+        self._challenges.public_url = server.public_url or f"{scheme}://{shown}:{port}"
         self._called_back_at = server.callback_url or self._challenges.public_url
 
     def drain(self) -> None:
@@ -244,7 +249,6 @@ class Gateway:
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
         await self.calls.aclose()
-        await self.callbacks.aclose()
         await self.catalogue.aclose()
         await self._retirement.aclose()
         for backend in self._setup.backends.values():
@@ -293,7 +297,3 @@ class Gateway:
         if "/" not in what:  # no URL but the key of a call, whose record tells, wherever its backend is
             return await self.calls.consent_status(what)
         return "failed" if backend is None else await backend.challenge_status(what)
-
-
-def _url_host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -144,7 +144,8 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
     """A tool that ran, or may have run, and failed (ToolError of OTC and OXP 1.0).
 
     `prompt_hint` is `additional_prompt_content`; `extras` are members of the error that no specification names.
-    `outcome` is how it is counted: `tool_error`, `timeout`, or `unknown` where nobody knows whether the tool ran.
+    `outcome` is how it is counted: `tool_error`, `timeout`, `unknown` where nobody knows whether the tool ran, or as a
+    refusal that is told as a failure.
     """
 
     message: str

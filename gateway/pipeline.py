@@ -25,9 +25,9 @@ from gateway.model import CallContext, Invocation, ToolCall
 from gateway.ports import Authenticator, Caller, Limiter, Operation
 from gateway.reading import check_media, forwarded, read_object, read_optional
 from gateway.request import Request
-from gateway.requirements import fitting
+from gateway.requirements import fitting, for_user
 from gateway.routing import PublishedTool, Router
-from gateway.telling import CALL_ID, Telling, checked, outcome_of, outcome_of_refusal, refusal, with_headers
+from gateway.telling import CALL_ID, Telling, checked, outcome_of, refusal, with_headers
 from gateway.wire import Body, WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -101,7 +101,7 @@ class Pipeline:
             elif limiter.spends:
                 request.extra += await limiter.spend("call", caller.principal, request.ip, tool.target)
             if caller.user_id is not None:
-                call = _for_user(call, caller.user_id)
+                call = for_user(call, caller.user_id)
             invocation = self._admit(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
@@ -195,7 +195,12 @@ class Pipeline:
         request.speak(dialect)
         request.spelling = dialect.negotiate(head, document)
         call = dialect.decode_call(document)
-        tool = request.tool = self._catalogue.router.resolve(call.ref, caller, self._strict)
+        router = self._catalogue.router
+        try:
+            tool = request.tool = router.resolve(call.ref, caller, self._strict)
+        except GatewayError:
+            request.tool = router.meant(call.ref)
+            raise
         return call, tool
 
     def _admit(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
@@ -248,8 +253,7 @@ class Pipeline:
             request.outcome = outcome_of(result)
             reply = dialect.encode_result(result, call_id, spelling)
         except GatewayError as error:
-            request.outcome = outcome_of_refusal(error)
-            reply = self._telling.run_refusal(error, tool.backend.name, dialect, spelling)
+            reply = self._telling.run_refusal(error, tool.backend.name, request)
         except Exception:
             # Bytes may have reached the tool server: from here on nothing is a refusal.
             log.exception("a call failed inside the gateway after it may have reached a tool server")
@@ -275,7 +279,7 @@ class Pipeline:
             keep=None if request.served is None else request.served.keep,
         )
         request.outcome = "unknown"  # to whoever leaves now
-        request.joined = True
+        request.joined, request.counts = True, False
         asked_at, timeout_s, running = monotonic(), invocation.timeout_s, self._calls.run(asked)
         del call, invocation, asked  # as above
         try:
@@ -289,12 +293,3 @@ class Pipeline:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
-
-
-def _for_user(call: ToolCall, user_id: str) -> ToolCall:
-    """The call for the user whom its caller's own credential names. Raises FORBIDDEN for another one."""
-    if call.context.user_id is None:
-        return replace(call, context=replace(call.context, user_id=user_id))
-    if call.context.user_id != user_id:
-        raise GatewayError(ErrorCode.FORBIDDEN, "Your credential does not let you call for that user.")
-    return call

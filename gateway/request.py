@@ -38,9 +38,10 @@ class Request(Struct, eq=False):
     `ip` is the caller's address. `served` is the request as our own server has it, which lets whoever answers go on if
     the caller leaves. `spelling` is the version of `dialect` as the caller wrote it. `extra` are headers for the answer
     besides its own: how the caller's limits stand, and what the call is called. `outcome` is one of `ok`, `tool_error`,
-    `invalid`, `refused`, `timeout`, `unknown`; `tool_s` are the seconds spent waiting for a tool server. `joined`: the
-    call was another's already, or was over, so that nothing was run for this one. `trace` is its name on its way,
-    `refused` why it was refused, `backend` whom a callback is from, `bytes_in` the size of its body.
+    `invalid`, `refused`, `accepted`, `timeout`, `unknown`; `tool_s` are the seconds spent waiting for a tool server.
+    `joined`: nothing was run for it, for its call was another's already, or over, or refused. `counts`: its outcome is
+    that of a run of its tool, or it was refused one; else the run is counted apart, when it ends. `trace` is its name
+    on its way, `refused` why it was refused, `backend` whom a callback is from, `bytes_in` the size of its body.
     """
 
     head: Head
@@ -55,6 +56,7 @@ class Request(Struct, eq=False):
     outcome: str = "refused"
     tool_s: float = 0.0
     joined: bool = False
+    counts: bool = True
     refused: GatewayError | None = None
     backend: str = ""
     bytes_in: int = 0

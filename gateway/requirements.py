@@ -6,9 +6,20 @@ requirements runs with nothing extra. Tokens and secrets go only to a tool that 
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import CallContext, JsonObject
+from gateway.model import CallContext, JsonObject, ToolCall
 from gateway.routing import PublishedTool
+
+
+def for_user(call: ToolCall, user_id: str) -> ToolCall:
+    """The call for the user whom its caller's own credential names. Raises FORBIDDEN for another one."""
+    if call.context.user_id is None:
+        return replace(call, context=replace(call.context, user_id=user_id))
+    if call.context.user_id != user_id:
+        raise GatewayError(ErrorCode.FORBIDDEN, "Your credential does not let you call for that user.")
+    return call
 
 
 def fitting(tool: PublishedTool, context: CallContext) -> CallContext:

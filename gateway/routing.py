@@ -194,6 +194,13 @@ class Router:
         usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
         raise _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
 
+    def meant(self, ref: ToolRef) -> PublishedTool | None:
+        """The tool that is meant, also by a caller who may not use it; None if there is none."""
+        family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
+        if family is None:
+            return None
+        return family.latest[0] if ref.version is None else family.versions.get(ref.version)
+
     def published(self, tool_id: str) -> PublishedTool | None:
         """The tool of a full id, whoever asks."""
         tool, _, version = tool_id.partition("@")

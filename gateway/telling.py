@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,9 +11,9 @@ from msgspec.structs import replace
 
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, FixedError, GatewayError
+from gateway.kept.endings import Run
 from gateway.kept.standing import MISSING, PREFIX, Consent, Kept, still_running
 from gateway.model import JsonObject, ToolFailure, ToolResult
-from gateway.ports import Dialect
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
 from gateway.wire import WireReply
@@ -21,8 +22,11 @@ log = logging.getLogger("gateway.pipeline")
 
 CALL_ID = b"toolgate-call-id"
 LOCATION = b"location"
-UNCHECKED = OutputCheck.OFF  # a global: reading a member off its class costs half a microsecond in Python 3.11
+# Globals: reading a member off its class costs half a microsecond in Python 3.11.
+UNCHECKED, FAILS = OutputCheck.OFF, OutputCheck.FAIL
 FAILED = "The gateway failed."
+_now = time.time
+BROKEN_VALUE = ToolFailure(message="The tool returned a value that breaks its own output schema.")
 
 
 class ChallengeSealer(Protocol):
@@ -32,7 +36,10 @@ class ChallengeSealer(Protocol):
 
 
 class Telling:
-    """`location` says where a kept call is; `published` finds a tool by its full id."""
+    """`location` says where a kept call is; `published` finds a tool by its full id.
+
+    `count` is told of each run of a kept call: backend, tool without its version, outcome, seconds.
+    """
 
     def __init__(
         self,
@@ -40,39 +47,43 @@ class Telling:
         *,
         location: Callable[[str], str],
         published: Callable[[str], PublishedTool | None],
+        count: Callable[[str, str, str, float], None],
     ) -> None:
         self._challenges = challenges
         self._location = location
         self._published = published
+        self._count = count
 
     def kept(self, kept: Kept, request: Request, *, accepted: bool) -> WireReply:
         """How a kept call stands: 202 if it was `accepted` rather than awaited. Where to find it later is `extra`."""
         if request.dialect is None:  # who only looks is told in the words in which it was asked
             request.dialect, request.spelling = recognise.DIALECTS[kept.note.dialect], kept.note.spelling
         dialect, spelling = request.dialect, request.spelling
-        match kept.standing:
-            case ToolResult() as result:
-                tool = request.tool
-                if tool is None or tool.id != kept.note.tool:  # the version that ran counts
-                    tool = self._published(kept.note.tool)
-                if tool is not None and tool.route.validate_output is not UNCHECKED:
-                    result = checked(result, tool)
-                if result.failure is not None and MISSING in result.failure.extras:
-                    result = self._with_public_challenges(result, kept.backend)
-                request.outcome = outcome_of(result)
-                reply = dialect.encode_result(result, kept.note.call_id, spelling)
-            case None:
-                request.outcome = "timeout"
-                reply = dialect.encode_result(still_running(keyed=kept.is_keyed), kept.note.call_id, spelling)
-            case Consent(challenge):
-                request.outcome = "refused"
-                reply = self.run_refusal(_consent(kept, challenge), kept.backend, dialect, spelling)
-            case error:
-                request.outcome = outcome_of_refusal(error)
-                reply = self.run_refusal(error, kept.backend, dialect, spelling)
-        request.extra = (*request.extra, (CALL_ID, kept.id.encode()))
+        standing = kept.standing
+        if type(standing) is ToolResult:  # a `match` costs more than most of what is done here
+            result, tool = standing, request.tool
+            if kept.joined and (tool is None or tool.id != kept.note.tool):  # the version that ran counts
+                tool = self._published(kept.note.tool)
+            if tool is not None and tool.route.validate_output is not UNCHECKED:
+                result = checked(result, tool)
+            if result.failure is not None and MISSING in result.failure.extras:
+                result = self._with_public_challenges(result, kept.backend)
+            request.outcome = outcome_of(result)
+            reply = dialect.encode_result(result, kept.note.call_id, spelling)
+        elif standing is None:
+            request.outcome = "accepted" if accepted else "timeout"
+            reply = dialect.encode_result(still_running(keyed=kept.is_keyed), kept.note.call_id, spelling)
+        elif isinstance(standing, Consent):
+            reply = self.run_refusal(_consent(kept, standing.challenge), kept.backend, request)
+        else:
+            assert isinstance(standing, GatewayError)
+            request.counts = kept.joined  # else the run that was refused is counted, when it ended
+            reply = self.run_refusal(standing, kept.backend, request)
+        name = (CALL_ID, kept.id.encode())
         if kept.remembered:
-            request.extra = (*request.extra, (LOCATION, self._location(kept.id).encode()))
+            request.extra = (*request.extra, name, (LOCATION, self._location(kept.id).encode()))
+        else:
+            request.extra = (*request.extra, name)
         if accepted and reply.status == 200:
             return WireReply(status=202, headers=reply.headers, body=reply.body)
         return reply
@@ -85,10 +96,30 @@ class Telling:
         public = self._challenges.public(missing, backend) if isinstance(missing, dict) else None
         return replace(result, failure=replace(failure, extras={**failure.extras, MISSING: public}))
 
-    def run_refusal(self, error: GatewayError, backend: str, dialect: Dialect, spelling: str) -> WireReply:
+    def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
+        """A run of a kept call has ended, in what its caller is told of it."""
+        tool = run.published
+        name = run.tool.partition("@")[0] if tool is None else tool.target.tool
+        if isinstance(ending, GatewayError):
+            outcome = outcome_of_refusal(ending)
+        elif ending.failure is not None:
+            outcome = ending.failure.outcome
+        else:
+            tool = tool or self._published(run.tool)
+            outcome = "ok"
+            if tool is not None and tool.route.validate_output is FAILS and tool.output_violation(ending.value):
+                outcome = BROKEN_VALUE.outcome  # the warning is written when it is told
+        self._count(run.backend, name, outcome, _now() - run.begun_s if run.begun_s else 0.0)
+
+    def run_refusal(self, error: GatewayError, backend: str, request: Request) -> WireReply:
         """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""
         if error.detail is not None:
             log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
+        error.drop_trace()  # before the request knows it
+        request.refused = error
+        request.outcome = outcome_of_refusal(error)
+        dialect, spelling = request.dialect, request.spelling
+        assert dialect is not None  # it was read
         if error.missing is None:
             return dialect.encode_error(error, spelling)
         public = GatewayError(
@@ -132,10 +163,7 @@ def checked(result: ToolResult, tool: PublishedTool) -> ToolResult:
     log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})
     if check is OutputCheck.WARN:
         return result
-    return ToolResult(
-        failure=ToolFailure(message="The tool returned a value that breaks its own output schema."),
-        duration_ms=result.duration_ms,
-    )
+    return ToolResult(failure=BROKEN_VALUE, duration_ms=result.duration_ms)
 
 
 def outcome_of(result: ToolResult) -> str:

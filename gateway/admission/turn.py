@@ -1,4 +1,4 @@
-"""What a call that has to wait for its turn tells whoever remembers it, so that nobody takes it for sent."""
+"""What passes between a call on its way to its tool server and whoever remembers it."""
 
 from __future__ import annotations
 
@@ -18,4 +18,8 @@ class Turn(Protocol):
 
     async def goes(self) -> None:
         """Its turn has come. Raises GivenUpError; BACKEND_UNAVAILABLE if nobody can say whether it may be sent."""
+        ...
+
+    async def is_answered(self) -> bool:
+        """Whether its outcome has come already, or a consent that it needs: how it was taken does not matter then."""
         ...

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from gateway.admission import UNAVAILABLE, Admission, Turn, unavailable
+from gateway.admission import UNAVAILABLE, Admission, Lease, Turn, unavailable
 from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiving import BROKEN, Receiving
@@ -99,12 +99,20 @@ class CallbackBackend:
             lease = await self._admission.wait(invocation.timeout_s, turn)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
+            return await self._hand_over(lease, invocation, callback_url, timeout_s, turn)
+        finally:
+            self._admission.leave(lease)
+
+    async def _hand_over(
+        self, lease: Lease[Server], invocation: Invocation, callback_url: str, timeout_s: float, turn: Turn | None
+    ) -> ToolResult | None:
+        """Of a call that was answered by a callback before, nothing counts that is said of it here."""
+        try:
             reply = await self._post(invocation, callback_url, timeout_s)
-            if reply.status < 500:
-                lease.answered = True
-            else:
-                lease.failed(f"status {reply.status}")
         except TransportError as exc:
+            if exc.sent and turn is not None and await turn.is_answered():
+                lease.answered = True
+                return None
             if self._server.is_to_blame(exc, timeout_s):
                 lease.failed(str(exc.kind))
             if not exc.sent:
@@ -112,8 +120,13 @@ class CallbackBackend:
             extra = {"backend": self.name, "kind": str(exc.kind)}
             log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
             return None
-        finally:
-            self._admission.leave(lease)
+        if not 200 <= reply.status < 300 and turn is not None and await turn.is_answered():
+            lease.answered = True
+            return None
+        if reply.status < 500:
+            lease.answered = True
+        else:
+            lease.failed(f"status {reply.status}")
         result = self._acknowledged(reply, invocation)
         if result is not None:
             log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})

@@ -12,6 +12,7 @@ from gateway.backends.credentials import Credentials
 from gateway.backends.http import LIST_TIMEOUT_S, MAX_LIST_BYTES
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import callback_toolset
+from gateway.dialects.replies import BOM
 from gateway.transport import Origin, Pool, TransportError
 
 
@@ -30,7 +31,8 @@ async def ask_for_toolset(server: Server, credentials: Credentials) -> callback_
         )
         if not 200 <= reply.status < 300:
             raise unavailable(f"its answer has status {reply.status}")
-        document = await asyncio.to_thread(jsontext.decode, reply.body)  # may take seconds, and so may the next
+        text = reply.body.removeprefix(BOM)
+        document = await asyncio.to_thread(jsontext.decode, text)  # may take seconds, and so may the next
         return await asyncio.to_thread(callback_toolset.decode_toolset, document)
     except TransportError as exc:
         raise unavailable(f"{exc.kind}: {exc}") from exc

@@ -10,7 +10,7 @@ from gateway import jsontext
 from gateway.admission import UNAVAILABLE
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
-from gateway.backends.urls import is_https_or_loopback, joined, origin_of
+from gateway.backends.urls import URI, is_https_or_loopback, joined, origin_of
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import JsonObject
 from gateway.transport import TransportError
@@ -49,9 +49,10 @@ class Refusals:
             return None
         if "check_url" not in challenge:
             return challenge
-        check_url = joined(server.url, challenge["check_url"])
+        said = challenge["check_url"]
+        check_url = joined(server.url, said) if URI.fullmatch(said) else ""  # else it could never be asked
         if self._at(check_url) is None:
-            log.warning("a challenge's check_url leads elsewhere", extra={"backend": self._backend})
+            log.warning("a challenge's check_url is no URL of its tool server", extra={"backend": self._backend})
             return {key: value for key, value in challenge.items() if key != "check_url"}
         return challenge | {"check_url": check_url}
 

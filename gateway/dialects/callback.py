@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from gateway import jsontext
 from gateway.dialects.fields import JSON_TYPE
+from gateway.dialects.replies import BOM
 from gateway.dialects.servers import post
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.routing import Decode
@@ -193,7 +194,7 @@ def decode_callback(
     there and differ belong to somebody else (Tool Result, Security).
     """
     try:
-        document = jsontext.decode(body, MAX_DEPTH)
+        document = jsontext.decode(body.removeprefix(BOM), MAX_DEPTH)
     except jsontext.JsonError as exc:
         return Malformed(f"it is not JSON: {exc}")
     if not isinstance(document, dict):

@@ -26,7 +26,7 @@ class AccessLine(Struct, gc=False):
 
     `time` is seconds since 1970. `tool_s` went by waiting for a tool server. Sizes are bytes of bodies. `request_id`
     needs no escapes (`tracing`). `route` is the template of the path, `outcome` a word of `Request`, `reason` why a
-    caller was not known, or the limit that refused him.
+    caller was not known, the limit that refused him, or the code of another refusal.
     """
 
     time: float

@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Scope
 
+from gateway.front import openapi
 from gateway.front.clientip import ClientIps, peer
 from gateway.front.cors import Cors
 from gateway.front.hosts import AllowedHosts
 from gateway.front.observer import Observer
 from gateway.server import ServingContext, TlsFiles
-from gateway.settings import Config, ServerSettings
+from gateway.settings import AuthSettings, Config, ServerSettings
 from gateway.settings.server import EVERYWHERE
 from gateway.tracing import Chance
 
@@ -48,6 +49,19 @@ def _hosts(server: ServerSettings) -> set[str]:
     if server.public_url is None and server.host not in EVERYWHERE:
         hosts.add(server.host)
     return hosts
+
+
+def credentials(auth: AuthSettings | None) -> tuple[str, ...]:
+    """What callers may show, by the names of the description of the surface; keys may come as bearer tokens, too."""
+    if auth is None:
+        return ()
+    return (*openapi.BY_TOKEN, *(openapi.BY_KEY if auth.api_keys else ()))
+
+
+def description(config: Config, version: str) -> bytes | None:
+    """What callers are told of the surface; None where they are not."""
+    server = config.server
+    return openapi.document(version, server.public_url, credentials(config.auth)) if server.openapi else None
 
 
 def tls_files(server: ServerSettings) -> TlsFiles | None:

@@ -40,7 +40,8 @@ class Observer:
             )  # fmt: skip
             return
         target = tool.target
-        self._count_call(target.backend, target.tool, request.outcome, 0.0 if request.joined else tool_s)
+        if request.counts:
+            self._count_call(target.backend, target.tool, request.outcome, 0.0 if request.joined else tool_s)
         self._write(
             request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
             dialect, request.principal, target.tool, target.version, target.backend, request.outcome, tool_s, reason,
@@ -71,14 +72,14 @@ class Observer:
         self.answered(request, "callback", "/callbacks/{token}", status, duration_s, request.bytes_in, bytes_out)
 
     def _refused(self, error: GatewayError) -> str:
-        """Counts what is counted by its reason, and says that; empty for all else."""
+        """The fixed word for why; what has a metric of its own is counted by it."""
         if isinstance(error, UnauthenticatedError):
             self._count_stranger(error.reason)
             return error.reason
         if isinstance(error, RateLimited):
             self._count_limited(error.reason)
             return error.reason
-        return ""
+        return error.code
 
     def turned_away(
         self,

@@ -53,8 +53,20 @@ FORMS = (
 )
 
 
-def document(version: str, public_url: str | None) -> bytes:
-    """Builds the document; `version` is the gateway's own, `public_url` where callers reach it."""
+BY_TOKEN, BY_KEY = ("bearer",), ("oxp_key", "otc_key")
+CREDENTIALS: JsonObject = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "oxp_key": {"type": "apiKey", "in": "header", "name": "OXP-API-Key"},
+    "otc_key": {"type": "apiKey", "in": "header", "name": "OTC-API-Key"},
+}
+
+
+def document(version: str, public_url: str | None, credentials: Iterable[str] = CREDENTIALS) -> bytes:
+    """Builds the document.
+
+    `version` is the gateway's own, `public_url` where callers reach it, `credentials` the names of those of which they
+    need one.
+    """
     paths = {
         "/health": {"get": _health("Whether the gateway takes calls", "health")},
         "/openapi.json": {"get": _description()},
@@ -71,16 +83,12 @@ def document(version: str, public_url: str | None) -> bytes:
         "info": {"title": "Toolgate", "version": version, "summary": "One HTTP surface for a fleet of tool servers."},
         "paths": paths,
         "components": {
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
-                "oxp_key": {"type": "apiKey", "in": "header", "name": "OXP-API-Key"},
-                "otc_key": {"type": "apiKey", "in": "header", "name": "OTC-API-Key"},
-            },
+            "securitySchemes": {name: CREDENTIALS[name] for name in credentials},
             "headers": HEADERS,
             "responses": RESPONSES,
             "schemas": SCHEMAS,
         },
-        "security": [{"bearer": []}, {"oxp_key": []}, {"otc_key": []}],
+        "security": [{name: []} for name in credentials],
     }
     if public_url is not None:
         body["servers"] = [{"url": public_url}]

@@ -16,7 +16,7 @@ from gateway.kept.standing import unavailable
 from gateway.model import Invocation, ToolCall, ToolResult
 from gateway.ports import Caller
 from gateway.routing import PublishedTool
-from gateway.state.port import DISPATCHING, REGISTERED, State, StateUnavailable
+from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, State, StateUnavailable
 
 SLACK_S = 5.0  # beyond a timeout, for what ends a call then to have ended it
 
@@ -59,13 +59,41 @@ class Attempt(Struct, eq=False):
     ending: Ending = None
     is_left: bool = False  # its caller was told no more than that it runs
     _stopped: bool = False
+    _heard: asyncio.Future[None] | None = None  # of who waits
 
     async def wait(self, timeout_s: float | None) -> Ending:
-        """Waits for the end, None if that does not come in time. A caller who leaves meanwhile hurts nothing."""
+        """Waits for the end, None if that does not come in time or its record tells before.
+
+        A caller who leaves meanwhile hurts nothing.
+        """
         assert self.task is not None  # started by whoever waits
-        await asyncio.wait([self.task], timeout=timeout_s)
+        loop = self.task.get_loop()
+        self._heard = loop.create_future()
+        timer = None if timeout_s is None else loop.call_later(timeout_s, self.hear)
+        self.task.add_done_callback(self.hear)
+        try:
+            await self._heard  # `asyncio.wait` for the two of them costs several times as much
+        finally:
+            self.task.remove_done_callback(self.hear)
+            if timer is not None:
+                timer.cancel()
         self.is_left = not self.task.done()
         return self.ending
+
+    def hear(self, _: object = None) -> None:
+        """Ends the waiting: there is nothing to wait for any more, or its record tells more than that it runs.
+
+        Then nobody has to wait until its tool server says that it took it.
+        """
+        if self._heard is not None and not self._heard.done():
+            self._heard.set_result(None)
+
+    async def is_answered(self) -> bool:
+        """Whether its record tells more than that it runs; False while nobody can say."""
+        with suppress(StateUnavailable):
+            record = await self.state.get(self.key)
+            return record is not None and record.state in (AWAITING_USER, DONE)
+        return False
 
     async def waits(self) -> None:
         """Lets any replica send it, should this one die meanwhile."""

@@ -85,7 +85,7 @@ class Callbacks:
     """Answers callbacks, on whatever replica they arrive.
 
     `absent` takes those for a backend, by its name, that is not among `backends`: while a configuration is rolled out,
-    replicas have different ones. `published` finds a tool by its full id.
+    replicas have different ones. `published` finds a tool by its full id. In the `backlog` they wait for the state.
     """
 
     def __init__(
@@ -96,13 +96,14 @@ class Callbacks:
         backends: Mapping[str, Backend],
         published: Callable[[str], PublishedTool | None],
         absent: Callable[[str], Receiver],
+        backlog: Backlog,
     ) -> None:
         self._state = state
         self._tokens = tokens
         self._backends = backends
         self._published = published
         self._absent = absent
-        self._backlog = Backlog(lambda: state.is_up)
+        self._backlog = backlog
 
     async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
         """The status to answer with. Never 5xx for a passing trouble of ours, unless there is no room to wait it out.
@@ -172,6 +173,3 @@ class Callbacks:
             return [re.compile(each) for each in later.failure_patterns]
         tool = self._published(tool_id)
         return () if tool is None else tool.route.failure_patterns
-
-    async def aclose(self) -> None:
-        await self._backlog.aclose()

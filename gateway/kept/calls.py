@@ -7,20 +7,21 @@ All others never come here. The states are those of `state.port`; tool servers k
 from __future__ import annotations
 
 import asyncio
-import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked
 from gateway.kept.endings import Endings
-from gateway.kept.names import CallNames
+from gateway.kept.names import CallNames, new_run
 from gateway.kept.orphans import adopt_orphans
 from gateway.kept.running import Running
 from gateway.kept.standing import (
     CANCELLED,
     GONE,
     PREFIX,
+    TOLD_ALREADY,
     UNREMEMBERED,
     Kept,
     Later,
@@ -48,8 +49,6 @@ from gateway.state.port import (
 )
 from gateway.state.sealing import Digester
 
-SECRET_BYTES = 16  # that nobody guesses, as a run is what is random in a callback URL
-NAME_BYTES = 8  # the rest of the run of a tool that may run twice, which tells it from others where it may be seen
 MAX_PATTERN_CHARACTERS = 2048  # of a route, in the note of each of its calls
 
 
@@ -64,6 +63,7 @@ class Calls:
         self,
         state: State,
         digester: Digester,
+        endings: Endings,
         *,
         backends: Mapping[str, Backend],
         callback_url: Callable[[str, str], str],
@@ -72,7 +72,7 @@ class Calls:
         self._state = state
         self._names = CallNames(digester, alone=alone)
         self._backends = backends
-        self._endings = Endings(state)
+        self._endings = endings
         self._running = Running(state, self._endings, backends=backends, callback_url=callback_url)
         state.when_touched(self._running.touched)
         self.group_of = self._names.group
@@ -81,7 +81,8 @@ class Calls:
         """Begins to look after the calls of replicas that died."""
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
         await self._running.start()
-        self._running.in_background(adopt_orphans(self._state, self._backends, self._running.cancel_in))
+        orphans = adopt_orphans(self._state, self._endings, self._backends, self._running.cancel_in)
+        self._running.in_background(orphans)
 
     def running(self) -> set[asyncio.Task[None]]:
         """The calls that run here apart from their callers."""
@@ -116,7 +117,8 @@ class Calls:
                     with suppress(StateUnavailable):  # then all that is known is that it runs
                         # With no time left it would be luck what is told: perhaps a refusal that became a result.
                         standing = standing_of(await self._state.wait(key, left_s)) if left_s else None
-                    return kept_as(key, note, backend, UNREMEMBERED if standing is GONE else standing, joined=False)
+                    standing = UNREMEMBERED if standing is GONE else standing
+                    return self._answered(kept_as(key, note, backend, standing, joined=False))
             elif isinstance(begun, Exists):
                 record = begun.record
                 key, note = record.key, note_of(record) if record.note else note
@@ -128,7 +130,14 @@ class Calls:
             if standing is None:
                 standing = await self._join(key, asked_at + asked.patience_s)
             if standing is not GONE:  # else whoever began it took that back: it may be begun again
-                return kept_as(key, note, new.backend, standing, joined=not isinstance(begun, Created))
+                kept = kept_as(key, note, new.backend, standing, joined=not isinstance(begun, Created))
+                return self._answered(kept) if new.joins else kept
+
+    def _answered(self, kept: Kept) -> Kept:
+        """A call as it is told to who waited for it; a result that nobody will ask for again is let go of."""
+        if not (kept.remembered or kept.is_keyed) and isinstance(kept.standing, ToolResult):
+            self._state.part(kept.id.removeprefix(PREFIX), TOLD_ALREADY)
+        return kept
 
     async def _join(self, key: str, deadline: float) -> Standing:
         """Waits for a call that somebody runs."""
@@ -191,7 +200,11 @@ class Calls:
 
     async def settle(self, call_id: str, result: ToolResult) -> bool:
         """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
-        return await self._endings.settle(call_id.removeprefix(PREFIX), result)
+        key = call_id.removeprefix(PREFIX)
+        has_ended = await self._endings.settle(key, result)
+        if has_ended:
+            self._running.answered(key)
+        return has_ended
 
     async def is_open(self, call_id: str, run: str) -> bool:
         """Whether an outcome of that run still counts; True while nobody can tell."""
@@ -207,7 +220,11 @@ class Calls:
 
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
         """Has a call wait for its user; False and raises as `settle`."""
-        return await self._endings.challenge(call_id.removeprefix(PREFIX), challenge)
+        key = call_id.removeprefix(PREFIX)
+        waits = await self._endings.challenge(key, challenge)
+        if waits:
+            self._running.answered(key)
+        return waits
 
     # What a call is called.
 
@@ -229,6 +246,7 @@ class Calls:
             group=asked.invocation.group,
             user="" if asked.caller.user_id is None else self._names.users(principal, asked.caller.user_id)[0],
             later=_later(asked) if backend.asynchronous else None,
+            begun_s=time.time(),
         )
         new = NewCall(
             key=key,
@@ -273,10 +291,9 @@ class Calls:
 
 def _later(asked: Asked) -> Later:
     route = asked.tool.route
-    run = os.urandom(SECRET_BYTES + NAME_BYTES if asked.invocation.idempotent else SECRET_BYTES)
     patterns = tuple([pattern.pattern for pattern in route.failure_patterns])
     return Later(
-        run=run.hex(),
+        run=new_run(named=asked.invocation.idempotent),
         decode=route.decode,
         failure_patterns=patterns if sum(map(len, patterns)) <= MAX_PATTERN_CHARACTERS else None,
         cancel_after_s=asked.invocation.timeout_s if route.cancel_on_timeout else 0.0,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.errors import GatewayError
@@ -11,6 +13,7 @@ from gateway.kept.backlog import Backlog
 from gateway.kept.standing import (
     TOO_LARGE,
     UNTOLD,
+    Note,
     can_be_repeated,
     encode,
     note_of,
@@ -21,29 +24,60 @@ from gateway.kept.standing import (
     unpack,
 )
 from gateway.model import JsonObject, ToolResult
-from gateway.state.port import MAX_NOTE_BYTES, CallState, OutcomeTooLarge, Record, State, StateUnavailable
+from gateway.routing import PublishedTool
+from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
 NOT_OVER = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED, CallState.AWAITING_USER)
 
 
+class Run(Struct, frozen=True, gc=False):
+    """A run of a tool, as far as it is counted: of which backend, the tool's full id, since when by `time.time()`.
+
+    `published` is the tool if it is at hand.
+    """
+
+    backend: str
+    tool: str
+    begun_s: float
+    published: PublishedTool | None = None
+
+
+Ended = Callable[[Run, ToolResult | GatewayError], None]
+
+
+def run_of(backend: str, note: Note) -> Run:
+    return Run(backend, note.tool, note.begun_s)
+
+
 class Endings:
-    """Writes them into a state. Calls are named by their keys."""
+    """Writes them into a state. Calls are named by their keys.
 
-    def __init__(self, state: State) -> None:
+    `ended` is told of the end of every run, once, by whoever's word for it counts.
+    """
+
+    def __init__(self, state: State, ended: Ended) -> None:
         self._state = state
-        self._backlog = Backlog(lambda: state.is_up)
+        self.ended = ended
+        self.backlog = Backlog(lambda: state.is_up)
 
-    async def settle(self, key: str, result: ToolResult) -> bool:
-        """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
+    async def settle(self, key: str, result: ToolResult, run: Run | None = None) -> bool:
+        """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait.
+
+        `run` spares whoever knows it a look at the record.
+        """
         try:
-            if result.failure is None:  # what nearly all calls come to
-                return await self._state.settle(key, encode((result.value, None, result.duration_ms)))  # as `pack` does
-            return await self._settle(key, result)
+            if result.failure is not None:
+                return await self._settle(key, result, run)
+            run = run or await self._run(key)  # nearly all calls come to this
+            is_over = await self._state.settle(key, encode((result.value, None, result.duration_ms)))  # as `pack` does
+            if is_over and run is not None:
+                self.ended(run, result)
+            return is_over
         except OutcomeTooLarge:
-            return await self.settle(key, TOO_LARGE)
+            return await self.settle(key, TOO_LARGE, run)
         except StateUnavailable:
             packed = pack(result)
-            if self._backlog.hold(len(packed), partial(self._settle_later, key, packed)):
+            if self.backlog.hold(len(packed), partial(self._settle_later, key, packed)):
                 return True
             raise
 
@@ -58,27 +92,41 @@ class Endings:
         standing = standing_of(await self._state.get(key))
         return standing if isinstance(standing, ToolResult) else None
 
-    async def _settle(self, key: str, result: ToolResult) -> bool:
+    async def _settle(self, key: str, result: ToolResult, run: Run | None = None) -> bool:
         if result.failure is not None and result.failure.can_retry:
             record = await self._state.get(key)
             if record is not None and self._can_forget(record):
                 await self._part(key, pack(result))  # pinned, the retry that it asks for could never succeed
+                self.ended(run or run_of(record.backend, note_of(record)), result)
                 return True
+        run = run or await self._run(key)
         try:
-            return await self._state.settle(key, pack(result))
+            is_over = await self._state.settle(key, pack(result))
         except OutcomeTooLarge:
-            return await self._state.settle(key, pack(TOO_LARGE))
+            result = TOO_LARGE
+            is_over = await self._state.settle(key, pack(result))
+        if is_over and run is not None:
+            self.ended(run, result)
+        return is_over
+
+    async def _run(self, key: str) -> Run | None:
+        """What is known of the run of a call; None if there is nothing to count, or it is counted as unknown."""
+        record = self._state.held(key) or await self._state.get(key)
+        if record is None or record.state is UNKNOWN or not record.note:
+            return None
+        return run_of(record.backend, note_of(record))
 
     def _can_forget(self, record: Record) -> bool:
         """Whether it is ours to forget, and somebody can repeat it."""
         return record.replica == self._state.replica and not record.state.is_over and can_be_repeated(record)
 
-    async def refuse(self, key: str, refusal: GatewayError, *, told: bool) -> None:
+    async def refuse(self, key: str, refusal: GatewayError, run: Run, *, told: bool) -> None:
         """A call did not run: as if it had never begun, unless nobody could be told. Raises StateUnavailable."""
         if told:
             await self._part(key, pack_refusal(refusal))
+            self.ended(run, refusal)
         else:
-            await self.settle(key, result_of(refusal))
+            await self.settle(key, result_of(refusal), run)
 
     async def challenge(self, key: str, challenge: JsonObject) -> bool:
         """Has a call wait for its user; whoever asks from now on is told of this challenge, also after another.
@@ -88,7 +136,7 @@ class Endings:
         try:
             return await self._challenge(key, challenge)
         except StateUnavailable:
-            if self._backlog.hold(MAX_NOTE_BYTES, lambda: self._challenge(key, challenge)):
+            if self.backlog.hold(MAX_NOTE_BYTES, lambda: self._challenge(key, challenge)):
                 return True
             raise
 
@@ -109,4 +157,4 @@ class Endings:
             await self._state.forget(key)
 
     async def aclose(self) -> None:
-        await self._backlog.aclose()
+        await self.backlog.aclose()

@@ -19,6 +19,8 @@ MAX_PRINCIPALS = 4096  # remembered with their digests, some 500 bytes each
 RANDOM_BYTES = 16
 PRINT_BYTES = 32
 KEY_BYTES = 20
+SECRET_BYTES = 16  # that nobody guesses, as a run is what is random in a callback URL
+NAME_BYTES = 8  # the rest of the run of a tool that may run twice, which tells it from others where it may be seen
 PURPOSE = b"toolgate"  # before every text: the key fills the first block, and only a byte behind it has that digested
 USER, NOBODY = "user", ("nobody",)
 
@@ -103,6 +105,11 @@ class CallNames:
         if name is None:
             return ONCE + secrets.token_urlsafe(RANDOM_BYTES)
         return self._digester.digest("group", principal, name)
+
+
+def new_run(*, named: bool) -> str:
+    """What tells a run of a call from its others, if it is `named` also where anybody may see it."""
+    return secrets.token_hex(SECRET_BYTES + NAME_BYTES if named else SECRET_BYTES)
 
 
 def _user(context: CallContext) -> tuple[object, ...]:

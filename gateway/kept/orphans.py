@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from typing import cast
 
-from gateway.kept.standing import PREFIX, UNSENT, Note, can_be_repeated, note_of, pack
+from gateway.kept.endings import Endings, run_of
+from gateway.kept.standing import PREFIX, UNREMEMBERED, UNSENT, Note, can_be_repeated, note_of
 from gateway.ports import AsyncBackend, Backend
-from gateway.state.port import CallState, Record, State, StateUnavailable
+from gateway.state.port import UNKNOWN, CallState, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 
@@ -25,13 +26,18 @@ MAX_STRANDED = 10_000  # calls, some 200 bytes each
 
 
 async def adopt_orphans(
-    state: State, backends: Mapping[str, Backend], cancel_in: CancelIn, *, every_s: float = LOOK_S
+    state: State,
+    endings: Endings,
+    backends: Mapping[str, Backend],
+    cancel_in: CancelIn,
+    *,
+    every_s: float = LOOK_S,
 ) -> None:
     """Takes them over as they appear, until it is cancelled.
 
     `cancel_in` is that of `Running`, for calls that are to be cancelled some time after they began.
     """
-    adoption = _Adoption(state, backends, cancel_in)
+    adoption = _Adoption(state, endings, backends, cancel_in)
     has_more = False
     while True:
         await asyncio.sleep(min(every_s, SOON_S) if has_more else every_s)
@@ -49,8 +55,9 @@ class _Adoption:
     replicas have different ones.
     """
 
-    def __init__(self, state: State, backends: Mapping[str, Backend], cancel_in: CancelIn) -> None:
+    def __init__(self, state: State, endings: Endings, backends: Mapping[str, Backend], cancel_in: CancelIn) -> None:
         self._state = state
+        self._endings = endings
         self._backends = backends
         self._cancel_in = cancel_in
         self._stranded: OrderedDict[str, str] = OrderedDict()
@@ -68,12 +75,14 @@ class _Adoption:
             if can_be_repeated(record):
                 await self._state.forget(record.key)  # whoever asks for it again brings its input again
             else:
-                await self._state.settle(record.key, pack(UNSENT))
+                await self._endings.settle(record.key, UNSENT)
             return
-        if record.state.is_over or not record.note:  # without a note, its key was sealed with one that was taken away
+        if not record.note:  # its key was sealed with one that was taken away
             return
         note = note_of(record)
-        if note.later is None:
+        if record.state is UNKNOWN:
+            self._endings.ended(run_of(record.backend, note), UNREMEMBERED)
+        if record.state.is_over or note.later is None:
             return
         if note.later.cancel_after_s:
             left_s = record.created_s + note.later.cancel_after_s - time.time()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gateway.admission import GivenUpError
 from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked, Attempt, Ending
-from gateway.kept.endings import Endings
+from gateway.kept.endings import Endings, Run
 from gateway.kept.preference import NO_PREFERENCE
 from gateway.kept.standing import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, Note
 from gateway.model import ToolResult
@@ -66,7 +66,8 @@ class Running:
         attempt = self._attempts[key] = Attempt(key, self._state)
         work = self._attempt(attempt, key, note, asked, asked_at)
         waits_for_end = not asked.tool.backend.asynchronous and (asked.preference is NO_PREFERENCE or asked.stays)
-        if waits_for_end and asked.keep is not None:
+        # One without an id of the caller's is in a task of its own, for its end is kept if its caller leaves.
+        if waits_for_end and asked.keep is not None and asked.call.call_id is not None:
             attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
             return work
         attempt.task = self._loop.create_task(work)
@@ -75,6 +76,7 @@ class Running:
     async def _attempt(self, attempt: Attempt, key: str, note: Note, asked: Asked, asked_at: float) -> Ending:
         """Runs a call that its caller may leave; nothing of what it brings is lost."""
         backend = asked.tool.backend
+        run = Run(backend.name, note.tool, note.begun_s, asked.tool)
         ending: Ending = BROKEN
         try:
             try:
@@ -86,11 +88,11 @@ class Running:
                 ending = _ending_of(unsent)
             except Exception:
                 log.exception("a call failed inside the gateway after it may have reached a tool server")
-            if isinstance(ending, ToolResult) and not await self._endings.settle(key, ending):
+            if type(ending) is ToolResult and not await self._endings.settle(key, ending, run):
                 ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
             elif isinstance(ending, GatewayError):
                 told = asked.call.call_id is not None or not attempt.is_left  # who has an id of its own asks again
-                await self._endings.refuse(key, ending, told=told)
+                await self._endings.refuse(key, ending, run, told=told)
         except StateUnavailable:  # a call whose result is at hand does not fail for it
             log.warning("the state is away while a call runs")
         except asyncio.CancelledError:
@@ -149,13 +151,22 @@ class Running:
 
     def touched(self, key: str) -> None:
         """Another process has done something to a call: if it was cancelled there, its run here is over."""
-        if key in self._attempts:
-            self.in_background(self._stop_cancelled(key))
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            self.in_background(self._look_at(attempt))
 
-    async def _stop_cancelled(self, key: str) -> None:
+    async def _look_at(self, attempt: Attempt) -> None:
         with suppress(StateUnavailable):  # then it goes on, as one that was asked too late
-            if await self._endings.settled(key) == CANCELLED:
-                self._stop(key, CANCELLED)
+            if await self._endings.settled(attempt.key) == CANCELLED:
+                self._stop(attempt.key, CANCELLED)
+            elif await attempt.is_answered():
+                attempt.hear()
+
+    def answered(self, key: str) -> None:
+        """What becomes of a call has come, or a consent that it needs."""
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.hear()
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Does some work until it is done, or until everything ends."""

@@ -22,7 +22,9 @@ STATE_RETRY_S = 1.0
 TOO_LARGE = ToolResult(failure=ToolFailure(message="The tool has run, but its result was too large to be kept."))
 CANCELLED = ToolResult(failure=ToolFailure(message="The call was cancelled; the tool may have run.", outcome="unknown"))
 OUTLASTED = ToolResult(
-    failure=ToolFailure(message="The tool took too long and was told to stop; it may have run.", outcome="timeout")
+    failure=ToolFailure(
+        message="The tool took too long and is no longer waited for; it may have run.", outcome="timeout"
+    )
 )
 STOPPED = ToolResult(failure=ToolFailure(message="The gateway was stopped; the tool may have run.", outcome="unknown"))
 BROKEN = ToolResult(failure=ToolFailure(message="The gateway failed; the tool may have run.", outcome="unknown"))
@@ -30,6 +32,12 @@ UNTOLD = ToolResult(failure=ToolFailure(message="The tool asked for a consent in
 UNREMEMBERED = ToolResult(
     failure=ToolFailure(
         message="The gateway that ran this call broke down; nobody knows whether the tool ran.", outcome="unknown"
+    )
+)
+TOLD = ToolResult(
+    failure=ToolFailure(
+        message="The call is over. Its result was told to the caller who waited for it, and is not kept.",
+        outcome="unknown",
     )
 )
 UNSENT = ToolResult(
@@ -55,6 +63,7 @@ class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
 
     `call_id` is what the caller is told, `tool` the full id of what ran; `group` as in `Invocation`; `challenge` what
     its user has to consent to. `user` is a digest of the user whom the caller's credential named, if it named one.
+    `begun_s` is when it began, by `time.time()`.
     """
 
     dialect: str
@@ -65,6 +74,7 @@ class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     challenge: JsonObject | None = None
     user: str = ""
     later: Later | None = None  # of calls of asynchronous backends
+    begun_s: float = 0.0
 
     def packed(self) -> bytes:
         return encode(self)
@@ -143,6 +153,9 @@ def pack(result: ToolResult) -> bytes:
     return encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
 
 
+TOLD_ALREADY = pack(TOLD)
+
+
 def pack_refusal(error: GatewayError) -> bytes:
     told = (error.code, error.message, error.developer_message, error.parameters, error.missing, error.retry_after_s)
     return encode((None, None, None, told))
@@ -193,19 +206,27 @@ def result_of(refusal: GatewayError) -> ToolResult:
     if refusal.parameters is not None:
         asked["parameter_errors"] = dict(refusal.parameters)
     message = f"The tool did not run: {refusal.message}"
-    return ToolResult(failure=ToolFailure(message=message, can_retry=again, extras=asked))
+    outcome = "refused" if refusal.parameters is None else "invalid"
+    return ToolResult(failure=ToolFailure(message=message, can_retry=again, extras=asked, outcome=outcome))
 
 
 def kept_as(
     key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None, *, joined: bool = True
 ) -> Kept:
-    """A call as its caller is told of it. One that may be repeated is not kept, unless nobody has a name to do so."""
+    """A call as its caller is told of it. One that may be repeated is not kept.
+
+    Nor is the result of one for which its caller has no name, once who waited for it is told.
+    """
+    ours = PREFIX + key
     if isinstance(standing, ToolResult):
         failure = standing.failure
-        remembered = failure is None or not failure.can_retry or note.call_id == PREFIX + key
+        if note.call_id == ours:
+            remembered = joined or standing is UNREMEMBERED
+        else:
+            remembered = failure is None or not failure.can_retry
     else:
         remembered = not isinstance(standing, GatewayError)
-    return Kept(PREFIX + key, note, backend, standing, remembered, joined)
+    return Kept(ours, note, backend, standing, remembered, joined)
 
 
 def kept_by(record: Record) -> Kept:

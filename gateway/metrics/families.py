@@ -60,7 +60,7 @@ OVERHEAD = Family(
 )
 TOOL_CALLS = Family(
     "toolgate_tool_calls_total",
-    "Calls of a tool by how they ended for their caller.",
+    "Runs of a tool, and calls that were refused one, by how they ended.",
     ("backend", "protocol", "tool", "outcome"),
 )
 TOOL_DURATION = Family(

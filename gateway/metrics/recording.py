@@ -106,7 +106,10 @@ class Metrics:
         count[0] += 1.0
 
     def tool_call(self, backend: str, tool: str, outcome: str, tool_s: float) -> None:
-        """Counts a call by how it ended. `tool_s` is 0 when no tool server was asked; `tool` has no version."""
+        """Counts a run of a tool by how it ended, or a call that was refused one.
+
+        `tool_s` is 0 when no tool server was asked; `tool` has no version.
+        """
         count, durations = self._calls.get((tool, backend, outcome)) or self._bind_call(tool, backend, outcome)
         count[0] += 1.0
         if tool_s > 0.0:

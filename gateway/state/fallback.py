@@ -152,6 +152,9 @@ class FallbackState:
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
         await self._home(key).forget(key, outcome)
 
+    def part(self, key: str, outcome: bytes) -> None:
+        self._home(key).part(key, outcome)
+
     async def told(self, key: str) -> None:
         await self._home(key).told(key)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gateway.state.port import Record, StateLimits
+from gateway.state.port import DONE, Record, StateLimits
 
 ENDING_BYTES = 1024  # counted for one beside its note and outcome
-SHARE = 16  # of all bytes there may be, this part is for the endings of calls that may be begun anew
+SHARE = 16  # of all bytes there may be, this part is for endings without their calls
 
 
 class Seen(dict[str, None]):
@@ -42,7 +43,7 @@ class Ending(Struct, frozen=True, gc=False):
 
 
 class Parted:
-    """The latest endings of each principal's calls that may be begun anew. Times are seconds of one clock."""
+    """The latest endings of each principal's calls of which nothing else is kept. Times are seconds of one clock."""
 
     def __init__(self, limits: StateLimits) -> None:
         self._limits = limits
@@ -50,10 +51,11 @@ class Parted:
         self._endings: OrderedDict[str, Ending] = OrderedDict()  # what expires first is first
         self._keys: dict[str, dict[str, None]] = {}  # by principal, in the same order
 
-    def add(self, record: Record, now: float) -> None:
-        """Remembers one, and drops what has expired or is one too many."""
+    def add(self, record: Record, outcome: bytes, now: float) -> Record:
+        """Remembers that one ended so, and drops what has expired or is one too many; returns how it is told."""
         self._drop(record.key)
-        size_bytes = ENDING_BYTES + len(record.note) + len(record.outcome or b"")
+        record = replace(record, state=DONE, outcome=outcome)
+        size_bytes = ENDING_BYTES + len(record.note) + len(outcome)
         self._endings[record.key] = Ending(record, now + self._limits.parted_ttl_s, size_bytes)
         self._bytes += size_bytes
         keys = self._keys.setdefault(record.principal, {})
@@ -63,8 +65,9 @@ class Parted:
         while self._endings:
             key, first = next(iter(self._endings.items()))
             if first.expires_s > now and self._bytes <= self._limits.max_bytes // SHARE:
-                return
+                break
             self._drop(key)
+        return record
 
     def get(self, key: str, now: float) -> Record | None:
         """How a call ended."""

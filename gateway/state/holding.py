@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable
+from functools import partial
 from itertools import islice
 
 from msgspec import structs
@@ -38,6 +39,7 @@ class Holding:
         self._untold: dict[str, Ended] = {}  # of a Redis that has lost them
         self._unheard: list[str] = []  # whose end was told by others, who may be dead by now
         self._doubtful: dict[str, bytes | None] = {}  # calls to be forgotten as soon as possible, with this outcome
+        self._forgotten: dict[str, None] = {}  # of these, calls to be forgotten once more
 
     # What becomes of calls.
 
@@ -110,6 +112,18 @@ class Holding:
             self._recent.note(key, held, outcome)
         return held
 
+    def part(self, key: str, outcome: bytes) -> None:
+        """Has Redis keep no more than this of a call that is over; raises StateUnavailable if it cannot be asked."""
+        self._ask_to_part(key, outcome).add_done_callback(partial(self._parted, key, outcome))
+
+    def _parted(self, key: str, outcome: bytes, asked: asyncio.Future[Reply]) -> None:
+        if not asked.cancelled() and asked.exception() is None and asked.result()[0] == b"yes":
+            self.end(key, None)  # it may have ended elsewhere, unheard; nothing shall put it back
+            self._recent.part(key, outcome)
+
+    def _ask_to_part(self, key: str, outcome: bytes) -> asyncio.Future[Reply]:
+        return self._link.ask("part", key, self._records.outcome(key, outcome))
+
     def drop(self, key: str) -> Record | None:
         """A call may be begun anew; returns it if it was held."""
         self._touched.discard(key)
@@ -155,7 +169,10 @@ class Holding:
             await asyncio.gather(*(self._retell(ended) for ended in untold[start : start + RESTORED_AT_ONCE]))
 
     async def _retell(self, ended: Ended) -> None:
-        reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, ended.outcome or b""))
+        outcome = ended.outcome or b""
+        reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, outcome))
+        if ended.is_parted:
+            reply = await self._ask_to_part(ended.key, outcome)
         if reply[0] != b"restoring":
             self._untold.pop(ended.key, None)
 
@@ -189,11 +206,19 @@ class Holding:
 
     def strange(self, keys: list[str]) -> list[str]:
         """Those of which nobody here knows anything."""
-        return [key for key in keys if key not in self and key not in self._doubtful]
+        return [key for key in keys if not (key in self or key in self._doubtful or key in self._forgotten)]
 
     async def release_doubtful(self) -> None:
-        """Lets go of calls that were registered without our hearing of it, or that were to be forgotten."""
+        """Lets go of calls that were registered without our hearing of it, or that were to be forgotten.
+
+        Twice: a server that was frozen may carry out an earlier `begin` after what it was asked since.
+        """
+        for key in list(self._forgotten):
+            if key not in self and key not in self._doubtful:
+                await self._ask_to_forget(key, None)
+            self._forgotten.pop(key, None)
         for key, outcome in list(self._doubtful.items()):
             if key not in self:
                 await self._ask_to_forget(key, outcome)
+                self._forgotten[key] = None
             self._doubtful.pop(key, None)

@@ -20,7 +20,8 @@ from redis.exceptions import NoScriptError, RedisError
 from gateway.state.dedicated import Dedicated, packed
 from gateway.state.port import StateUnavailable
 
-SCRIPT = Path(__file__).with_name("script.lua").read_bytes()
+PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
+SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])
 BY_TEXT = packed(b"EVAL", SCRIPT)
 BY_DIGEST = packed(b"EVALSHA", hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode())
 WORDS = 5  # those two, the number of keys, the settings, the batch

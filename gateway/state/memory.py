@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-
-from msgspec.structs import replace
 
 from gateway.state.checks import check_digest, check_move, check_note
 from gateway.state.gone import Parted, Seen
@@ -58,7 +56,7 @@ class MemoryState:
         self._calls: dict[str, HeldCall] = {}
         self._open: dict[str, str] = {}  # question -> the call that was asked it and waits for its user, or did
         self._pending: OrderedDict[str, HeldCall] = OrderedDict()  # what expires first is first, here and below
-        self._results: deque[HeldCall] = deque()  # some may be gone already, for a moment
+        self._results: OrderedDict[str, HeldCall] = OrderedDict()
         self._seen = Seen()
         self._parted = Parted(limits)
         self._sweep_at = -math.inf
@@ -172,7 +170,7 @@ class MemoryState:
             log.warning("the state is full: a result is not kept", extra={"backend": call.new.backend})
             self._expire(call, now)
         else:
-            self._results.append(call)
+            self._results[key] = call
         return True
 
     async def get(self, key: str) -> Record | None:
@@ -211,13 +209,17 @@ class MemoryState:
             return
         self._remove(call)
         if outcome is not None:
-            ended = replace(call.record(self.replica), state=DONE, outcome=outcome)
-            self._parted.add(ended, self._clock())
+            ended = self._parted.add(call.record(self.replica), outcome, self._clock())
         self._waiters.tell(key, ended)
 
-    async def told(self, key: str) -> None:
+    def part(self, key: str, outcome: bytes) -> None:
         call = self._find(key)
-        if call is not None:
+        if call is not None and call.state is DONE and self._open.get(call.new.question or "") != key:
+            self._remove(call)
+            self._parted.add(call.record(self.replica), outcome, self._clock())
+
+    async def told(self, key: str) -> None:
+        if (call := self._find(key)) is not None:
             self._close(call.new)
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
@@ -255,7 +257,9 @@ class MemoryState:
         while True:
             usage, wait_s = self._usage.get(principal, NO_USAGE), BUSY_RETRY_S
             if usage.records >= limits.max_records or self._bytes + cost > limits.max_bytes:
-                firsts = [call.expires_s for call in (*islice(self._results, 1), *islice(self._pending.values(), 1))]
+                firsts = [
+                    call.expires_s for each in (self._results, self._pending) for call in islice(each.values(), 1)
+                ]
                 wait_s = max(BUSY_RETRY_S, min(firsts, default=now) - now)
             elif usage.pending < limits.max_pending:
                 return 0.0
@@ -264,15 +268,11 @@ class MemoryState:
 
     def _sweep(self, now: float, limit: int) -> int:
         """Drops what has expired, at most `limit` entries; returns how many it dropped."""
-        results, pending, left = self._results, self._pending, limit
-        while results and left and results[0].expires_s <= now:
-            call = results.popleft()
-            left -= 1
-            if self._calls.get(call.new.key) is call:
+        left = limit
+        for queue in (self._results, self._pending):
+            while queue and left and (call := next(iter(queue.values()))).expires_s <= now:
+                left -= 1
                 self._expire(call, call.expires_s)
-        while pending and left and (call := next(iter(pending.values()))).expires_s <= now:
-            left -= 1
-            self._expire(call, call.expires_s)
         dropped = self._seen.sweep(now, left)
         self._bytes -= SEEN_BYTES * dropped
         return limit - left + dropped
@@ -291,6 +291,7 @@ class MemoryState:
             del self._pending[new.key]
             usage.pending -= 1
         else:
+            self._results.pop(new.key, None)  # it may have been too large to be kept
             self._bytes -= len(call.outcome)
         if new.question is not None:
             self._close(new)

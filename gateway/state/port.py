@@ -52,9 +52,9 @@ class StateLimits(Struct, frozen=True, kw_only=True):
     """How long and how much is remembered.
 
     `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the moment the record is gone.
-    `max_pending` and `max_records` (finished ones included) are per principal. Of calls that may be begun anew, the
-    latest `max_parted` of each principal are told of for `parted_ttl_s`. `max_bytes` bounds what a process keeps in its
-    own memory; Redis has `maxmemory` for that.
+    `max_pending` and `max_records` (finished ones included) are per principal. Of calls that may be begun anew, or are
+    parted, the latest `max_parted` of each principal are told of for `parted_ttl_s`. `max_bytes` bounds what a process
+    keeps in its own memory; Redis has `maxmemory` for that.
     """
 
     pending_ttl_s: float = 86400.0
@@ -176,7 +176,10 @@ Begun: TypeAlias = Created | Exists | Conflict | Expired | Full
 
 
 class State(Protocol):
-    """The port. Every method but `forget` raises StateUnavailable; digests and notes out of bounds are ValueErrors."""
+    """The port. What is awaited raises StateUnavailable, but for `forget`.
+
+    Digests and notes out of bounds are ValueErrors.
+    """
 
     @property
     def replica(self) -> str:
@@ -248,6 +251,14 @@ class State(Protocol):
         For calls that provably did not run or may run again. Whoever waits, or looks before it has begun anew, finds it
         DONE with the `outcome`; without one it is as if it had never begun. While the state is away it is noted down
         and done later. Raises OutcomeTooLarge.
+        """
+        ...
+
+    def part(self, key: str, outcome: bytes) -> None:
+        """Keeps no more of a call that is DONE than this short `outcome`, for as long as of one to be begun anew.
+
+        For calls whose outcome nobody will want once more: they are on no quota. It is done in a moment, or, while the
+        state is away, not at all. A call that is not over, or whose question is open, stays as it is.
         """
         ...
 

@@ -23,13 +23,17 @@ ENTRY_BYTES = 1024  # what one weighs besides its note and its outcome
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """`record` if the call was ours, `outcome` if it ended here, `when` in seconds of the clock."""
+    """`record` if the call was ours, `outcome` if it ended here, `when` in seconds of the clock.
+
+    `is_parted`: no more than that outcome is kept of it.
+    """
 
     key: str
     when: float
     record: Record | None
     outcome: bytes | None
     size_bytes: int
+    is_parted: bool = False
 
 
 class Recent:
@@ -42,7 +46,12 @@ class Recent:
         self._bytes = 0
         self._look_at = 0.0
 
-    def note(self, key: str, record: Record | None, outcome: bytes | None = None) -> None:
+    def part(self, key: str, outcome: bytes) -> None:
+        """No more than this is kept of a call any longer."""
+        if key in self._ended:
+            self.note(key, None, outcome, is_parted=True)
+
+    def note(self, key: str, record: Record | None, outcome: bytes | None = None, *, is_parted: bool = False) -> None:
         """Remembers one half of an ending, or both; what is known of it already stays known."""
         if key in self._ended:
             known = self._ended.pop(key)
@@ -50,7 +59,7 @@ class Recent:
             record, outcome = record or known.record, known.outcome if outcome is None else outcome
         now = self._clock()
         size_bytes = ENTRY_BYTES + len(record.note if record else b"") + len(outcome or b"")
-        self._ended[key] = Ended(key, now, record, outcome, size_bytes)
+        self._ended[key] = Ended(key, now, record, outcome, size_bytes, is_parted)
         self._bytes += size_bytes
         if now >= self._look_at or self._bytes > MAX_BYTES or len(self._ended) > MAX_COUNT:
             self._make_room(now)

@@ -8,7 +8,19 @@ from typing import Any
 
 from msgspec import Raw, structs
 
-from gateway.state.port import Begun, CallState, Conflict, Created, Exists, Expired, Full, NewCall, Record
+from gateway.state.port import (
+    DISPATCHING,
+    REGISTERED,
+    Begun,
+    CallState,
+    Conflict,
+    Created,
+    Exists,
+    Expired,
+    Full,
+    NewCall,
+    Record,
+)
 from gateway.state.sealing import Sealer, Unsealable
 
 log = logging.getLogger("gateway.state")
@@ -31,7 +43,7 @@ class Records:
         """An outcome as the script takes it, sealed for its record."""
         return _packed(self._sealer.seal(outcome, f"{key}/outcome".encode()))
 
-    def begin(self, call: NewCall, *, unheld: bool) -> tuple[Any, ...]:
+    def begin(self, call: NewCall) -> tuple[Any, ...]:
         """The arguments of the operation `begin`."""
         return (
             call.key,
@@ -41,11 +53,19 @@ class Records:
             self.note(call.key, call.note),
             call.question or "",
             "1" if call.idempotent else "0",
-            unheld,
             [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older],
             int(call.state),
             call.asks or "",
         )
+
+    def take(self, call: NewCall, reply: Sequence[Any], replica: str) -> tuple[Any, ...] | None:
+        """The arguments of the operation `take`, if `begin` has found a call of this replica's that was not sent."""
+        if reply[0] != b"exists":
+            return None
+        _, key, (_, _, _, state, note, holder, *_) = reply
+        if _text(holder) != replica or _number(state) not in (REGISTERED, DISPATCHING):
+            return None
+        return (key.decode(), _packed(note or b""), self.note(key.decode(), call.note), int(call.state))
 
     def begun(self, reply: Sequence[Any], call: NewCall, replica: str) -> Begun:
         """What the operation `begin` answers to a replica that asked to begin a call."""

@@ -1,6 +1,6 @@
 """The state in Redis, shared by every replica: any of them may take a callback, any may be asked for the result.
 
-Every operation is one atomic step of `script.lua`. What is stored is sealed, what names it is digested. The script
+Every operation is one atomic step of the script in `script/`. What is stored is sealed, what names it is digested. It
 serves a single server, with or without Sentinel; in a Redis Cluster the keys of one operation would lie apart, but
 those of one call share a hash tag.
 """
@@ -104,12 +104,15 @@ class RedisState:
     async def begin(self, call: NewCall) -> Begun:
         check_call(call)
         unheld = self._holding.expect(call)
-        doubtful = unheld  # cancelled too: it may have been registered, and nobody here will run it
+        lost, doubtful = None, unheld  # cancelled too: it may have been registered, and nobody here will run it
         try:
-            reply = await self._link.ask("begin", *self._records.begin(call, unheld=unheld))
+            reply = await self._link.ask("begin", *self._records.begin(call))
+            lost = self._records.take(call, reply, self.replica) if unheld else None
+            if lost is not None:  # an earlier one was done without our hearing of it
+                reply = await self._link.ask("take", *lost)
             doubtful = False
         except NotDone:
-            doubtful = False
+            doubtful = lost is not None
             raise
         finally:
             if unheld:
@@ -211,6 +214,11 @@ class RedisState:
             self._waiters.tell(key, ended)
         else:
             self._tending.look_at(key)
+
+    def part(self, key: str, outcome: bytes) -> None:
+        check_digest(key)
+        with suppress(StateUnavailable):
+            self._holding.part(key, outcome)
 
     async def told(self, key: str) -> None:
         check_digest(key)

@@ -17,7 +17,7 @@ from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, running, until
 from tests.flow.tokens import SECRET, token
-from tests.flow.toolserver import ToolServer
+from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import Tap, tapped, watched
 from tests.live.faults.processes import demo_server
 from tests.unit.backends.calling_back import OK, Toolset
@@ -69,19 +69,41 @@ async def test_a_call_is_one_line(server: ToolServer, dialect: str) -> None:
     assert CANARY not in gateway.text
 
 
+COUNT, MAIL, DIARY = (
+    {"tool": tool_id, "version": "1.0.0", "backend": "scripted"} for tool_id in ("Count.Up", "Mail.Read", "Diary.Read")
+)
 REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nobody we know": (
         {"tool_id": "Echo.Say", "headers": {"authorization": f"Bearer {CANARY}"}},
         {"status": 401, "outcome": "refused", "reason": "api_key"},
     ),
-    "no such tool": (
+    "no tool id": (
         {"tool_id": f"No.{CANARY}"},
-        {"status": 400, "outcome": "refused", "principal": "key:job"},
+        {"status": 400, "outcome": "refused", "reason": "invalid_request", "principal": "key:job"},
+    ),
+    "no such tool": (
+        {"tool_id": f"No.{CANARY}".replace("-", "")},
+        {"status": 400, "outcome": "refused", "reason": "tool_not_found", "principal": "key:job"},
     ),
     "wrong input": (
         {"tool_id": "Count.Up", "arguments": {"n": CANARY}},
-        {"status": 422, "outcome": "invalid", "principal": "key:job", "tool": "Count.Up", "version": "1.0.0"}
-        | {"backend": "scripted"},
+        {"status": 422, "outcome": "invalid", "reason": "invalid_arguments", "principal": "key:job"} | COUNT,
+    ),
+    "a tool for others": (
+        {"tool_id": "Mail.Read"},
+        {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job"} | MAIL,
+    ),
+    "a version for others": (
+        {"tool_id": "Mail.Read@1.0.0"},
+        {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job"} | MAIL,
+    ),
+    "no such version": (
+        {"tool_id": "Count.Up@7.0.0"},
+        {"status": 400, "outcome": "refused", "reason": "tool_not_found", "principal": "key:job"},
+    ),
+    "a user is missing": (
+        {"tool_id": "Diary.Read"},
+        {"status": 400, "outcome": "refused", "reason": "missing_requirements", "principal": "key:job"} | DIARY,
     ),
 }
 
@@ -89,8 +111,11 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", REFUSED)
 async def test_a_refused_call_is_one_line_with_what_was_known_of_it(server: ToolServer, name: str) -> None:
     asked, expected = REFUSED[name]
+    server.tools += [tool("Mail.Read"), tool("Diary.Read", requirements={"user_id": True})]
+    rest = {"tools": "*", "backend": "scripted"}
+    routes = [rest | {"tools": "Mail.*", "scopes": ["mail"]}, rest]
     headers = {"oxp-api-key": KEY} if "headers" not in asked else {}
-    async with watched(config({"scripted": server.url}, auth=AUTH)) as gateway:
+    async with watched(config({"scripted": server.url}, routes, auth=AUTH)) as gateway:
         await gateway.caller.call("oxp", **({"headers": headers} | asked))
     [line] = gateway.lines
     said, measured = split(line)

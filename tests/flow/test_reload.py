@@ -62,6 +62,24 @@ async def test_a_key_that_is_taken_away_is_refused_at_once_and_a_new_one_let_in(
     assert (await signed.call("oxp", "Echo.Say")).status == 200
 
 
+async def test_the_description_asks_for_the_credentials_that_are_taken_now(
+    start: StartGateway, server: ToolServer
+) -> None:
+    backends = {"scripted": server.url}
+    gateway = await start(config(backends))
+
+    async def asked_for() -> set[str]:
+        document = (await gateway.caller.http.get("/openapi.json")).json()
+        return {name for way in document["security"] for name in way}
+
+    assert await asked_for() == set()
+    await reload(gateway, config(backends, auth={"jwt": [{"secret": SECRET}]}))
+    assert await asked_for() == {"bearer"}
+    key = {"id": "agent", "hash": f"sha256:{hashlib.sha256(b'key').hexdigest()}"}
+    await reload(gateway, config(backends, auth={"api_keys": [key]}))
+    assert await asked_for() == {"bearer", "oxp_key", "otc_key"}
+
+
 async def test_tools_of_a_backend_that_cannot_be_asked_just_now_stay_published(
     start: StartGateway, server: ToolServer
 ) -> None:

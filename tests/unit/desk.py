@@ -8,8 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.admission import Turn
+from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked
 from gateway.kept.calls import Calls
+from gateway.kept.endings import Endings, Run
 from gateway.kept.preference import NO_PREFERENCE, Preference
 from gateway.kept.standing import Kept
 from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
@@ -118,6 +120,7 @@ class Away(MemoryState):
         self.away: set[str] = set()
         self.moves: list[tuple[str, CallState]] = []
         self.orphans: list[Record] = []
+        self.forgets_what_it_holds = False
 
     def _look(self, method: str) -> None:
         if method in self.away:
@@ -140,7 +143,14 @@ class Away(MemoryState):
 
     async def get(self, key: str) -> Record | None:
         self._look("get")
-        return await super().get(key)
+        return super().held(key) or await super().get(key)
+
+    def held(self, key: str) -> Record | None:
+        return None if self.forgets_what_it_holds else super().held(key)
+
+    def lose(self, key: str) -> None:
+        """Nobody knows any more what became of a call."""
+        self._calls[key].state = CallState.UNKNOWN
 
     def unreadable(self, key: str) -> None:
         """Leaves of a call what is left when its sealing key is gone."""
@@ -159,9 +169,12 @@ class Desk:
         self.clock = Clock()
         self.state = Away(StateLimits(**limits), self.clock)
         self.later, self.now = Later(), Now()
+        self.ended: list[tuple[Run, ToolResult | GatewayError]] = []
+        self.endings = Endings(self.state, lambda run, ending: self.ended.append((run, ending)))
         self.calls = Calls(
             self.state,
             Digester([], "calls"),
+            self.endings,
             backends={"later": self.later, "now": self.now},
             callback_url=lambda key, run: f"https://gateway.example/{key}",
         )

@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
-from gateway.state.port import Created, Exists, Expired, Record, StateLimits, StateUnavailable
+from gateway.state.port import CallState, Created, Exists, Expired, Record, StateLimits, StateUnavailable
 from gateway.state.tending import Timing
 from tests.contract.state.calls import (
     ACCEPTED,
@@ -293,16 +294,23 @@ async def test_replicas_with_changed_keys_understand_each_other(open_replica: Op
     ]
 
 
-async def test_a_call_whose_first_begin_was_lost_on_the_way_back_is_begun_again(open_replica: OpenReplica) -> None:
+@pytest.mark.parametrize("begins_as", [REGISTERED, DISPATCHING])
+async def test_a_call_whose_first_begin_was_lost_on_the_way_back_is_begun_again(
+    open_replica: OpenReplica, begins_as: CallState
+) -> None:
     state = await open_replica()
-    new = call()
+    new = call(state=begins_as, note=b"first")
     beginning = asyncio.create_task(state.begin(new))
     await asyncio.sleep(0)
     beginning.cancel()  # the caller hung up; Redis registers the call all the same
     with pytest.raises(asyncio.CancelledError):
         await beginning
-    assert isinstance(await state.begin(new), Created)
-    assert isinstance(await state.begin(new), Exists)
+    begun = await state.begin(structs.replace(new, note=b"second"))
+    assert isinstance(begun, Created)
+    assert begun.record.note == b"second"
+    again = await state.begin(structs.replace(new, note=b"third"))
+    assert isinstance(again, Exists)
+    assert again.record.note == b"second"
 
 
 async def test_a_begin_nobody_waits_for_any_more_is_undone_for_others_too(open_replica: OpenReplica) -> None:

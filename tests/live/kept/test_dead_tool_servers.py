@@ -53,5 +53,5 @@ async def test_a_route_that_cancels_ends_it_at_its_timeout() -> None:
             await until(runs, "the call runs")
             await builds.kill()
             error = failure(await asking)
-            assert error["message"] == "The tool took too long and was told to stop; it may have run."
+            assert error["message"] == "The tool took too long and is no longer waited for; it may have run."
             assert failure(await call(only.http, "Builds.build", LONG, call_id="one")) == error

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from gateway.kept import standing
+from gateway.kept.endings import Endings
 from gateway.kept.orphans import adopt_orphans
 from gateway.kept.standing import PREFIX, Note
 from gateway.ports import Backend
@@ -28,7 +29,8 @@ NOTE = Note(
 @asynccontextmanager
 async def adopting(state: State, backends: dict[str, Backend]) -> AsyncIterator[None]:
     """Adopts for as long as it is open; nothing here is to be cancelled."""
-    task = asyncio.create_task(adopt_orphans(state, backends, _never, every_s=0.02))
+    endings = Endings(state, lambda run, ending: None)
+    task = asyncio.create_task(adopt_orphans(state, endings, backends, _never, every_s=0.02))
     try:
         yield
     finally:

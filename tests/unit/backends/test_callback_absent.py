@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from gateway.backends.callback_receiving import receiving_for_absent
+from gateway.kept.backlog import MAX_BYTES
 from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.standing import Consent, Later, Note, Standing, standing_of
 from gateway.model import ONCE, ToolFailure, ToolResult
 from gateway.request import Request
-from gateway.state.port import DISPATCHING, NewCall
+from gateway.state.port import DISPATCHING, NewCall, StateUnavailable
 from gateway.state.sealing import Digester
 from gateway.wire import Head
 from tests.unit.desk import Desk, desk
@@ -57,7 +58,12 @@ class Elsewhere:
         self.it = it
         self._tokens = CallbackTokens(Digester([], "callbacks"))
         self.callbacks = Callbacks(
-            it.state, self._tokens, backends={}, published=lambda _tool: None, absent=receiving_for_absent(it.calls)
+            it.state,
+            self._tokens,
+            backends={},
+            published=lambda _tool: None,
+            absent=receiving_for_absent(it.calls),
+            backlog=it.endings.backlog,
         )
 
     async def begin(self, **later: Any) -> None:
@@ -69,11 +75,14 @@ class Elsewhere:
 
     async def post(self, message: Any, *, run: str = RUN) -> int:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        request = Request(Head(method="POST", path="/callbacks/", headers={}))
-        token = self._tokens.mint(KEY, run)
-        status = await self.callbacks.answer(request, token, "application/json", Arrived(body))
-        assert request.backend == "builds"
+        status = await self.answer(body, run=run)
+        assert self.request.backend == "builds"
         return status
+
+    async def answer(self, body: bytes, *, run: str = RUN) -> int:
+        self.request = Request(Head(method="POST", path="/callbacks/", headers={}))
+        token = self._tokens.mint(KEY, run)
+        return await self.callbacks.answer(self.request, token, "application/json", Arrived(body))
 
     async def stands(self) -> Standing:
         return standing_of(await self.it.state.get(KEY))
@@ -84,10 +93,7 @@ async def elsewhere(**later: Any) -> AsyncIterator[Elsewhere]:
     async with desk() as it:
         opened = Elsewhere(it)
         await opened.begin(**later)
-        try:
-            yield opened
-        finally:
-            await opened.callbacks.aclose()
+        yield opened
 
 
 def message(kind: str, **members: Any) -> dict[str, Any]:
@@ -151,3 +157,14 @@ async def test_a_subscription_that_cannot_be_cancelled_there_is_told_to_the_oper
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.message == "a tool server that is not configured here was not told to stop"
     assert (warning.__dict__["backend"], warning.__dict__["call_id"]) == ("builds", ID)
+
+
+async def test_what_waits_for_the_state_has_one_bound_with_the_results_that_do() -> None:
+    async def be_away() -> None:
+        raise StateUnavailable
+
+    async with elsewhere() as it:
+        room = len(json.dumps(RESULT))
+        assert it.it.endings.backlog.hold(MAX_BYTES - room, be_away)
+        it.it.state.away, it.it.state.forgets_what_it_holds = {"get"}, True
+        assert [await it.answer(json.dumps(RESULT).encode()) for _ in range(2)] == [200, 503]

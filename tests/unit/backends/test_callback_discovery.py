@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.unit.transport.scripted import answering, listening, serving
 
 pytestmark = pytest.mark.anyio
 
+MARK = b"\xef\xbb\xbf"  # of the order of bytes
 NOT_ALLOWED = "its endpoint is not a URL at its own origin or one of allowed_origins"
 
 
@@ -28,11 +30,20 @@ async def test_a_toolset_is_asked_for_below_the_configured_url_with_our_credenti
     assert at.backend.dialect == "callback"
 
 
+async def test_a_toolset_may_begin_with_a_byte_order_mark() -> None:
+    toolset = Toolset()
+    manifest = {"name": "builds", "endpoint": "", "tools": [TOOL]}
+    async with facing(toolset, listed=False) as at:
+        toolset.manifest = reply(200, MARK + json.dumps(manifest | {"endpoint": at.server.url}).encode())
+        assert [tool.id for tool in (await at.backend.list_tools()).tools] == ["builds.lint@1.0.0"]
+
+
 ANSWERS = [
     (reply(404, b"Not Found", "text/plain"), "its answer has status 404"),
     (reply(500, b""), "its answer has status 500"),
     (reply(302, b"", location="http://elsewhere.example/"), "its answer has status 302"),
     (reply(200, b'{"name": "builds"'), "Input data was truncated"),
+    (reply(200, MARK + MARK + b"{}"), "invalid character"),
     (b"SMTP ready\r\n\r\n", "protocol: "),
 ]
 

@@ -160,6 +160,13 @@ async def test_a_call_that_may_have_arrived_is_waited_for(ending: Script, caplog
     assert "token" not in caplog.text  # of the callback URL
 
 
+@pytest.mark.parametrize("status", [status for status, _ in REFUSED])
+async def test_a_call_that_is_answered_already_is_not_failed_by_any_status(status: int) -> None:
+    async with facing(Toolset(reply(status, b""))) as at:
+        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, Turn(answered=True)) is None
+        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, Turn()) is not None
+
+
 async def test_a_call_that_never_left_is_refused() -> None:
     toolset = Toolset()
     async with serving(toolset) as server:

@@ -18,6 +18,7 @@ from tests.unit.backends.crumbs import facing as facing_crumbs
 from tests.unit.backends.crumbs import invocation
 from tests.unit.backends.facing import refusal, reply
 from tests.unit.transport.scripted import Peer, Script, serving, until
+from tests.unit.turn import Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +45,20 @@ async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while(ackno
         toolset.acknowledgement = reply(200, b"")
         assert await backend.dispatch(INVOCATION, CALLBACK_URL) is None
         assert (way_in.snapshot().breaker, way_in.snapshot().in_flight) == ("closed", 0)
+        await backend.aclose()
+
+
+@pytest.mark.parametrize("acknowledgement", [reply(500, b""), silent], ids=["status 500", "none in time"])
+async def test_a_callback_server_that_calls_back_first_goes_on_getting_calls(acknowledgement: bytes | Script) -> None:
+    toolset = Toolset(acknowledgement)
+    async with serving(toolset) as server:
+        way_in = admission(server.url, breaker=LASTING)
+        backend = backend_at(server.url, Ends(), [], way_in=way_in)
+        await backend.list_tools()
+        for _ in range(3):
+            answered = Turn(answered=True)
+            assert await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL, answered) is None
+        assert (way_in.snapshot().breaker, way_in.snapshot().in_flight, len(toolset.noted)) == ("closed", 0, 3)
         await backend.aclose()
 
 

@@ -45,6 +45,14 @@ async def test_a_check_url_elsewhere_is_left_out(check_url: str) -> None:
     assert error.missing == {"authorization": [{"id": "ch", "url": "https://x.example"}], "user_id": True}
 
 
+@pytest.mark.parametrize("check_url", ["/a b", "/a\nb", "\t/a", "/ä", "/a?x=\u00a0", "/\x7f", ""], ids=repr)
+async def test_a_check_url_with_what_no_url_holds_is_left_out(check_url: str) -> None:
+    """Nobody could ever ask there, and whoever waits for the consent would see it pending until its end."""
+    async with facing(challenging(url="https://x.example", check_url=check_url)) as (backend, _):
+        error = await refusal(backend.call(INVOCATION))
+    assert error.missing == {"authorization": [{"id": "ch", "url": "https://x.example"}], "user_id": True}
+
+
 @pytest.mark.parametrize("url", ["http://x.example", "javascript:alert(1)", "data:text/html,x", "", "/relative"])
 async def test_a_challenge_no_user_may_be_sent_to_makes_the_tool_unavailable(url: str) -> None:
     async with facing(challenging(url=url)) as (backend, _):

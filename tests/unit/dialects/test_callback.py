@@ -47,6 +47,14 @@ def posted(kind: str, **members: Any) -> Callback:
     return read(json.dumps(message(kind, **members)).encode())
 
 
+def test_a_message_may_begin_with_one_byte_order_mark() -> None:
+    mark, body = b"\xef\xbb\xbf", json.dumps(message("tool_result", text="x")).encode()
+    assert isinstance(read(body), callback.Result)
+    assert read(mark + body) == read(body)
+    for none in (mark, mark + mark + body, mark[1:] + body, b" " + mark + body):
+        assert isinstance(read(none), Malformed)
+
+
 @having("posted")
 def test_a_message_means_what_the_example_says(example: dict[str, Any]) -> None:
     ((kind, fields),) = example["means"].items()

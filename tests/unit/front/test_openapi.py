@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from gateway.front.openapi import document
+from gateway.front.openapi import BY_KEY, BY_TOKEN, document
 from tests.oracle import Operation
 from tests.oracle.test_oracle import GOOD
 
@@ -56,6 +56,13 @@ def test_operations_have_ids_of_their_own() -> None:
 def test_whatever_concerns_a_caller_asks_for_a_credential() -> None:
     for operation in operations():
         assert ("401" in operation["responses"]) == ("security" not in operation)
+
+
+@pytest.mark.parametrize("credentials", [(), BY_TOKEN, (*BY_TOKEN, *BY_KEY)])
+def test_callers_are_asked_for_no_credential_that_is_not_taken(credentials: tuple[str, ...]) -> None:
+    described = json.loads(document("1.2.3", None, credentials))
+    assert described["security"] == [{name: []} for name in credentials]
+    assert described["components"]["securitySchemes"].keys() == set(credentials)
 
 
 def test_what_is_wrong_with_any_request_is_said_of_every_operation() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.kept.backlog import Backlog
 from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.standing import Later, Note
 from gateway.ports import Backend
@@ -103,11 +104,15 @@ async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_b
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=note.packed()))
     backends = {"later": cast(Backend, reader)}
     callbacks = Callbacks(
-        state, tokens(NEW), backends=backends, published=lambda _tool: None, absent=lambda _: Reader()
+        state,
+        tokens(NEW),
+        backends=backends,
+        published=lambda _tool: None,
+        absent=lambda _: Reader(),
+        backlog=Backlog(lambda: True),
     )
     request = Request(Head(method="POST", path="/callbacks/", headers={}))
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) == 200
     assert reader.read == [("never", ["FAILED"])]
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, "another run"), None, Arrived()) == 404
     assert len(reader.read) == 1
-    await callbacks.aclose()

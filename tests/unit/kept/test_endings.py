@@ -50,12 +50,17 @@ async def test_who_will_not_wait_is_told_of_a_refusal_as_one_or_not_yet(
     assert kept.standing is None or isinstance(kept.standing, GatewayError)
 
 
-async def test_a_failure_that_nobody_can_repeat_says_where_it_is_kept(it: Desk) -> None:
+async def test_a_failure_that_may_be_repeated_is_not_kept_for_who_was_told(it: Desk) -> None:
     it.later.at_once = REPEATABLE
-    unnamed, named = await it.ask(None), await it.ask("k")
-    assert (unnamed.standing, unnamed.remembered) == (REPEATABLE, True)
-    assert (named.standing, named.remembered) == (REPEATABLE, False)
-    assert await it.standing_of(unnamed.id) == REPEATABLE
+    for kept in (await it.ask(None), await it.ask("k")):
+        assert (kept.standing, kept.remembered) == (REPEATABLE, False)
+
+
+async def test_a_failure_that_nobody_can_repeat_is_kept_for_who_was_not_told(it: Desk) -> None:
+    kept = await it.ask(None, timeout_s=0.01)
+    assert (kept.standing, kept.remembered) == (None, True)
+    assert await it.calls.settle(kept.id, REPEATABLE)
+    assert await it.standing_of(kept.id) == REPEATABLE
 
 
 async def test_refusals_that_were_told_count_against_nobodys_quota() -> None:

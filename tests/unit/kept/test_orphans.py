@@ -71,7 +71,7 @@ async def test_each_is_gone_on_with_as_far_as_possible(it: Desk, caplog: pytest.
         left(CallState.AWAITING_USER),
     ]
     task = asyncio.create_task(
-        adopt_orphans(it.state, {"later": it.later, "now": it.now}, Cancellations(), every_s=0.01)
+        adopt_orphans(it.state, it.endings, {"later": it.later, "now": it.now}, Cancellations(), every_s=0.01)
     )
     async with asyncio.timeout(DEADLINE_S):
         while len(caplog.records) < 6:  # noqa: ASYNC110 - a log has no event
@@ -92,7 +92,7 @@ async def test_one_that_is_to_be_cancelled_still_is_at_the_time_that_was_set(it:
         left(CallState.ACCEPTED, "gone", cancel_after_s=100.0, created_s=time.time() - 40.0),
         left(CallState.ACCEPTED, cancel_after_s=1.0, created_s=time.time() - 40.0),
     ]
-    task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, cancellations, every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, {"later": it.later}, cancellations, every_s=0.01))
     async with asyncio.timeout(DEADLINE_S):
         await it.later.took.wait()
     task.cancel()
@@ -106,7 +106,7 @@ async def test_one_that_was_never_dispatched_is_left_to_whoever_asks_again(it: D
     new = NewCall(key="left", fingerprint="f", principal="p", backend="later")
     await it.state.begin(new)
     it.state.orphans = [left(CallState.REGISTERED)]
-    task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, Cancellations(), every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, {"later": it.later}, Cancellations(), every_s=0.01))
     async with asyncio.timeout(DEADLINE_S):
         assert await it.state.wait("left", DEADLINE_S) is None
     task.cancel()
@@ -119,7 +119,7 @@ async def test_one_without_a_name_that_was_never_dispatched_says_so_when_it_is_a
     record = await it.state.get(key)
     assert record is not None
     it.state.orphans = [replace(record, state=CallState.REGISTERED)]
-    task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, Cancellations(), every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, {"later": it.later}, Cancellations(), every_s=0.01))
     async with asyncio.timeout(DEADLINE_S):
         await it.state.wait(key, DEADLINE_S)
     task.cancel()
@@ -142,7 +142,7 @@ async def test_one_that_cannot_be_gone_on_with_costs_the_others_nothing(
 ) -> None:
     fail_once(it)
     it.state.orphans = [left(CallState.ACCEPTED), left(CallState.ACCEPTED)]
-    task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, Cancellations(), every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, {"later": it.later}, Cancellations(), every_s=0.01))
     async with asyncio.timeout(DEADLINE_S):
         await it.later.took.wait()
     task.cancel()
@@ -151,7 +151,7 @@ async def test_one_that_cannot_be_gone_on_with_costs_the_others_nothing(
 
 async def test_many_are_not_kept_waiting_for_one_look_after_the_other(it: Desk) -> None:
     it.state.orphans = [left(CallState.ACCEPTED)] * 5 * AT_ONCE
-    task = asyncio.create_task(adopt_orphans(it.state, {"later": it.later}, Cancellations(), every_s=1.0))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, {"later": it.later}, Cancellations(), every_s=1.0))
     async with asyncio.timeout(4.5):  # five looks, of which only the first is one that had to be waited for
         while len(it.later.resumed) < 5 * AT_ONCE:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
@@ -177,7 +177,7 @@ async def test_one_whose_backend_is_not_here_is_gone_on_with_when_it_comes_unles
     """Ours: while a configuration is rolled out, replicas have different backends."""
     await strand(it.state, ["over", "waits", "gone"])
     backends: dict[str, Backend] = {}
-    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=0.01))
     await have_been_claimed(it.state)
     await it.state.settle("over", b"[1]")
     await it.state.forget("gone")
@@ -193,7 +193,7 @@ async def test_one_whose_backend_is_not_here_is_gone_on_with_when_it_comes_unles
 async def test_one_whose_backend_comes_while_the_state_is_away_is_gone_on_with_afterwards(it: Desk) -> None:
     await strand(it.state, ["waits"])
     backends: dict[str, Backend] = {}
-    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=0.01))
     await have_been_claimed(it.state)
     it.state.away.add("get")
     backends["later"] = it.later
@@ -214,7 +214,7 @@ async def test_one_whose_backend_came_and_fails_costs_the_others_nothing(
     fail_once(it)
     await strand(it.state, ["one", "two"])
     backends: dict[str, Backend] = {}
-    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=0.01))
     await have_been_claimed(it.state)
     backends["later"] = it.later
     async with asyncio.timeout(DEADLINE_S):
@@ -236,7 +236,7 @@ async def test_one_that_another_replica_has_taken_over_meanwhile_is_left_to_it(i
     state = Lost(StateLimits(), Clock())
     await strand(state, ["lost"])
     backends: dict[str, Backend] = {}
-    task = asyncio.create_task(adopt_orphans(state, backends, Cancellations(), every_s=0.01))
+    task = asyncio.create_task(adopt_orphans(state, it.endings, backends, Cancellations(), every_s=0.01))
     await have_been_claimed(state)
     backends["later"] = it.later
     for _ in range(2):  # by the time the second is claimed, it has been looked at
@@ -249,7 +249,7 @@ async def test_one_that_another_replica_has_taken_over_meanwhile_is_left_to_it(i
 async def test_many_whose_backend_comes_are_not_kept_waiting_for_one_look_after_the_other(it: Desk) -> None:
     await strand(it.state, map(str, range(8 * AT_ONCE)))
     backends: dict[str, Backend] = {}
-    task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=1.0))
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=1.0))
     await have_been_claimed(it.state)
     backends["later"] = it.later
     async with asyncio.timeout(4.5):  # eight looks, of which only the first may be one that had to be waited for
@@ -264,7 +264,7 @@ async def test_of_those_whose_backend_is_not_here_a_bounded_number_is_looked_aft
     async with desk(max_pending=2 * MAX_STRANDED, max_records=2 * MAX_STRANDED) as it:
         await strand(it.state, map(str, range(MAX_STRANDED + 1)))
         backends: dict[str, Backend] = {}
-        task = asyncio.create_task(adopt_orphans(it.state, backends, Cancellations(), every_s=0.0))
+        task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=0.0))
         await have_been_claimed(it.state)
         backends["later"] = it.later
         async with asyncio.timeout(LONG_S):

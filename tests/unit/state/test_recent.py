@@ -30,6 +30,16 @@ def test_both_halves_of_an_ending_are_remembered_as_one_in_either_order() -> Non
     assert told == [("k", RECORD, b"outcome"), ("l", RECORD, b"")]
 
 
+def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
+    recent = Recent(KEPT_S, Clock())
+    for number in range(10):
+        recent.note(str(number), RECORD, bytes(MAX_BYTES // 2))
+        recent.part(str(number), b"told")
+    recent.part("nobody", b"told")
+    told = [(ended.key, ended.record, ended.outcome, ended.is_parted) for ended in recent.all()]
+    assert told == [(str(number), RECORD, b"told", True) for number in range(10)]
+
+
 def test_an_ending_is_remembered_as_long_as_its_result_and_goes_when_something_ends() -> None:
     clock = Clock()
     recent = Recent(KEPT_S, clock)

@@ -1,0 +1,183 @@
+-- What is done to calls, one at a time.
+
+-- The open call that asks the same, if there is one. Its end is told once.
+local function join(key)
+  local found = row(key)
+  if not found[1] then return nil end
+  if tonumber(found[4]) == DONE then close(found[8], key) end
+  return { 'exists', key, found }
+end
+
+-- How many ms until a principal may begin a call again; nil: at once.
+local function full_for(principal)
+  if redis.call('ZCOUNT', pending_key(principal), now, '+inf') >= config.max_pending then return 1000 end
+  local records = records_key(principal)
+  if redis.call('ZCOUNT', records, now, '+inf') < config.max_records then return nil end
+  local first = redis.call('ZRANGEBYSCORE', records, now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return math.max(1000, tonumber(first[2]) - now)
+end
+
+-- Whether a call found in the store may be dispatched by this replica: its own is gone and it was not sent, or may be
+-- sent again.
+local function may_take(state, replica, idempotent)
+  return dead(replica) and (state == REGISTERED or (state == DISPATCHING and idempotent == '1'))
+end
+
+function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, older, state, asks)
+  if restoring() then return RESTORING end
+  table.insert(older, 1, { key, fingerprint, note })
+  for _, name in ipairs(older) do
+    local there = redis.call('MGET', seen_key(name[1]), question_key(asks))
+    if there[1] then
+      local got = redis.call('HMGET', call_key(name[1]), 'fingerprint', 'state', 'replica', 'idempotent')
+      if not got[1] then return EXPIRED end
+      if got[1] ~= name[2] then return CONFLICT end
+      if not may_take(tonumber(got[2]), got[3], got[4]) then return { 'exists', name[1], row(name[1]) } end
+      redis.call('HSET', call_key(name[1]), 'state', state, 'replica', me, 'note', name[3])
+      redis.call('SREM', held_key(got[3]), name[1])
+      tell(got[3], name[1])
+      hold(name[1])
+      return { 'created', name[1], row(name[1]) }
+    end
+    local joined = there[2] and join(there[2])
+    if joined then return joined end
+  end
+  local full = full_for(principal)
+  if full then return { 'full', full } end
+  store(key, principal, {
+    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state, 'note', note,
+    'replica', me, 'idempotent', idempotent, 'question', question, 'created', now,
+  }, config.pending_ms)
+  return { 'new', now }
+end
+
+-- Begins a call of this replica's that nobody runs, because the reply to an earlier `begin` was lost; `found` is its note.
+-- `begin` itself only finds it: one that a server carries out late must not take a call that runs by now.
+function operations.take(key, found, note, state)
+  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'note')
+  if not got[1] then return absent() end
+  if got[2] ~= me or got[3] ~= found or (tonumber(got[1]) or DONE) > DISPATCHING then return { 'exists', key, row(key) } end
+  redis.call('HSET', call_key(key), 'state', state, 'note', note)
+  return { 'created', key, row(key) }
+end
+
+function operations.restore(key, fingerprint, principal, backend, state, note, idempotent, question, created)
+  local left = created + config.pending_ms - now
+  if left <= 0 or redis.call('EXISTS', call_key(key), seen_key(key)) > 0 then return NO end
+  store(key, principal, {
+    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state, 'note', note,
+    'replica', me, 'idempotent', idempotent, 'question', question, 'created', created,
+  }, left)
+  if state == AWAITING_USER then open(question, key) end
+  return YES
+end
+
+function operations.advance(key, from, to, note)
+  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'question', 'watchers')
+  if not got[1] then return absent() end
+  local allowed = to > DISPATCHING or got[2] == me
+  local state, found = tonumber(got[1]), false
+  for _, one in ipairs(from) do found = found or one == state end
+  if not (found and allowed) then return NO end
+  redis.call('HSET', call_key(key), 'state', to)
+  if note then redis.call('HSET', call_key(key), 'note', note) end
+  if to == AWAITING_USER then
+    open(got[3], key)
+    wake(key, got[2], got[4])
+  end
+  return YES
+end
+
+function operations.settle(key, outcome)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
+  local state = tonumber(got[1])
+  if not state then return absent() end
+  if state == DONE then return NO end
+  redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
+  redis.call('PEXPIRE', call_key(key), config.result_ms)
+  redis.call('PEXPIRE', seen_key(key), config.result_ms + config.seen_ms)
+  if state == AWAITING_USER and is_open(got[4], key) then
+    redis.call('PEXPIRE', question_key(got[4]), config.result_ms)
+  end
+  redis.call('ZREM', pending_key(got[2]), key)
+  redis.call('ZADD', records_key(got[2]), now + config.result_ms, key)
+  redis.call('SREM', held_key(got[3]), key)
+  wake(key, got[3], got[5])
+  return YES
+end
+
+-- A call as it stands or, if it may be begun anew, as it ended.
+function operations.get(key)
+  local found = row(key)
+  if not found[1] and redis.call('EXISTS', seen_key(key)) == 0 then
+    found = redis.call('HMGET', parted_key(key), unpack(FIELDS))
+  end
+  if not found[1] then return absent() end
+  return { 'record', key, found }
+end
+
+function operations.told(key)
+  close(redis.call('HGET', call_key(key), 'question'), key)
+  return YES
+end
+
+-- As `get`; this replica is woken when the call is over, waits for its user, or is gone.
+function operations.watch(key)
+  local got = redis.call('HMGET', call_key(key), 'state', 'watchers')
+  local watchers = got[2] or ''
+  if got[1] and tonumber(got[1]) < UNKNOWN and not string.find(',' .. watchers .. ',', ',' .. me .. ',', 1, true) then
+    redis.call('HSET', call_key(key), 'watchers', watchers .. ',' .. me)
+  end
+  return operations.get(key)
+end
+
+-- The states of many calls, 0 for one that is gone, and whether the data are still the same.
+function operations.states(keys)
+  if restoring() then return RESTORING end
+  local states = {}
+  for i, key in ipairs(keys) do states[i] = tonumber(redis.call('HGET', call_key(key), 'state') or 0) end
+  return { 'states', states, read_epoch() }
+end
+
+-- Keeps how a call ended of which nothing else is kept, as one of the latest of its principal.
+local function part(key, principal, outcome)
+  local name = parted_from(principal)
+  redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
+  redis.call('RENAME', call_key(key), parted_key(key))
+  redis.call('PEXPIRE', parted_key(key), config.parted_ms)
+  redis.call('ZADD', name, now + config.parted_ms, key)
+  redis.call('PEXPIRE', name, config.parted_ms)
+  redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
+  for _, old in ipairs(redis.call('ZRANGE', name, 0, -config.max_parted - 1)) do
+    redis.call('DEL', parted_key(old))
+    redis.call('ZREM', name, old)
+  end
+end
+
+-- Lets go of a call, which is on no quota any more; with an outcome that is told for a while.
+local function drop(key, principal, outcome)
+  if outcome then part(key, principal, outcome) end
+  redis.call('DEL', call_key(key), seen_key(key))
+  redis.call('ZREM', pending_key(principal), key)
+  redis.call('ZREM', records_key(principal), key)
+end
+
+-- Of a call that is over, no more is kept than this outcome; unless somebody may ask the same to be told how it ended.
+function operations.part(key, outcome)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'question')
+  if not got[1] then return absent() end
+  if tonumber(got[1]) ~= DONE or is_open(got[3], key) then return NO end
+  drop(key, got[2], outcome)
+  return YES
+end
+
+function operations.forget(key, outcome)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
+  if not got[1] then return absent() end
+  if got[3] ~= me or tonumber(got[1]) >= UNKNOWN then return NO end
+  drop(key, got[2], outcome)
+  close(got[4], key)
+  redis.call('SREM', held_key(me), key)
+  wake(key, me, got[5])
+  return YES
+end

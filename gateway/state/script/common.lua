@@ -1,0 +1,116 @@
+-- Every operation on the state, each atomic, many in one round trip. One script in four parts, of which this is the first:
+-- what all of them stand on.
+--
+-- ARGV[1]: the settings of the replica that asks, ARGV[2]: a list of {operation, argument...}, both MessagePack.
+-- Answers a list with one reply for each: a word or {word, value...}. Numbers of states are those of CallState.
+
+local config = cmsgpack.unpack(ARGV[1])
+local me = config.replica
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
+-- Replies of one word cost their reader a third of a list.
+local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent' }, { ok = 'restoring' }
+local CONFLICT, EXPIRED = { ok = 'conflict' }, { ok = 'expired' }
+
+local EPOCH = 'toolgate:epoch' -- since when there is data here; gone with the data when a server starts empty
+local SERVER = 'toolgate:server' -- the run of the server that these data were written by
+local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
+local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be putting back what it holds
+local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'question', 'created', 'outcome' }
+local CLAIM_REPLICAS = 16 -- dead replicas looked at in one claim; the rest next time
+local PATIENCE = 10 -- how much longer than foreseen replicas may take to put back what they hold
+
+local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
+local function seen_key(key) return 'toolgate:{' .. key .. '}:seen' end
+local function parted_key(key) return 'toolgate:{' .. key .. '}:parted' end
+local function question_key(question) return 'toolgate:question:' .. question end
+local function pending_key(principal) return 'toolgate:pending:' .. principal end
+local function records_key(principal) return 'toolgate:records:' .. principal end
+local function parted_from(principal) return 'toolgate:parted:' .. principal end
+local function held_key(replica) return 'toolgate:held:' .. replica end
+
+local epoch = false
+local function read_epoch()
+  epoch = epoch or tonumber(redis.call('GET', EPOCH) or '')
+  if not epoch then
+    redis.call('SET', EPOCH, now)
+    epoch = now
+  end
+  return epoch
+end
+
+local operations = {}
+
+-- Replicas put back the calls they hold; until they have had the time to begin, and are through, a call that is not here
+-- may yet be running.
+local function restoring()
+  local age = now - read_epoch()
+  if age < config.settle_in_ms then return true end
+  return age < PATIENCE * config.settle_in_ms and redis.call('ZCOUNT', RESTORERS, now, '+inf') > 0
+end
+
+local function absent()
+  if restoring() then return RESTORING end
+  return ABSENT
+end
+
+local function lease(replica) return tonumber(redis.call('ZSCORE', REPLICAS, replica) or 0) end
+
+-- Only who could renew its own lease a moment ago may call another's a death: a server that was frozen, and carries out
+-- what it was asked before, finds that all of them have run out.
+local function is_judge() return lease(me) - now > config.lease_ms / 2 end
+local function dead(replica) return replica ~= me and lease(replica) <= now and is_judge() end
+
+local function row(key) return redis.call('HMGET', call_key(key), unpack(FIELDS)) end
+
+local function tell(replica, key)
+  if replica ~= me then redis.call('PUBLISH', 'toolgate:wake:' .. replica, key) end
+end
+
+-- Tells who holds a call, and who watches it, that something became of it.
+local function wake(key, holder, watchers)
+  tell(holder, key)
+  for replica in string.gmatch(watchers or '', '[^,]+') do
+    if replica ~= holder then tell(replica, key) end
+  end
+end
+
+local lasting = {} -- names that many calls of a batch write to -> the time to live each gets once, when all is done
+
+local function hold(key)
+  redis.call('SADD', held_key(me), key)
+  lasting[held_key(me)] = 2 * config.pending_ms -- outlives every call in it
+end
+
+local function count(zset, key, expires, ttl)
+  if not lasting[zset] then redis.call('ZREMRANGEBYSCORE', zset, '-inf', now) end
+  redis.call('ZADD', zset, expires, key)
+  lasting[zset] = ttl
+end
+
+-- The first write is one that a server out of memory refuses, so that it refuses the operation as a whole.
+local function store(key, principal, fields, left_ms)
+  redis.call('HSET', call_key(key), unpack(fields))
+  redis.call('PEXPIRE', call_key(key), left_ms)
+  redis.call('SET', seen_key(key), '', 'PX', left_ms + config.seen_ms)
+  count(pending_key(principal), key, now + left_ms, config.pending_ms)
+  count(records_key(principal), key, now + left_ms, config.pending_ms + config.result_ms)
+  hold(key)
+end
+
+-- A call waits for its user: whoever asks the same joins it. Of two that were asked the same the later one is joined.
+local function open(question, key)
+  if question and question ~= '' then
+    redis.call('SET', question_key(question), key, 'PX', redis.call('PTTL', call_key(key)))
+  end
+end
+
+local function is_open(question, key)
+  return question and question ~= '' and redis.call('GET', question_key(question)) == key
+end
+
+local function close(question, key)
+  if is_open(question, key) then redis.call('DEL', question_key(question)) end
+end

@@ -1,0 +1,95 @@
+-- What replicas say of themselves, and what becomes of the calls of those that died.
+
+-- The first thing said over each connection. A server that was started anew, or that has just become the primary, may lack
+-- what was written last: it is treated as one without data. Where it does not tell which run it is, nobody can know.
+function operations.greet()
+  local told = redis.pcall('INFO', 'server')
+  local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
+  local known = redis.call('GET', SERVER)
+  if not run or run == known then return YES end
+  redis.call('SET', SERVER, run)
+  if known then
+    redis.call('SET', EPOCH, now)
+    epoch = now
+  end
+  return YES
+end
+
+-- Says that this replica is at it; to be said again every now and then.
+function operations.restoring()
+  redis.call('ZADD', RESTORERS, now + config.settle_in_ms, me)
+  redis.call('PEXPIRE', RESTORERS, PATIENCE * config.settle_in_ms)
+  return YES
+end
+
+local function standing() return { 'epoch', read_epoch(), restoring() and 1 or 0 } end
+
+function operations.restored()
+  redis.call('ZREM', RESTORERS, me)
+  return standing()
+end
+
+-- Extends this replica's lease, lets go of calls that ran out of time, and tells whether the data are still the same;
+-- if they are not those it knows, it is taken to put back what it holds.
+function operations.beat(outlived, known)
+  redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
+  if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
+  if read_epoch() ~= known then operations.restoring() end
+  return standing()
+end
+
+function operations.mine() return { 'mine', redis.call('SMEMBERS', held_key(me)) } end
+
+function operations.leave()
+  redis.call('ZADD', REPLICAS, 0, me)
+  return YES
+end
+
+local function lose(key, principal, replica, watchers)
+  redis.call('HSET', call_key(key), 'state', UNKNOWN)
+  redis.call('ZREM', pending_key(principal), key)
+  wake(key, replica, watchers)
+end
+
+-- A call that has ended where nobody can tell how any more.
+function operations.lose(key)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
+  if tonumber(got[1] or DONE) >= UNKNOWN or got[3] ~= me then return NO end
+  close(got[4], key)
+  redis.call('SREM', held_key(me), key)
+  lose(key, got[2], me, got[5])
+  return YES
+end
+
+-- One call of a dead replica: what becomes of it, or nil if it is over or gone.
+local function inherit(key)
+  local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'idempotent', 'watchers', 'replica')
+  local state = tonumber(got[1] or DONE)
+  if state >= UNKNOWN then return nil end
+  if state == DISPATCHING and got[3] ~= '1' then
+    lose(key, got[2], got[5], got[4])
+  else
+    redis.call('HSET', call_key(key), 'replica', me, 'state', state == DISPATCHING and REGISTERED or state)
+    hold(key)
+    tell(got[5], key) -- it may have been frozen only
+  end
+  return { key, row(key) }
+end
+
+-- `suspects`: calls this replica is said to hold and knows nothing of: the reply to an earlier claim was lost.
+function operations.claim(limit, suspects)
+  local claimed = {}
+  if not is_judge() then return { 'claimed', claimed } end
+  for _, key in ipairs(suspects) do
+    redis.call('SREM', held_key(me), key)
+    table.insert(claimed, inherit(key))
+  end
+  for _, replica in ipairs(redis.call('ZRANGEBYSCORE', REPLICAS, '-inf', now, 'LIMIT', 0, CLAIM_REPLICAS)) do
+    for _, key in ipairs(redis.call('SPOP', held_key(replica), math.max(0, limit - #claimed))) do
+      table.insert(claimed, inherit(key))
+    end
+    if redis.call('EXISTS', held_key(replica)) == 0 then redis.call('ZREM', REPLICAS, replica) end
+    if #claimed >= limit then break end
+  end
+  return { 'claimed', claimed }
+end

@@ -1,0 +1,165 @@
+"""Calls of which nothing is kept but that they have ended: whoever would have asked for the outcome has it."""
+
+from __future__ import annotations
+
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+
+from gateway.state.memory import MemoryState
+from gateway.state.port import Created, State, StateLimits, StateUnavailable
+from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
+from tests.contract.state.conftest import Clock, OpenReplica, OpenState
+from tests.contract.state.server import RedisServer
+
+pytestmark = pytest.mark.anyio
+
+LONG_S = 10.0
+
+
+async def ended(state: State, key: str) -> bytes | None:
+    """How it is told that a call ended."""
+    record = await state.get(key)
+    return None if record is None or record.state is not DONE else record.outcome
+
+
+async def answered(state: State, key: str) -> None:
+    """Has a call that is over answered, and waits until nothing more is kept of it."""
+    state.part(key, b"told")
+
+    async def parted() -> bool:
+        return await ended(state, key) == b"told"
+
+    await until(parted, "it is told of no more than its end")
+
+
+async def test_who_looks_finds_that_it_ended_and_nothing_more_comes_of_it(state: State) -> None:
+    new = call(note=b"note", question="q")
+    await began(state, new, ACCEPTED)
+    assert await state.settle(new.key, b"done")
+    await answered(state, new.key)
+    for record in (await state.get(new.key), await state.wait(new.key, LONG_S)):
+        assert record is not None
+        assert (record.state, record.outcome, record.note, record.principal) == (DONE, b"told", b"note", "p")
+    assert state.held(new.key) is None
+    assert not await state.settle(new.key, b"again")
+    assert not await state.advance(new.key, [ACCEPTED], AWAITING_USER)
+    await state.forget(new.key)
+    assert await ended(state, new.key) == b"told"
+
+
+async def test_it_is_no_record_of_its_principals(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_records=2, max_pending=1))
+    for _ in range(5):
+        key = (await began(state)).key
+        await state.settle(key, b"done")
+        await answered(state, key)
+
+
+async def test_of_each_principal_the_latest_are_told(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_parted=2))
+    keys = [(await began(state)).key for _ in range(3)]
+    for key in keys:
+        await state.settle(key, b"done")
+        await answered(state, key)
+    assert [await state_of(state, key) for key in keys] == [None, DONE, DONE]
+
+
+async def test_what_is_not_over_or_waits_to_be_told_to_its_user_stays_as_it_is(state: State) -> None:
+    running, asked = (await began(state, to=ACCEPTED)).key, call(question="asked")
+    await began(state, asked, AWAITING_USER)
+    state.part(asked.key, b"told")
+    assert await state.settle(asked.key, b"consented")
+    for key in (running, asked.key, "nobody"):
+        state.part(key, b"told")
+    assert await state_of(state, running) is ACCEPTED
+    assert await state.settle(running, b"done")
+    assert [await ended(state, key) for key in (running, asked.key, "nobody")] == [b"done", b"consented", None]
+    await state.told(asked.key)
+    await answered(state, asked.key)
+
+
+async def test_what_is_parted_weighs_next_to_nothing() -> None:
+    """However large the outcomes, and although each is kept for an hour where nobody is told it."""
+    state, rounds, size = MemoryState(StateLimits(max_parted=1), Clock()), 2000, 50_000
+    tracemalloc.start()
+    try:
+        for number in range(rounds):
+            key = (await began(state, call(key=f"k{number}"))).key
+            await state.settle(key, bytes(size))
+            state.part(key, b"told")
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert state.size_bytes == 0
+
+
+async def test_an_outcome_that_came_to_another_replica_is_parted_where_it_is_told(open_replica: OpenReplica) -> None:
+    one, two = [await open_replica(StateLimits(max_records=1)) for _ in range(2)]
+    for _ in range(3):
+        key = (await began(one, to=ACCEPTED)).key
+        assert await two.settle(key, b"done")
+        record = await one.wait(key, LONG_S)
+        assert record is not None
+        assert record.outcome == b"done"
+        await answered(one, key)
+        assert await ended(two, key) == b"told"
+        assert not await two.settle(key, b"repeated")
+
+
+async def test_what_is_still_heard_of_it_where_it_was_begun_does_not_bring_it_back(open_replica: OpenReplica) -> None:
+    """A tool server may say that it took a call when its result has come to another replica, and been told."""
+    one, two = await open_replica(StateLimits(max_pending=1)), await open_replica()
+    key = (await began(one, to=DISPATCHING)).key
+    assert await two.settle(key, b"done")
+    await answered(one, key)
+    assert not await one.advance(key, [DISPATCHING], ACCEPTED)
+    assert not await one.settle(key, b"not taken")
+    assert (one.held(key), await ended(one, key)) == (None, b"told")
+    await began(one)
+
+
+async def test_without_redis_it_stays_as_it_is(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+    state = await open_replica()
+    key = (await began(state, to=DISPATCHING)).key
+    await state.settle(key, b"done")
+    redis_server.kill()
+    with suppress(StateUnavailable):
+        await state.get(key)
+    state.part(key, b"told")
+    redis_server.start()
+
+    async def back() -> bool:
+        with suppress(StateUnavailable):
+            return await ended(state, key) == b"done"
+        return False
+
+    await until(back, "it is told as before")
+
+
+async def test_a_redis_that_lost_it_is_told_of_its_end_and_counts_it_no_more(
+    open_replica: OpenReplica, redis_server: RedisServer
+) -> None:
+    state = await open_replica(StateLimits(max_records=2))
+    keys = []
+    for _ in range(3):
+        keys.append((await began(state, to=ACCEPTED)).key)
+        await state.settle(keys[-1], b"done")
+        await answered(state, keys[-1])
+    redis_server.kill()
+    redis_server.start()
+
+    async def back() -> bool:
+        with suppress(StateUnavailable):
+            return [await ended(state, key) for key in keys] == [b"told"] * 3
+        return False
+
+    await until(back, "their ends are told again")
+
+    async def begins() -> bool:
+        with suppress(StateUnavailable):
+            return isinstance(await state.begin(call()), Created)
+        return False
+
+    await until(begins, "they are on no quota")

@@ -1,0 +1,207 @@
+"""Each run of a tool is counted once, by how it really ended, whoever waited for it. All of it is ours."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.flow.caller import Caller
+from tests.flow.conftest import StartGateway
+from tests.flow.gateways import Running, config, until
+from tests.flow.keeping import begun, gated
+from tests.flow.toolserver import Handler, ToolServer, always, hang_up, tool
+from tests.flow.watching import samples, scraped, watched
+from tests.streams import Request, http_reply
+from tests.unit.backends.calling_back import OK, Toolset
+from tests.unit.metrics.scraping import samples_of
+from tests.unit.transport.scripted import serving
+
+pytestmark = pytest.mark.anyio
+
+CALLS, DURATIONS = "toolgate_tool_calls_total", "toolgate_tool_call_duration_seconds_count"
+LATER = {"prefer": "respond-async"}
+AT_ONCE = {"prefer": "wait=0"}
+
+
+def ran(outcome: str, backend: str = "scripted", protocol: str = "oxp", tool: str = "Echo.Say") -> str:
+    return f"{{backend={backend},outcome={outcome},protocol={protocol},tool={tool}}}"
+
+
+def linted(outcome: str) -> str:
+    return ran(outcome, "builds", "callback", "builds.lint")
+
+
+async def durations(gateway: Running) -> float:
+    found = samples_of((await scraped(gateway)).encode())
+    return sum(value for name, value in found.items() if name.startswith(DURATIONS))
+
+
+async def over(caller: Caller, path: str) -> None:
+    """Returns when a kept call is over."""
+    async with asyncio.timeout(10):
+        while (await caller.http.get(path)).status_code == 202:  # noqa: ASYNC110 - callers have no event either
+            await asyncio.sleep(0.01)
+
+
+def endings(server: ToolServer) -> dict[str, tuple[Handler, str]]:
+    async def fails(received: Request) -> bytes:
+        return server.failure(received, message="No.")
+
+    return {
+        "a value": (server.echo, "ok"),
+        "a failure": (fails, "tool_error"),
+        "a refusal": (always(http_reply(400, {"message": "No."})), "refused"),
+        "an input that is refused": (
+            always(http_reply(422, {"message": "No.", "parameter_errors": {"n": "no"}})),
+            "invalid",
+        ),
+        "nothing": (hang_up, "unknown"),
+    }
+
+
+@pytest.mark.parametrize("name", endings(ToolServer("")))
+async def test_what_outlives_its_202_is_counted_when_it_ends(
+    start: StartGateway, server: ToolServer, name: str
+) -> None:
+    answer, outcome = endings(server)[name]
+    opened = asyncio.Event()
+
+    async def handle(received: Request) -> bytes:
+        await opened.wait()
+        return await answer(received)
+
+    server.handler = handle
+    gateway = await start(config({"scripted": server.url}))
+    accepted = await gateway.caller.call("oxp", "Echo.Say", headers=LATER)
+    assert accepted.status == 202
+    await begun(server)
+    assert not await samples(gateway, CALLS)
+    opened.set()
+    path = accepted.headers["location"]
+    await over(gateway.caller, path)
+    await gateway.caller.http.get(path)
+    assert await samples(gateway, CALLS) == {ran(outcome): 1}
+    assert await durations(gateway) == 1
+
+
+async def test_what_the_caller_was_told_meanwhile_stands_in_the_lines(server: ToolServer) -> None:
+    server.handler, opened = gated(server)
+    async with watched(config({"scripted": server.url})) as gateway:
+        for headers in (LATER, AT_ONCE):
+            await gateway.caller.call("oxp", "Echo.Say", call_id="k", headers=headers)
+        opened.set()
+        await gateway.caller.call("oxp", "Echo.Say", call_id="k")
+    assert [(line["status"], line["outcome"]) for line in gateway.lines] == [
+        (202, "accepted"),
+        (200, "timeout"),
+        (200, "ok"),
+    ]
+
+
+@pytest.mark.parametrize("call_id", [{}, {"call_id": "k"}], ids=["", "named"])
+async def test_what_is_called_back_for_after_the_deadline_is_counted_by_what_was_brought(
+    start: StartGateway, call_id: dict[str, Any]
+) -> None:
+    toolset = Toolset(OK)
+    async with serving(toolset) as server:
+        gateway = await start(config({"builds": {"protocol": "callback", "url": server.url, "timeout": "50ms"}}))
+        late = await gateway.caller.call("oxp", "builds.lint", **call_id)
+        assert late.error["message"] == "The tool is still running."
+        assert not await samples(gateway, CALLS)
+        told = toolset.noted[0][1]
+        result = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": "done"}
+        for _ in range(2):
+            await gateway.caller.http.post("/callbacks/" + told["callback_url"].rpartition("/")[2], json=result)
+        assert await samples(gateway, CALLS) == {linted("ok"): 1}
+        assert await durations(gateway) == 1
+        found = samples_of((await scraped(gateway)).encode())
+        measured = found["toolgate_tool_call_duration_seconds_sum{backend=builds,protocol=callback}"]
+        assert 0.05 <= measured < 10
+
+
+async def test_one_that_is_called_off_after_a_time_has_timed_out(start: StartGateway) -> None:
+    toolset = Toolset(OK)
+    async with serving(toolset) as server:
+        builds = {"protocol": "callback", "url": server.url, "timeout": "50ms"}
+        routes = [{"tools": "*", "backend": "builds", "on_timeout": "cancel"}]
+        gateway = await start(config({"builds": builds}, routes))
+        await gateway.caller.call("oxp", "builds.lint")
+        assert await samples(gateway, CALLS) == {linted("timeout"): 1}
+        assert await durations(gateway) == 1
+
+
+async def test_one_that_its_caller_cancels_is_unknown(start: StartGateway, server: ToolServer) -> None:
+    server.handler, opened = gated(server)
+    gateway = await start(config({"scripted": server.url}))
+    accepted = await gateway.caller.call("oxp", "Echo.Say", headers=LATER)
+    await begun(server)
+    for _ in range(2):
+        await gateway.caller.http.delete(accepted.headers["location"])
+    opened.set()
+    await until(lambda: not gateway.gateway.calls.running())
+    assert await samples(gateway, CALLS) == {ran("unknown"): 1}
+    assert await durations(gateway) == 1
+
+
+async def test_one_whose_caller_leaves_is_counted_when_it_ends(start: StartGateway, server: ToolServer) -> None:
+    server.handler, opened = gated(server)
+    gateway = await start(config({"scripted": server.url}))
+    left = asyncio.create_task(gateway.caller.call("oxp", "Echo.Say", call_id="k"))
+    await begun(server)
+    left.cancel()
+    await asyncio.wait([left])
+    assert not await samples(gateway, CALLS)
+    opened.set()
+    await gateway.caller.call("oxp", "Echo.Say", call_id="k")
+    assert await samples(gateway, CALLS) == {ran("ok"): 1}
+
+
+async def test_each_run_of_a_call_that_may_be_repeated_is_counted(start: StartGateway, server: ToolServer) -> None:
+    async def busy(received: Request) -> bytes:
+        return server.failure(received, message="Busy.", can_retry=True)
+
+    server.handler = busy
+    gateway = await start(config({"scripted": server.url}))
+    for runs in (1, 2):
+        await gateway.caller.call("oxp", "Echo.Say", call_id="k")
+        assert await samples(gateway, CALLS) == {ran("tool_error"): runs}
+
+
+async def test_a_call_that_is_refused_for_its_id_is_counted_and_ran_nothing(
+    start: StartGateway, server: ToolServer
+) -> None:
+    gateway = await start(config({"scripted": server.url}))
+    for n in (1, 2):
+        await gateway.caller.call("oxp", "Echo.Say", {"n": n}, call_id="k")
+    assert await samples(gateway, CALLS) == {ran("ok"): 1, ran("refused"): 1}
+    assert await durations(gateway) == 1
+
+
+@pytest.mark.parametrize("members", [{}, {"call_id": "k"}], ids=["", "kept"])
+async def test_a_value_that_breaks_its_schema_counts_as_what_is_told_of_it(
+    start: StartGateway, server: ToolServer, members: dict[str, Any]
+) -> None:
+    server.tools.append(tool("Broken.Say", output_schema={"type": "integer"}))
+    routes = [{"tools": "*", "backend": "scripted", "validate_output": "fail"}]
+    gateway = await start(config({"scripted": server.url}, routes))
+    told = await gateway.caller.call("oxp", "Broken.Say", **members)
+    assert told.error["message"] == "The tool returned a value that breaks its own output schema."
+    assert await samples(gateway, CALLS) == {ran("tool_error", tool="Broken.Say"): 1}
+
+
+async def test_one_that_waits_for_its_user_is_counted_when_it_ends(start: StartGateway) -> None:
+    toolset = Toolset(OK)
+    async with serving(toolset) as server:
+        gateway = await start(config({"builds": {"protocol": "callback", "url": server.url}}))
+        asking = asyncio.create_task(gateway.caller.call("oxp", "builds.lint"))
+        await until(lambda: bool(toolset.noted))
+        told = toolset.noted[0][1]
+        path = "/callbacks/" + told["callback_url"].rpartition("/")[2]
+        names = {"group_id": told["group_id"], "id": told["id"]}
+        await gateway.caller.http.post(path, json={"type": "oauth", **names, "auth_url": "https://login.example/"})
+        assert (await asking).status == 400
+        assert not await samples(gateway, CALLS)
+        await gateway.caller.http.post(path, json={"type": "tool_result", **names, "text": "done"})
+        assert await samples(gateway, CALLS) == {linted("ok"): 1}
