@@ -34,8 +34,8 @@ def signalled(
     """Runs a command that gets the signal when it imports the module."""
 
     def begin() -> None:
-        if ignoring is not None:
-            signal.signal(ignoring, signal.SIG_IGN)
+        for each in (signal.SIGINT, signal.SIGHUP):  # whatever these tests were started with, such as nohup
+            signal.signal(each, signal.SIG_IGN if each is ignoring else signal.SIG_DFL)
 
     return finished([sys.executable, "-W", "error", "-c", PROGRAM, str(int(number)), module, *words], first=begin)
 

@@ -154,8 +154,7 @@ async def test_texts_of_a_tool_server_with_line_breaks_stay_in_the_body(site: Si
         assert response.status_code == 400
         assert response.json()["message"] == EVIL
         (challenge,) = response.json()["missing_requirements"]["authorization"]
-        assert challenge["id"] == EVIL
-        assert (await http.get(challenge["check_url"])).json() == {"status": "pending"}
+        assert challenge == {"id": EVIL, "url": "https://door.example/"}  # its check_url is none
         assert_unharmed(site, response)
 
 
