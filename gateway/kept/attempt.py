@@ -16,7 +16,7 @@ from gateway.kept.standing import unavailable
 from gateway.model import Invocation, ToolCall, ToolResult
 from gateway.ports import Caller
 from gateway.routing import PublishedTool
-from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, State, StateUnavailable
+from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
 
 SLACK_S = 5.0  # beyond a timeout, for what ends a call then to have ended it
 
@@ -48,6 +48,11 @@ class Asked(Struct, frozen=True, kw_only=True):
             return self.preference.wait_s or 0.0
         ends_in_time = not self.tool.backend.asynchronous or self.tool.route.cancel_on_timeout
         return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
+
+
+def tells_more(record: Record | None) -> bool:
+    """Whether a record has the outcome of its call, or a consent that it needs."""
+    return record is not None and record.state in (AWAITING_USER, DONE)
 
 
 class Attempt(Struct, eq=False):
@@ -91,8 +96,7 @@ class Attempt(Struct, eq=False):
     async def is_answered(self) -> bool:
         """Whether its record tells more than that it runs; False while nobody can say."""
         with suppress(StateUnavailable):
-            record = await self.state.get(self.key)
-            return record is not None and record.state in (AWAITING_USER, DONE)
+            return tells_more(await self.state.get(self.key))
         return False
 
     async def waits(self) -> None:

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from gateway.admission import GivenUpError
 from gateway.errors import GatewayError
-from gateway.kept.attempt import Asked, Attempt, Ending
+from gateway.kept.attempt import Asked, Attempt, Ending, tells_more
 from gateway.kept.endings import Endings, Run
 from gateway.kept.preference import NO_PREFERENCE
-from gateway.kept.standing import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, Note
+from gateway.kept.standing import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, Note, standing_of
 from gateway.model import ToolResult
 from gateway.ports import AsyncBackend, Backend
 from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
@@ -157,9 +157,10 @@ class Running:
 
     async def _look_at(self, attempt: Attempt) -> None:
         with suppress(StateUnavailable):  # then it goes on, as one that was asked too late
-            if await self._endings.settled(attempt.key) == CANCELLED:
+            record = await self._state.get(attempt.key)
+            if standing_of(record) == CANCELLED:
                 self._stop(attempt.key, CANCELLED)
-            elif await attempt.is_answered():
+            elif tells_more(record):
                 attempt.hear()
 
     def answered(self, key: str) -> None:
