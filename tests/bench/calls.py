@@ -185,5 +185,10 @@ def request(tool: str, arguments: Arguments, bearer: str | None, call_id: str | 
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
+def wrong_request(tool: str, bearer: str) -> bytes:
+    """A call with an argument of the wrong type."""
+    return request(tool, arguments_of(tool) | {"limit": "many"}, bearer)
+
+
 def _text(body: Any) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()

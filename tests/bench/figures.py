@@ -15,6 +15,7 @@ MAIN_SUBJECT = "toolgate"  # whose idle memory counts
 
 ECHO, ECHO_4K, ECHO_100K = "uvicorn echo", "uvicorn echo, 4 KB", "uvicorn echo, 100 KB"
 NGINX_PROXY, NGINX_100K = "nginx proxy", "nginx proxy, 100 KB"
+MINIMAL, MINIMAL_LIMITED = "minimal gateway", "minimal gateway, 429"  # of Toolgate's parts, with nothing to choose
 DIRECT = "tool server, direct"  # no subject between, and so no CPU time
 
 TOOLGATE, TOOLGATE_4K, TOOLGATE_100K = "Toolgate", "Toolgate, 4 KB", "Toolgate, 100 KB"

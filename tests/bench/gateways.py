@@ -48,7 +48,7 @@ def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
         process = stack.enter_context(child(command, bed.cores.subject, log, measured=True))
         wait_until(lambda: ask(port, "GET", "/health")[0] == 200, process, log, bed.poller.serve_for)
         demand(401, status_of(port, calls.request(calls.WAIT_TOOL, {}, None)))
-        wrong = _wrong_call(calls.find_tools(subject.tools)[-1], credentials.good)
+        wrong = calls.wrong_request(calls.find_tools(subject.tools)[-1], credentials.good)
         # A gateway that has many tools to read serves before it knows all of them, and refuses calls of the others.
         wait_until(lambda: status_of(port, wrong) != 400, process, log, bed.poller.serve_for)
         demand(422, status_of(port, wrong))
@@ -84,8 +84,3 @@ def backend(protocol: str, tools_port: int) -> Config:
         "discovery": {"refresh": "1h"},  # once: reading the catalogue is not the cost of a call
         **BACKENDS[protocol],
     }
-
-
-def _wrong_call(tool: str, bearer: str) -> bytes:
-    """A call with an argument of the wrong type."""
-    return calls.request(tool, calls.arguments_of(tool) | {"limit": "many"}, bearer)

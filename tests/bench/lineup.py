@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ MANY_ROUTES, MANY_BACKENDS = 1000, 100
 QUIET: Config = {"logging": {"level": "warning"}}  # no line for each call
 # A limit that is counted for each call and never met: what is measured is the counting.
 COUNTED: Config = {"rate_limits": [{"name": "per-caller", "key": "caller", "rate": "1000000/s"}]}
+AMPLE_PER_S, SPENT_PER_S = 1_000_000, 1 / 86400  # the same of the minimal gateway, and a limit that is always met
 # Two calls, of all callers together, and those that prove that arguments are validated are these.
 SPENT: Config = {"rate_limits": [{"name": "spent", "key": "route", "rate": "1/d", "burst": 2, "operations": ["call"]}]}
 # Credentials that are refused cost what they cost, however many there are.
@@ -60,6 +62,19 @@ def _proxies() -> Iterator[Subject]:
             *_paces(figures.NGINX_PROXY),
         ),
         missing=proxies.no_nginx,
+    )
+    yield Subject(
+        "minimal",
+        partial(proxies.minimal, per_s=AMPLE_PER_S),
+        (Load(figures.MINIMAL, ALONE, keyed=True), Load(figures.MINIMAL, LOAD, keyed=True)),
+        credentials=credentials.rs256,
+    )
+    yield Subject(
+        "minimal-limited",
+        partial(proxies.minimal, per_s=SPENT_PER_S),
+        (Load(figures.MINIMAL_LIMITED, LOAD, keyed=True),),
+        answer=Answer(429, REFUSAL),
+        credentials=credentials.rs256,
     )
     yield Subject("direct", proxies.direct, tuple(_paces(figures.DIRECT)))
 

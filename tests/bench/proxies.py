@@ -1,15 +1,17 @@
-"""What Toolgate is compared with and every machine has, or can: a stock uvicorn echo, nginx, and nothing at all."""
+"""What Toolgate is compared with everywhere: a stock uvicorn echo, nginx, a minimal gateway, and nothing at all."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.bench import calls
 from tests.bench.calls import ASKED, OTC, OXP, Answer, Form, Script
-from tests.bench.children import ask, child, free_port, listens, wait_until
-from tests.bench.credentials import hs256
+from tests.bench.children import ask, child, demand, free_port, listens, status_of, wait_until
+from tests.bench.credentials import AUDIENCE, hs256, public_pem
 from tests.bench.subjects import Bed, Running, Subject
 
 # Distributions install it where an ordinary user's PATH does not lead.
@@ -74,6 +76,22 @@ def nginx(subject: Subject, bed: Bed) -> Iterator[Running]:
 def no_nginx() -> str | None:
     """Why nginx is not measured, if it is not."""
     return None if NGINX else "nginx is not measured: not installed."
+
+
+@contextmanager
+def minimal(subject: Subject, bed: Bed, *, per_s: float) -> Iterator[Running]:
+    """A gateway with nothing to choose; each caller may make `per_s` calls a second."""
+    port, log, file = free_port(), bed.folder / "minimal.log", bed.folder / "minimal.json"
+    told = {"port": port, "tools_port": bed.server.port, "tools": subject.tools, "log": str(bed.folder / "lines.log")}
+    file.write_text(json.dumps({**told, "public_key": public_pem(), "audience": AUDIENCE, "per_s": per_s}))
+    command = [sys.executable, "-m", "tests.bench.minimal", str(file)]
+    with child(command, bed.cores.subject, log, measured=True) as process:
+        wait_until(lambda: listens(port), process, log)
+        tool, shown = calls.find_tools(subject.tools)[0], subject.credentials()
+        demand(401, status_of(port, calls.request(tool, calls.arguments_of(tool), None)))
+        demand(429 if per_s < 1 else 422, status_of(port, calls.wrong_request(tool, shown.good)))
+        script = Script(subject.tools, subject.called, shown.bearers, OTC)
+        yield Running(process.pid, port, script, subject.answer)
 
 
 @contextmanager

@@ -97,6 +97,7 @@ def _about_rounds(outcome: Outcome, effort: Effort) -> Iterator[str]:
         f"waiting: {effort.crowd:,} further calls wait meanwhile."
     )
     yield "Bare: no limit and no access line (metrics cannot be switched off). Guarded: RS256, one limit, a line each."
+    yield "Minimal gateway: each step of the reference once, with nothing to choose and nothing to keep."
     yield "Reference: guarded, and each call has a call_id of its own, as in rows called keyed."
     yield "Callback: the tool server posts results; paced: 250 calls/s."
     yield "Rows with a rate: calls come at it whatever becomes of them; the time of each counts from when it was due."

@@ -20,7 +20,14 @@ BENCH = [sys.executable, "-m", "tests.bench"]
 def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> None:
     target = tmp_path / "bench.json"
     drawn = tmp_path / "bench.svg"
-    only = ["--only", "direct,echo,crowd,callback-redis,stream", "--rounds", "1", "--picture", str(drawn)]
+    only = [
+        "--only",
+        "direct,echo,minimal,minimal-limited,crowd,callback-redis,stream",
+        "--rounds",
+        "1",
+        "--picture",
+        str(drawn),
+    ]
     ran = subprocess.run(
         [*BENCH, "--quick", *only, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
@@ -30,7 +37,8 @@ def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> Non
     callbacks = {(row, 64) for row in (figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED)}
     direct = {(figures.paced(figures.DIRECT, rate), 64) for rate in figures.PACES}
     echoes = {(figures.ECHO, 1), *((row, 64) for row in (figures.ECHO, figures.ECHO_4K, figures.ECHO_100K))}
-    assert rows.keys() == {*callbacks, *direct, *echoes, (figures.TOOLGATE_CROWD, 64)}
+    minimal = {(figures.MINIMAL, 1), (figures.MINIMAL, 64), (figures.MINIMAL_LIMITED, 64)}
+    assert rows.keys() == {*callbacks, *direct, *echoes, *minimal, (figures.TOOLGATE_CROWD, 64)}
     assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows.values())
     assert {key for key, row in rows.items() if not row["cpu_us"]} == direct
     owed = [line for line in found["lines"] if line["owed"] is not None]
@@ -43,7 +51,7 @@ def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> Non
 def test_what_cannot_be_measured_is_named_with_what_can() -> None:
     ran = subprocess.run([*BENCH, "--only", "toolgate,oxen"], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ran.returncode == 2
-    assert "There is no oxen to measure, but echo, nginx, direct," in ran.stderr
+    assert "There is no oxen to measure, but echo, nginx, minimal," in ran.stderr
 
 
 def living(pids: list[int]) -> list[int]:

@@ -185,6 +185,12 @@ FIGURES: dict[str, list[Figure]] = {
         *(_added(rate, 1.0 if rate == PACES[0] else None) for rate in PACES),
         Figure("idle memory", _idle_mb, "MB", 80.0),
         Figure("a call / nginx proxy", _over(MAIN, f.NGINX_PROXY)),
+        Figure("reference / minimal gateway", _over(REFERENCE, f.MINIMAL)),
+        Figure("minimal gateway / uvicorn echo", _over(f.MINIMAL, f.ECHO)),
+        Figure("minimal gateway / nginx proxy", _over(f.MINIMAL, f.NGINX_PROXY)),
+        Figure(
+            "p50 of a lone caller, minimal gateway / nginx", _over((f.MINIMAL, ALONE), (f.NGINX_PROXY, ALONE), _p50)
+        ),
         Figure("reference / Envoy with JWT, a plain proxy", _over(REFERENCE, f.ENVOY)),
     ],
     "the guard": [
@@ -195,6 +201,7 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("401 without a token / uvicorn echo", _over(f.UNKNOWN, f.ECHO), owed=1.35),
         Figure("bad signature beyond echo, in verifications", _verifications, "", 1.2),
         Figure("two workers / one, Redis", _over(f.WORKERS, f.REDIS), owed=1.1),
+        Figure("429 of a minimal gateway / uvicorn echo", _over(f.MINIMAL_LIMITED, f.ECHO)),
         Figure("one verification", lambda outcome: outcome.verification_us, "us"),
         Figure("reference, limits and records in Redis / in memory", _over(f.REFERENCE_REDIS, REFERENCE)),
     ],
