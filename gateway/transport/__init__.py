@@ -11,6 +11,6 @@ from gateway.transport.errors import Kind, TransportError
 from gateway.transport.exchange import Reply
 from gateway.transport.limits import Limits
 from gateway.transport.origin import Origin
-from gateway.transport.pool import Pool, Stats
+from gateway.transport.pool import Pool
 
-__all__ = ["HttpTransport", "Kind", "Limits", "Origin", "Pool", "Reply", "Stats", "TransportError"]
+__all__ = ["HttpTransport", "Kind", "Limits", "Origin", "Pool", "Reply", "TransportError"]

@@ -1,7 +1,8 @@
-"""The pools as an httpx transport, for everything that wants httpx's interface or a streamed reply.
+"""The pools as an httpx transport, for whatever needs httpx's interface or reads a reply in parts.
 
-`httpx.AsyncClient(transport=HttpTransport())`. Of httpx's per-request extensions, `timeout` is honoured, and
-`max_body` (bytes) is ours: a reply that passes it fails.
+`httpx.AsyncClient(transport=HttpTransport())`. Requests are sent whole: a body that comes in parts is collected first.
+Of httpx's per-request extensions, `timeout` is honoured, except for `write`: `read` begins when the request is handed
+to the socket. `max_body` (bytes) is ours: a larger reply fails.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gateway.transport.errors import Kind, TransportError
 from gateway.transport.limits import Limits
 from gateway.transport.origin import DEFAULT_PORTS, Origin
 from gateway.transport.pool import Pool
-from gateway.transport.requesthead import CHUNKED, OURS, content_length, encode_head
+from gateway.transport.requesthead import OURS, content_length, encode_head
 from gateway.transport.stream import Stream
 
 MAX_ORIGINS = 64  # issuers, token endpoints and tool servers of one configuration; each idle pool costs a few KiB
@@ -47,7 +48,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         timeouts = request.extensions.get("timeout", {})
         with _as_httpx(httpx.ConnectTimeout):
-            head, body = _encode(request)
+            data = _encode(request, await request.aread())
             pool = self._pool(_origin(request.url))
         connection = await _acquire(pool, timeouts)
         stream = Stream(
@@ -56,12 +57,9 @@ class HttpTransport(httpx.AsyncBaseTransport):
             ahead_bytes=self._limits.stream_bytes,
             max_body=request.extensions.get("max_body"),
         )
-        stream.sending = body is None
-        connection.start(stream, head + (body or b""))
+        connection.start(stream, data)
         with contextlib.ExitStack() as undo:
             undo.callback(stream.close)
-            with _as_httpx(httpx.WriteTimeout):
-                await _send_rest(request, stream, timeouts.get("write"))
             with _as_httpx(httpx.ReadTimeout):
                 status, headers = await stream.head(timeouts.get("read"))
             undo.pop_all()
@@ -121,30 +119,12 @@ def _origin(url: httpx.URL) -> Origin:
     return Origin(url.scheme, url.raw_host.decode("ascii"), url.port or DEFAULT_PORTS[url.scheme])
 
 
-def _encode(request: httpx.Request) -> tuple[bytes, bytes | None]:
-    """Returns the head, and the body unless it comes in parts. Framing is ours, whatever the headers say."""
+def _encode(request: httpx.Request, body: bytes) -> bytes:
+    """Returns the whole request. Framing is ours, whatever its headers say. Raises INVALID."""
     method = request.method.encode("ascii", "replace")
-    body: bytes | None
-    try:
-        body = request.content
-        framing = content_length(method, len(body))
-    except httpx.RequestNotRead:
-        body = None
-        length = _declared_length(request)
-        framing = CHUNKED if length is None else b"content-length: %d\r\n" % length
     headers = [(name, value) for name, value in request.headers.raw if name.lower() not in OURS]
     host = request.headers.get("host", "").encode("latin-1", "replace")
-    return encode_head(method, request.url.raw_path, host, (), framing, headers), body
-
-
-def _declared_length(request: httpx.Request) -> int | None:
-    """The Content-Length of a body that comes in parts, or None when it is unknown."""
-    declared = request.headers.get("content-length")
-    if declared is None or "transfer-encoding" in request.headers:
-        return None
-    if not (declared.isascii() and declared.isdigit()):
-        raise TransportError(Kind.INVALID, "The Content-Length of the request is not a number.", sent=False)
-    return int(declared)
+    return encode_head(method, request.url.raw_path, host, (), content_length(method, len(body)), headers) + body
 
 
 async def _acquire(pool: Pool, timeouts: dict[str, Any]) -> Connection:
@@ -159,28 +139,6 @@ async def _acquire(pool: Pool, timeouts: dict[str, Any]) -> Connection:
         limit_s = pool.limits.connect_timeout_s if limit_s is None else limit_s
     with _as_httpx(on_timeout):
         return await pool.acquire(limit_s)
-
-
-async def _send_rest(request: httpx.Request, stream: Stream, timeout_s: float | None) -> None:
-    """Sends what was not written with the head; stops early when the exchange is over."""
-    if not stream.sending:
-        await stream.write(b"", timeout_s)
-        return
-    assert isinstance(request.stream, httpx.AsyncByteStream)  # httpx.AsyncClient refuses others
-    left = _declared_length(request)
-    async for part in request.stream:
-        if left is not None:
-            left -= len(part)
-            if left < 0:
-                break
-        if part:
-            await stream.write(part if left is not None else b"%x\r\n%b\r\n" % (len(part), part), timeout_s)
-        if stream.is_over:
-            return
-    if left:
-        raise TransportError(Kind.INVALID, "The request body is not as long as its Content-Length.", sent=True)
-    stream.sending = False
-    await stream.write(b"0\r\n\r\n" if left is None else b"", timeout_s)
 
 
 @contextlib.contextmanager

@@ -49,7 +49,6 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_barren",
-        "_can_write",
         "_deadline",
         "_ended",
         "_exchange",
@@ -76,7 +75,6 @@ class Connection(asyncio.Protocol):
         self._poll = select.poll()
         self._exchange: Exchange | None = None
         self._deadline = inf
-        self._can_write: asyncio.Future[None] | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._status = 0
         self._barren = 0  # bytes read since the last one of a body
@@ -93,13 +91,13 @@ class Connection(asyncio.Protocol):
         """Whether a request may be written: the connection is open and the server has said nothing since its reply.
 
         The event loop reads sockets once per turn; a reply nobody asked for, or the end of the stream, may lie in the
-        kernel already. One system call finds it, before a request is written that would take it for its answer.
+        kernel already. One system call finds it, before a request is written, which would take it for its answer.
         """
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self._poll.poll(0)
 
     def start(self, exchange: Exchange, data: bytes, deadline: float = inf) -> None:
-        """Writes a request, or its first part, in one piece. From here on it counts as sent."""
+        """Writes a request in one piece. From here on it counts as sent."""
         transport = self._transport
         assert self._exchange is None  # or the replies of two requests would mix
         assert transport is not None  # the pool hands out connections that have been made
@@ -109,22 +107,15 @@ class Connection(asyncio.Protocol):
         self._barren = 0
         transport.write(data)
 
-    async def write_more(self, exchange: Exchange, data: bytes) -> None:
-        """Writes another part of the request once there is room; does nothing when the exchange is over."""
-        if self._can_write is not None:
-            await asyncio.shield(self._can_write)
-        if self._exchange is exchange and not self.is_closed:
-            self._open_transport.write(data)
-
     def pause_reading(self) -> None:
         """Leaves further bytes to the kernel, and so slows the server down."""
-        if not self.is_closed:
-            self._open_transport.pause_reading()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Undoes `pause_reading`."""
-        if not self.is_closed:
-            self._open_transport.resume_reading()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def abandon(self, exchange: Exchange) -> None:
         """Drops the connection if that exchange is still under way: whoever waited for it has gone."""
@@ -138,17 +129,20 @@ class Connection(asyncio.Protocol):
             return inf
         if now < self._deadline:
             return self._deadline
-        self._fail(_late())
+        self.fail(_late())
         return inf
 
-    def give_up(self, exchange: Exchange) -> None:
-        """Ends that exchange, if it is still under way, because its time is up."""
+    def time_out(self, exchange: Exchange) -> None:
+        """Ends that exchange as late, if it is still under way."""
         if self._exchange is exchange:
-            self._fail(_late())
+            self.fail(_late())
 
-    def close(self, error: TransportError) -> None:
+    def fail(self, error: TransportError) -> None:
         """Drops the connection; an exchange under way ends with `error`."""
-        self._fail(error)
+        exchange, self._exchange = self._exchange, None
+        self.drop()
+        if exchange is not None:
+            exchange.on_error(error)
 
     def drop(self) -> None:
         """Closes the socket at once and gives up the slot. A second call does nothing."""
@@ -175,7 +169,7 @@ class Connection(asyncio.Protocol):
         if self._ended:
             self._finish()
         elif self._barren > self._head_bytes:
-            self._fail(self._head_too_large())
+            self.fail(self._head_too_large())
 
     def eof_received(self) -> None:
         """Ends a reply that has no other end. Not in `connection_lost`: a reset is no proof of completeness."""
@@ -187,17 +181,8 @@ class Connection(asyncio.Protocol):
         when = "in the middle of its reply" if self._barren or self._head_done else "without a reply"
         error = TransportError(Kind.CLOSED, f"The server closed the connection {when}.", sent=True)
         error.__cause__ = exc
-        self._fail(error)
-        self.resume_writing()
+        self.fail(error)
         self._owner.lost(self)
-
-    def pause_writing(self) -> None:
-        self._can_write = asyncio.get_running_loop().create_future()
-
-    def resume_writing(self) -> None:
-        if self._can_write is not None:
-            self._can_write.set_result(None)
-            self._can_write = None
 
     # Called by the parser, inside feed_data. An exception stops it.
 
@@ -255,19 +240,13 @@ class Connection(asyncio.Protocol):
         # A reply that overtook its own request (413, say) leaves a connection with the rest of it.
         transport = self._transport
         assert transport is not None  # it was written to
-        unwritten = exchange.sending or transport.get_write_buffer_size()
+        unwritten = transport.get_write_buffer_size()
         exchange.on_end()
         self.fresh = False
         if self._keep and not unwritten:
             self._owner.release(self)
         else:
             self.drop()
-
-    def _fail(self, error: TransportError) -> None:
-        exchange, self._exchange = self._exchange, None
-        self.drop()
-        if exchange is not None:
-            exchange.on_error(error)
 
     def _stopped(self, exc: Exception) -> None:
         """The parser gave up. Behind a complete reply that costs the connection only."""
@@ -277,7 +256,7 @@ class Connection(asyncio.Protocol):
         error = exc.__context__  # what a callback raised, as httptools keeps it
         if not isinstance(error, TransportError):
             error = TransportError(Kind.PROTOCOL, f"The reply is not HTTP/1.1: {exc}.", sent=True)
-        self._fail(error)
+        self.fail(error)
 
     def _has(self, name: bytes) -> bool:
         """Whether a header has come before; two that say `chunked` mean a body that is chunked twice."""
@@ -288,11 +267,6 @@ class Connection(asyncio.Protocol):
 
     def _head_too_large(self) -> TransportError:
         return TransportError(Kind.TOO_LARGE, f"The head of the reply passes {self._head_bytes} bytes.", sent=True)
-
-    @property
-    def _open_transport(self) -> asyncio.Transport:
-        assert self._transport is not None  # the pool hands out connections that have been made
-        return self._transport
 
 
 def _late() -> TransportError:

@@ -29,10 +29,10 @@ class Deadlines:
     def __init__(self, connections: Collection[Timed]) -> None:
         self._connections = connections
         self._timer: asyncio.TimerHandle | None = None
-        self.next = inf  # nothing is looked at before then
+        self.next = inf  # when the connections are looked at next
 
     def wake_at(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
-        """Looks no later than then. Only to be called with what is earlier than `next`."""
+        """Looks at time `at`, which must be earlier than `next`, in place of then."""
         self.close()
         self.next = at
         self._timer = loop.call_at(at, self._round, loop)

@@ -1,4 +1,4 @@
-"""One request and its reply, as a connection sees them: what to tell whom when parts of the reply arrive."""
+"""One request and its reply, as a connection sees them: who is told what when parts of the reply arrive."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Exchange(Protocol):
     """Whoever waits for a reply. Exactly one of `on_end` and `on_error` is called, once, and nothing after it."""
 
     is_head: bool  # replies to HEAD announce a body and carry none
-    sending: bool  # parts of the request are still to be written
 
     def on_head(self, status: int, headers: Headers) -> None: ...
 
@@ -47,12 +46,11 @@ class Exchange(Protocol):
 class WholeReply:
     """An exchange whose reply is handed over in one piece, through a future."""
 
-    __slots__ = ("_chunks", "_headers", "_max_body", "_size", "_status", "is_head", "reply", "sending")
+    __slots__ = ("_chunks", "_headers", "_max_body", "_size", "_status", "is_head", "reply")
 
     def __init__(self, loop: AbstractEventLoop, method: bytes, max_body: int) -> None:
         self.reply: Future[Reply] = loop.create_future()
         self.is_head = method == b"HEAD"
-        self.sending = False
         self._max_body = max_body
         self._size = 0
         self._chunks: list[bytes] = []

@@ -13,7 +13,7 @@ class Limits:
 
     # What a common `ulimit -n` of 1024 leaves room for, with callers' connections beside it.
     connections: int = 256
-    # Some four rounds of the pool; who waits longer than that has met its own timeout.
+    # Some four rounds of the pool; a caller who waits longer than that meets its own timeout first.
     waiters: int = 1024
     # Status line and header fields, or any run of bytes that carries no body (chunk sizes, trailers). Servers limit
     # themselves to 8 to 32 KiB.

@@ -1,8 +1,8 @@
 """The keep-alive connections to one origin: who gets which, how many there are, and what becomes of them.
 
 Connections are opened by tasks of the pool's own. A caller only ever waits on a future, so that a caller who gives up,
-at whatever moment, interrupts no half-made connection and can neither lose a slot nor free one twice:
-`slots == connecting + live` holds whenever a coroutine can look.
+at whatever moment, interrupts no half-made connection. The connections being opened and those open are the slots taken:
+no count is kept beside them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
-from typing import NamedTuple
 
 from gateway.transport.connection import Connection
 from gateway.transport.deadlines import Deadlines
@@ -25,16 +24,6 @@ HUNG_UP = "The server closed the connection before it was used."
 SOCKETS_CLOSE_WITHIN_S = 1.0  # an aborted transport reports back in the next turn of the loop; TLS in a few
 
 
-class Stats(NamedTuple):
-    """A pool at one moment: `slots` taken, connections being opened, open, open and unused, callers without one."""
-
-    slots: int
-    connecting: int
-    live: int
-    idle: int
-    waiting: int
-
-
 class Pool:
     """Sends requests to one origin. Belongs to the event loop of its first request."""
 
@@ -46,7 +35,6 @@ class Pool:
             ssl_context = ssl.create_default_context()
         self._dialler = Dialler(origin, ssl_context if origin.is_tls else None, self.limits.connect_timeout_s)
         self._authority = origin.authority
-        self._slots = 0
         self._connecting: set[asyncio.Task[Connection]] = set()
         self._live: set[Connection] = set()
         self._deadlines = Deadlines(self._live)
@@ -59,19 +47,14 @@ class Pool:
         self._changed: asyncio.Future[None] | None = None  # wakes aclose
 
     @property
-    def stats(self) -> Stats:
-        """The pool as it is now."""
-        return Stats(self._slots, len(self._connecting), len(self._live), len(self._idle), len(self._waiters))
+    def _slots(self) -> int:
+        """How many are taken."""
+        return len(self._connecting) + len(self._live)
 
     @property
     def is_full(self) -> bool:
         """Whether a new caller has to wait until another one is done."""
         return not self._idle and self._slots >= self.limits.connections
-
-    def _bind(self) -> asyncio.AbstractEventLoop:
-        """Asked for once: each time would be a system call in Python 3.11, 5 % of a gateway's work for a call."""
-        self._bound = asyncio.get_running_loop()
-        return self._bound
 
     @property
     def is_unused(self) -> bool:
@@ -95,8 +78,7 @@ class Pool:
         `timeout_s` bounds everything from here to the last byte of the reply, `max_body` is in bytes.
         Raises TransportError.
         """
-        framing = b"content-length: %d\r\n" % len(body) if body else content_length(method, 0)
-        head = encode_head(method, target, self._authority, headers, framing, more)
+        head = encode_head(method, target, self._authority, headers, content_length(method, len(body)), more)
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
@@ -112,30 +94,39 @@ class Pool:
             raise
 
     async def acquire(self, timeout_s: float) -> Connection:
-        """Takes a connection on which an exchange must be started before anything is awaited.
+        """Takes a connection, which comes back by itself once an exchange on it is over.
 
-        It comes back by itself when that exchange is over. Raises TransportError with nothing sent.
+        That exchange must be started before anything is awaited. Raises TransportError with nothing sent.
         """
         return self._take_idle() or await self._wait_for_connection(timeout_s)
 
-    async def aclose(self, grace_s: float = 0.0) -> None:
-        """Refuses new requests, lets those under way finish for `grace_s`, then breaks them off."""
-        self._refuse()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + grace_s
-        while self._live and loop.time() < deadline:
-            await self._change(deadline - loop.time())
+    async def aclose(self) -> None:
+        """Closes everything at once, and waits until the sockets are closed, if that is soon."""
         self.abort()
+        loop = asyncio.get_running_loop()
         deadline = loop.time() + SOCKETS_CLOSE_WITHIN_S
         while (self._closing or self._connecting) and loop.time() < deadline:
-            await self._change(deadline - loop.time())
+            if self._changed is None or self._changed.done():
+                self._changed = loop.create_future()
+            await asyncio.wait([self._changed], timeout=deadline - loop.time())
 
     def abort(self) -> None:
-        """Closes everything at once; requests under way end as CLOSED."""
-        self._refuse()
+        """Closes everything at once: requests under way end as CLOSED, and so do those to come."""
+        self._is_closed = True
         self._deadlines.close()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for task in self._connecting:
+            task.cancel()
+        while self._waiters:
+            self._fail_oldest(_closed("The connection pool was closed.", sent=False))
         for connection in list(self._live):
-            connection.close(_closed("The connection pool was closed.", sent=True))
+            connection.fail(_closed("The connection pool was closed.", sent=True))
+
+    def _bind(self) -> asyncio.AbstractEventLoop:
+        """Asks for the loop, once: each time is a system call in Python 3.11, 5 % of a gateway's work for a call."""
+        self._bound = asyncio.get_running_loop()
+        return self._bound
 
     # Connections that are there.
 
@@ -178,7 +169,6 @@ class Pool:
         if connection not in self._live:
             return
         self._live.remove(connection)
-        self._slots -= 1
         self._closing.add(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -193,7 +183,7 @@ class Pool:
     # Connections to come.
 
     async def _wait_for_connection(self, timeout_s: float) -> Connection:
-        """Queues for a connection. A used one may die between being handed over and our turn: then queue again."""
+        """Queues for a connection. A used one may die before our task runs: then it queues again, as the first."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         first = False
@@ -233,7 +223,7 @@ class Pool:
 
     def _queued(self) -> int:
         """How many callers wait for one of the others to be done, not for a connection being or yet to be opened."""
-        return len(self._waiters) - len(self._connecting) - (self.limits.connections - self._slots)
+        return len(self._waiters) + len(self._live) - self.limits.connections
 
     def _give_up(self, waiter: asyncio.Future[Connection]) -> None:
         if not waiter.done():
@@ -243,7 +233,6 @@ class Pool:
     def _fill(self) -> None:
         """Opens a connection for each waiter that has none under way, as far as there are slots."""
         while len(self._connecting) < len(self._waiters) and self._slots < self.limits.connections:
-            self._slots += 1
             task = asyncio.get_running_loop().create_task(self._dialler.dial(self._make))
             self._connecting.add(task)
             task.add_done_callback(self._dialled)
@@ -259,7 +248,6 @@ class Pool:
             self._live.add(connection)
             self.release(connection)
         else:
-            self._slots -= 1
             if not task.cancelled():
                 self._fail_oldest(task.exception() or _closed(HUNG_UP, sent=False))
             self._fill()
@@ -271,24 +259,6 @@ class Pool:
             if not waiter.done():
                 waiter.set_exception(error)
                 return
-
-    # The end.
-
-    def _refuse(self) -> None:
-        self._is_closed = True
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-        for task in self._connecting:
-            task.cancel()
-        while self._waiters:
-            self._fail_oldest(_closed("The connection pool was closed.", sent=False))
-        for connection in list(self._idle):
-            connection.drop()
-
-    async def _change(self, timeout_s: float) -> None:
-        if self._changed is None or self._changed.done():
-            self._changed = asyncio.get_running_loop().create_future()
-        await asyncio.wait([self._changed], timeout=timeout_s)
 
     def _wake_aclose(self) -> None:
         if self._changed is not None and not self._changed.done():

@@ -13,12 +13,11 @@ TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrs
 CONTROLS = bytes(set(range(0x20)) - {0x09}) + b"\x7f"  # all bytes but the tab that no value may have
 TARGET = bytes(set(range(0x21, 0x7F)) - {0x23})  # a target ends before the `#` of a fragment
 
-# These frame the message or belong to the connection; who could set them could smuggle a second request.
+# These frame the message or belong to the connection; whoever could set them could smuggle in a second request.
 OURS = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"te", b"expect")
 )
 
-CHUNKED = b"transfer-encoding: chunked\r\n"
 NO_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))  # an empty body of these goes unmentioned
 
 
@@ -37,7 +36,7 @@ def encode_head(
 ) -> bytes:
     """Joins a request head; `headers` are those that many requests share, `more` are this one's own.
 
-    Raises INVALID, with nothing sent, for what does not belong into one.
+    Raises INVALID, with nothing sent, for what does not belong in a head.
     """
     if more:
         return b"%b%b%b\r\n" % (_start(method, target, host, headers), _fields(more), framing)

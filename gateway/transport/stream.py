@@ -1,4 +1,4 @@
-"""A request and a reply that pass in parts, neither faster than its reader."""
+"""A reply that is read in parts, and comes in no faster than it is read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from gateway.transport.exchange import Headers
 
 
 class Stream:
-    """An exchange read part by part. What is read ahead is bounded: then the connection is no longer read."""
+    """An exchange whose reply is read in parts. The connection is not read while `ahead_bytes` wait for the reader."""
 
     def __init__(self, connection: Connection, *, is_head: bool, ahead_bytes: int, max_body: int | None) -> None:
         self.is_head = is_head
-        self.sending = False
         self._connection = connection
         self._ahead_bytes = ahead_bytes
         self._max_body = max_body
@@ -26,21 +25,6 @@ class Stream:
         self._error: TransportError | None = None
         self._has_ended = False
         self._news: asyncio.Future[None] | None = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will be sent or received."""
-        return self._has_ended or self._error is not None
-
-    async def write(self, data: bytes, timeout_s: float | None) -> None:
-        """Sends another part of the request, or with no data waits until the last one has room."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._connection.write_more(self, data)
-        except TimeoutError:
-            self._connection.give_up(self)
-        if self._error is not None:
-            raise self._error
 
     async def head(self, timeout_s: float | None) -> tuple[int, Headers]:
         """Waits for status and header fields."""
@@ -71,7 +55,7 @@ class Stream:
             async with asyncio.timeout(timeout_s):
                 await self._news
         except TimeoutError:
-            self._connection.give_up(self)
+            self._connection.time_out(self)
 
     # Called by the connection.
 

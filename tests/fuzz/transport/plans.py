@@ -44,13 +44,12 @@ class Plan:
     """One request and what its server does. `reads`: so many bytes of the request come before the reply (None: all).
 
     `cuts` are the places, as fractions, where the bytes on the wire are cut into segments; `pause` is how many turns of
-    the loop lie between two. `parts` is set when the request comes in parts.
+    the loop lie between two.
     """
 
     key: int
     method: bytes = b"POST"
     body: bytes = b""
-    parts: tuple[bytes, ...] | None = None
     streamed: bool = False
     reads: int | None = None
     raw: bytes
@@ -71,16 +70,13 @@ class Plan:
     def request(self, authority: bytes) -> bytes:
         """The bytes the server must read, no more and no fewer."""
         start = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (self.method, self.target, authority)
-        if self.parts is not None:
-            chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in self.parts)
-            return start + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
         length = b"content-length: %d\r\n" % len(self.body) if self.body or self.method == b"POST" else b""
         return start + length + b"\r\n" + self.body
 
 
 def draw(dice: Random, key: int, *, calm: bool) -> Plan:
     """One plan. `calm`: others call at the same time, so that no byte may follow a reply in a segment of its own."""
-    method, body, parts = _draw_request(dice)
+    method, body = _draw_request(dice)
     raw, surplus, ending = _draw_reply(dice, key, method)
     wild = huge = False
     fate = dice.random()
@@ -96,8 +92,7 @@ def draw(dice: Random, key: int, *, calm: bool) -> Plan:
         key=key,
         method=method,
         body=body,
-        parts=parts,
-        streamed=parts is not None or dice.random() < 0.4,
+        streamed=dice.random() < 0.4,
         reads=dice.randrange(len(body) + 60) if dice.random() < 0.06 else None,
         raw=raw + surplus,
         cuts=_draw_cuts(dice) if not (calm and (surplus or wild)) else (),
@@ -112,14 +107,12 @@ def draw(dice: Random, key: int, *, calm: bool) -> Plan:
     )
 
 
-def _draw_request(dice: Random) -> tuple[bytes, bytes, tuple[bytes, ...] | None]:
+def _draw_request(dice: Random) -> tuple[bytes, bytes]:
     method = dice.choice((b"POST", b"POST", b"POST", b"GET", b"HEAD"))
     if method != b"POST":
-        return method, b"", None
+        return method, b""
     size = dice.choice((0, 1, 10, 500, 500, 5000, 200_000 if dice.random() < 0.1 else 20))
-    if dice.random() < 0.15:
-        return method, b"", tuple(dice.randbytes(dice.randint(1, 300)) for _ in range(dice.randint(0, 4)))
-    return method, dice.randbytes(size), None
+    return method, dice.randbytes(size)
 
 
 def _draw_reply(dice: Random, key: int, method: bytes) -> tuple[bytes, bytes, Ending]:

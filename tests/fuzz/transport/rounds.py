@@ -1,7 +1,7 @@
 """One round: a pool, a server with a plan for each call, and the judgement of how every call ended.
 
 The laws: a reply is the one that was sent, or none is given; `sent=False` means the server saw nothing; no request
-comes twice; slots are connecting and live connections; nothing is left.
+comes twice; no more connections than allowed are made; nothing is left.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from gateway.transport import Kind, Limits, Origin, Pool, Reply, TransportError
-from gateway.transport.pool import Stats
-from gateway.transport.requesthead import CHUNKED, encode_head
+from gateway.transport.requesthead import content_length, encode_head
 from gateway.transport.stream import Stream
 from tests.fuzz.transport.loops import Leftovers, set_resolver, turns, until
 from tests.fuzz.transport.oracle import State, Verdict, forgiving, judge
 from tests.fuzz.transport.plans import HEAD_BYTES, LONG_S, MAX_BODY, SHORT_S, Ending, Plan, Tail, draw
 from tests.fuzz.transport.server import Greeting, Server, listening
+from tests.unit.transport.stats import Stats, stats_of
 
 NAME = "tools.test"
 ALIVE = ("127.0.0.1", "127.0.0.2")
@@ -87,7 +87,7 @@ class Round:
                 assert_balanced(pool)
             finally:
                 await pool.aclose()
-            assert pool.stats == Stats(0, 0, 0, 0, 0)
+            assert stats_of(pool) == Stats(0, 0, 0, 0)
             assert len(self._outcomes) == CALLS
         await leftovers.assert_none()
         self._judge()
@@ -121,7 +121,7 @@ class Round:
         calls = [asyncio.create_task(self._call(pool, plan)) for plan in plans]
         if self._setting.closes_early:
             await turns(self._dice.randrange(300))
-            await pool.aclose(self._dice.choice((0.0, 0.0, 0.01)))
+            await pool.aclose()
         await asyncio.wait(calls)
         for call in calls:
             call.result()
@@ -143,11 +143,11 @@ class Round:
     async def _settle(self, pool: Pool, plan: Plan) -> None:
         """Waits until the server has done its part, then disturbs the connection if that is the plan."""
         server = self.server
-        assert pool.stats.waiting == 0
+        assert stats_of(pool).waiting == 0
         if server.seen[plan.key]:
             await until(lambda: plan.key in server.answered or server.open == 0, f"plan {plan.key} done")
         elif self._outcomes[plan.key] is None:
-            await until(lambda: pool.stats.connecting == 0, "connected")
+            await until(lambda: stats_of(pool).connecting == 0, "connected")
         if plan.tail is not Tail.NONE and plan.key in server.answered and plan.ending is Ending.STAY:
             server.disturb(plan)
 
@@ -253,20 +253,15 @@ def _is_that_reply(plan: Plan, verdict: Verdict, reply: Reply) -> bool:
 
 
 async def exchange(pool: Pool, plan: Plan, dice: Random) -> Reply:
-    """Makes a plan's call: in one piece, or in parts with pauses between them."""
+    """Makes a plan's call, and reads the reply in one piece, or in parts with pauses between them."""
     if not plan.streamed:
         return await pool.request(plan.method, plan.target, (), plan.body, timeout_s=plan.timeout_s, max_body=MAX_BODY)
-    head = encode_head(plan.method, plan.target, pool.origin.authority, (), _framing(plan))
+    framing = content_length(plan.method, len(plan.body))
+    head = encode_head(plan.method, plan.target, pool.origin.authority, (), framing)
     connection = await pool.acquire(plan.timeout_s)
     stream = Stream(connection, is_head=plan.method == b"HEAD", ahead_bytes=2000, max_body=MAX_BODY)
-    stream.sending = plan.parts is not None
     connection.start(stream, head + plan.body)
     try:
-        for part in plan.parts or ():
-            await turns(dice.randrange(2))
-            await stream.write(b"%x\r\n%b\r\n" % (len(part), part), plan.timeout_s)
-        stream.sending = False
-        await stream.write(b"0\r\n\r\n" if plan.parts is not None else b"", plan.timeout_s)
         status, headers = await stream.head(plan.timeout_s)
         body = b""
         while data := await stream.read(plan.timeout_s):
@@ -277,16 +272,10 @@ async def exchange(pool: Pool, plan: Plan, dice: Random) -> Reply:
         stream.close()
 
 
-def _framing(plan: Plan) -> bytes:
-    if plan.parts is not None:
-        return CHUNKED
-    return b"content-length: %d\r\n" % len(plan.body) if plan.body or plan.method == b"POST" else b""
-
-
 def assert_balanced(pool: Pool) -> None:
-    """No slot is lost and none is counted twice."""
-    stats = pool.stats
-    assert stats.slots == stats.connecting + stats.live <= pool.limits.connections, stats
+    """No more slots are taken than there are."""
+    stats = stats_of(pool)
+    assert stats.slots <= pool.limits.connections, stats
 
 
 async def play(seed: int, contexts: Contexts, loop_name: str) -> int:

@@ -14,6 +14,7 @@ from tests.fuzz.transport.loops import Leftovers, run, set_resolver, turns, unti
 from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange
 from tests.fuzz.transport.server import Server, listening
+from tests.unit.transport.stats import stats_of
 
 STEPS = 12
 
@@ -140,7 +141,7 @@ async def crowd(dice: Random, contexts: Contexts | None) -> None:
                 assert (outcome.kind, outcome.sent, server.seen[key]) == (Kind.CONNECT, False, 0)
             else:
                 assert (outcome.body, server.seen[key]) == (b"%d" % key, 1)
-        await until(lambda: pool.stats.connecting == 0, "connected")
+        await until(lambda: stats_of(pool).connecting == 0, "connected")
         assert len(outcomes_of(calls)) + server.connections >= names.asked  # callers who wait share one question
         await pool.aclose()
     assert server.faults == []

@@ -23,8 +23,6 @@ async def client_of(
     transport = HttpTransport(limits, ssl_context=ssl_context)
     async with httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client:
         yield client, transport
-        for pool in transport._pools.values():
-            assert pool.stats.slots == pool.stats.connecting + pool.stats.live
 
 
 async def refusal(sending: object) -> tuple[httpx.HTTPError, TransportError]:
@@ -33,8 +31,3 @@ async def refusal(sending: object) -> tuple[httpx.HTTPError, TransportError]:
         await sending  # type: ignore[misc]
     assert isinstance(caught.value.__cause__, TransportError)
     return caught.value, caught.value.__cause__
-
-
-async def big_parts() -> AsyncIterator[bytes]:
-    for _ in range(256):
-        yield b"x" * 65536

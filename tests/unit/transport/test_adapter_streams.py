@@ -9,8 +9,9 @@ import pytest
 
 from gateway.transport import Kind, Limits
 from gateway.transport.stream import Stream
-from tests.unit.transport.clients import big_parts, client_of, refusal
-from tests.unit.transport.scripted import DEADLINE_S, OK, Peer, echo_target, listening, serving, until
+from tests.unit.transport.clients import client_of, refusal
+from tests.unit.transport.scripted import OK, Peer, echo_target, listening, serving, until
+from tests.unit.transport.stats import stats_of
 
 
 @pytest.mark.anyio
@@ -30,7 +31,7 @@ async def test_an_endless_stream_is_read_as_it_comes_and_dropped_when_left() -> 
                 if len(seen) == 20:
                     break
         assert seen[:3] == ["data: 0", "", "data: 1"]
-        assert [pool.stats.slots for pool in transport._pools.values()] == [0]
+        assert [stats_of(pool).slots for pool in transport._pools.values()] == [0]
         await until(lambda: server.open == 0)
 
 
@@ -98,28 +99,10 @@ async def test_a_stream_that_breaks_gives_what_came_and_then_the_error() -> None
 
 
 @pytest.mark.anyio
-async def test_a_writer_who_waits_for_room_learns_that_the_connection_is_gone() -> None:
-    peers: list[Peer] = []
-
-    async def script(peer: Peer) -> None:
-        await peer.wait_for_input()
-        peers.append(peer)
-        await peer.stay()
-
-    async with serving(script) as server, client_of(timeout=httpx.Timeout(None)) as (client, transport):
-        sending = asyncio.create_task(refusal(client.post(server.url, content=big_parts())))
-        await until(lambda: bool(peers) and any(c._can_write for p in transport._pools.values() for c in p._live))
-        peers[0].reset()
-        error, cause = await asyncio.wait_for(sending, DEADLINE_S)
-        assert isinstance(error, httpx.RemoteProtocolError)
-        assert (cause.kind, cause.sent) == (Kind.CLOSED, True)
-
-
-@pytest.mark.anyio
 async def test_a_reader_who_is_cancelled_frees_the_slot() -> None:
     async with serving(listening) as server, client_of() as (client, transport):
         task = asyncio.create_task(client.get(server.url))
         await until(lambda: len(server.requests) == 1)
         task.cancel()
         await asyncio.wait([task])
-        assert [pool.stats.slots for pool in transport._pools.values()] == [0]
+        assert [stats_of(pool).slots for pool in transport._pools.values()] == [0]

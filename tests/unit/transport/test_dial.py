@@ -12,6 +12,7 @@ import pytest
 from gateway.transport import Kind, Origin, Pool
 from gateway.transport.dial import Address, Dialler, close_loser, first_connected, interleave
 from tests.unit.transport.scripted import DEADLINE_S, call, echo_target, failure, serving
+from tests.unit.transport.stats import stats_of
 from tests.unit.transport.test_pool import unanswering
 
 FOUR, SIX = socket.AF_INET, socket.AF_INET6
@@ -89,4 +90,4 @@ async def test_closing_during_the_lookup_leaves_nothing_behind() -> None:
     await asyncio.sleep(0)
     await pool.aclose()
     assert (await calling).kind is Kind.CLOSED
-    assert pool.stats.slots == 0
+    assert stats_of(pool).slots == 0

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from gateway.transport import Kind, Limits, Origin, Pool
-from gateway.transport.pool import Stats
 from tests.unit.transport.gate import Gate, start
 from tests.unit.transport.scripted import (
     DEADLINE_S,
@@ -23,6 +22,7 @@ from tests.unit.transport.scripted import (
     serving,
     until,
 )
+from tests.unit.transport.stats import Stats, stats_of
 
 
 @pytest.mark.anyio
@@ -33,7 +33,7 @@ async def test_a_timeout_in_the_queue_has_sent_nothing() -> None:
         await until(lambda: len(gate.waiting) == 1)
         error = await failure(call(pool, b"/late", timeout_s=0.02))
         assert (error.kind, error.sent) == (Kind.TIMEOUT, False)
-        assert pool.stats.waiting == 0
+        assert stats_of(pool).waiting == 0
         gate.open()
         assert await first == b"/first"
         assert gate.waiting == [b"/first"]
@@ -46,7 +46,7 @@ async def test_a_timeout_while_waiting_for_the_reply_says_sent_and_costs_the_con
         error = await failure(call(pool, timeout_s=0.05))
         assert (error.kind, error.sent) == (Kind.TIMEOUT, True)
         assert 0.04 < time.monotonic() - started < DEADLINE_S
-        assert pool.stats.live == 0
+        assert stats_of(pool).live == 0
 
 
 @pytest.mark.anyio
@@ -101,10 +101,10 @@ async def test_a_connection_outlives_the_caller_it_was_opened_for() -> None:
     async with serving(echo_target) as server, pooled(server) as pool:
         task = start(pool, b"/gone")
         await asyncio.sleep(0)
-        assert pool.stats.connecting == 1
+        assert stats_of(pool).connecting == 1
         task.cancel()
         await asyncio.wait([task])
-        await until(lambda: pool.stats.idle == 1)
+        await until(lambda: stats_of(pool).idle == 1)
         assert (await call(pool, b"/next")).body == b"/next"
         assert server.connections == 1
         assert len(server.requests) == 1
@@ -115,7 +115,7 @@ async def test_a_caller_cancelled_after_it_was_served_hands_the_connection_on() 
     async with serving(echo_target) as server, pooled(server, Limits(connections=1)) as pool:
         connection = await pool.acquire(DEADLINE_S)
         first, second = start(pool, b"/first"), start(pool, b"/second")
-        await until(lambda: pool.stats.waiting == 2)
+        await until(lambda: stats_of(pool).waiting == 2)
         pool.release(connection)
         first.cancel()
         assert await second == b"/second"
@@ -130,7 +130,7 @@ async def test_a_cancelled_call_costs_its_connection_because_its_reply_may_still
         await until(lambda: gate.waiting == [b"/gone"])
         task.cancel()
         await asyncio.wait([task])
-        assert pool.stats.slots == 0
+        assert stats_of(pool).slots == 0
         gate.open(2)
         assert await start(pool, b"/next") == b"/next"
         assert server.connections == 2
@@ -142,7 +142,7 @@ async def test_a_connection_that_dies_between_two_callers_sends_the_second_to_a_
         await call(pool)
         connection = await pool.acquire(DEADLINE_S)
         waiting = start(pool, b"/next")
-        await until(lambda: pool.stats.waiting == 1)
+        await until(lambda: stats_of(pool).waiting == 1)
         pool.release(connection)
         connection.drop()
         assert await waiting == b"/next"
@@ -156,7 +156,7 @@ async def test_a_caller_whose_connection_died_keeps_its_place_even_in_a_full_que
         await call(pool)
         connection = await pool.acquire(DEADLINE_S)
         first = start(pool, b"/first")
-        await until(lambda: pool.stats.waiting == 1)
+        await until(lambda: stats_of(pool).waiting == 1)
         second = start(pool, b"/second")  # runs before the first does again
         pool.release(connection)
         connection.drop()
@@ -171,12 +171,12 @@ async def test_a_connection_that_dies_with_the_caller_it_was_handed_to_is_not_ke
         await call(pool)
         connection = await pool.acquire(DEADLINE_S)
         waiting = start(pool, b"/gone")
-        await until(lambda: pool.stats.waiting == 1)
+        await until(lambda: stats_of(pool).waiting == 1)
         pool.release(connection)
         connection.drop()
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert pool.stats == Stats(0, 0, 0, 0, 0)
+        assert stats_of(pool) == Stats(0, 0, 0, 0)
         assert await start(pool, b"/next") == b"/next"
 
 
@@ -190,9 +190,9 @@ async def test_closing_breaks_off_what_is_under_way() -> None:
         running = asyncio.ensure_future(failure(call(pool, b"/running")))
         await until(lambda: len(server.requests) == 1)
         waiting = asyncio.ensure_future(failure(call(pool, b"/waiting")))
-        await until(lambda: pool.stats.waiting == 1)
+        await until(lambda: stats_of(pool).waiting == 1)
         await pool.aclose()
-        assert pool.stats == Stats(0, 0, 0, 0, 0)
+        assert stats_of(pool) == Stats(0, 0, 0, 0)
         assert ((await running).kind, (await running).sent) == (Kind.CLOSED, True)
         assert ((await waiting).kind, (await waiting).sent) == (Kind.CLOSED, False)
         await until(lambda: server.open == 0)
@@ -208,48 +208,19 @@ async def test_closing_at_any_moment_of_connecting_leaves_no_socket_behind() -> 
                 await asyncio.sleep(0)
             await pool.aclose()
             assert (await calling).kind is Kind.CLOSED
-            assert pool.stats == Stats(0, 0, 0, 0, 0)
+            assert stats_of(pool) == Stats(0, 0, 0, 0)
             await until(lambda: server.open == 0)
 
 
 @pytest.mark.anyio
-async def test_closing_with_grace_lets_running_calls_finish() -> None:
-    gate = Gate()
-    async with serving(gate.script) as server:
-        pool = Pool(server.origin)
-        running = start(pool, b"/running")
-        await until(lambda: len(gate.waiting) == 1)
-        closing = asyncio.create_task(pool.aclose(grace_s=DEADLINE_S))
-        await asyncio.sleep(0)
-        error = await failure(call(pool))
-        assert (error.kind, error.sent) == (Kind.CLOSED, False)
-        gate.open()
-        assert await running == b"/running"
-        await asyncio.wait_for(closing, 1.0)
-        assert pool.stats == Stats(0, 0, 0, 0, 0)
-
-
-@pytest.mark.anyio
-async def test_grace_ends() -> None:
+async def test_two_who_close_at_once_are_both_done_when_the_sockets_are_closed() -> None:
     async with serving(listening) as server:
         pool = Pool(server.origin)
         running = asyncio.ensure_future(failure(call(pool)))
         await until(lambda: len(server.requests) == 1)
-        await pool.aclose(grace_s=0.02)
+        await asyncio.wait_for(asyncio.gather(pool.aclose(), pool.aclose()), 1.0)
+        assert not pool._closing
         assert (await running).kind is Kind.CLOSED
-
-
-@pytest.mark.anyio
-async def test_two_who_close_at_once_are_both_done_when_the_last_call_is() -> None:
-    gate = Gate()
-    async with serving(gate.script) as server:
-        pool = Pool(server.origin)
-        running = start(pool, b"/running")
-        await until(lambda: len(gate.waiting) == 1)
-        closing = [asyncio.create_task(pool.aclose(grace_s=DEADLINE_S)) for _ in range(2)]
-        await asyncio.sleep(0)
-        gate.open()
-        await asyncio.wait_for(asyncio.gather(running, *closing), 1.0)
 
 
 @pytest.mark.anyio

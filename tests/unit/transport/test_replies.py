@@ -6,6 +6,7 @@ import pytest
 
 from gateway.transport import Kind, Limits, Reply
 from tests.unit.transport.scripted import OK, Peer, answering, call, failure, pooled, serving
+from tests.unit.transport.stats import stats_of
 
 GOOD = {
     "content-length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello"),
@@ -100,7 +101,7 @@ async def test_such_a_reply_is_delivered_and_the_next_call_takes_a_new_connectio
 
     async with serving(script) as server, pooled(server) as pool:
         assert (await call(pool)).status in (200, 204, 500)
-        assert pool.stats.live == 0
+        assert stats_of(pool).live == 0
         assert (await call(pool)).body == b"ok"
         assert server.connections == 2
 
@@ -115,7 +116,7 @@ async def test_a_reply_without_a_length_ends_with_its_connection(version: bytes)
 
     async with serving(script) as server, pooled(server) as pool:
         assert (await call(pool)).body == b"all of it"
-        assert pool.stats.live == 0
+        assert stats_of(pool).live == 0
 
 
 @pytest.mark.anyio
@@ -184,7 +185,7 @@ async def test_what_is_not_http_is_a_protocol_error_and_costs_the_connection(nam
     async with serving(answering(BROKEN[name])) as server, pooled(server) as pool:
         error = await failure(call(pool))
         assert (error.kind, error.sent) == (Kind.PROTOCOL, True)
-        assert pool.stats.live == 0
+        assert stats_of(pool).live == 0
 
 
 CUT = {
@@ -244,7 +245,7 @@ async def test_a_head_has_a_limit(name: str) -> None:
     async with serving(answering(TOO_MUCH[name])) as server, pooled(server, SMALL) as pool:
         error = await failure(call(pool))
         assert (error.kind, error.sent) == (Kind.TOO_LARGE, True)
-        assert pool.stats.live == 0
+        assert stats_of(pool).live == 0
 
 
 @pytest.mark.anyio
@@ -287,7 +288,7 @@ async def test_a_body_has_a_limit_and_may_be_exactly_that_long(framing: str) -> 
         assert (await call(pool, max_body=1000)).body == body
         error = await failure(call(pool, max_body=999))
         assert (error.kind, error.sent) == (Kind.TOO_LARGE, True)
-        assert pool.stats.live == 0
+        assert stats_of(pool).live == 0
 
 
 @pytest.mark.anyio
@@ -300,4 +301,4 @@ async def test_a_reply_that_overtakes_its_request_is_delivered_and_costs_the_con
     async with serving(script) as server, pooled(server) as pool:
         reply = await call(pool, body=b"x" * 2**24)
         assert reply == Reply(413, ((b"content-length", b"0"),), b"")
-        assert pool.stats.live == 0
+        assert stats_of(pool).live == 0

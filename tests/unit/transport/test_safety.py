@@ -28,6 +28,7 @@ from tests.unit.transport.scripted import (
     serving,
     until,
 )
+from tests.unit.transport.stats import stats_of
 
 CANCELLATIONS = 3500  # pools that lose slots have been seen to die after 440 to 2,700
 
@@ -87,15 +88,15 @@ async def test_thousands_of_random_cancellations_lose_no_slot_and_mix_no_replies
         while storm.cancelled < CANCELLATIONS:
             await storm.round()
             assert_balanced(pool)
-            assert pool.stats.waiting == 0
+            assert stats_of(pool).waiting == 0
         assert storm.wrong == []
         calm.set()
-        await until(lambda: pool.stats.connecting == 0)
-        assert pool.stats.live == pool.stats.idle
+        await until(lambda: stats_of(pool).connecting == 0)
+        assert stats_of(pool).live == stats_of(pool).idle
         targets = [b"/after/%d" % i for i in range(200)]
         replies = await asyncio.gather(*(call(pool, target) for target in targets))
         assert [reply.body for reply in replies] == targets
-        assert pool.stats.slots == pool.stats.live == pool.stats.idle <= 20
+        assert stats_of(pool).slots == stats_of(pool).live == stats_of(pool).idle <= 20
 
 
 @pytest.mark.anyio
@@ -148,7 +149,7 @@ async def test_a_late_reply_that_nobody_asked_for_costs_the_idle_connection() ->
     async with serving(script) as server, pooled(server) as pool:
         for _ in range(5):
             assert (await call(pool)).body == b"ok"
-            await until(lambda: pool.stats.live == 0)
+            await until(lambda: stats_of(pool).live == 0)
         assert server.connections == 5
 
 
@@ -204,7 +205,7 @@ async def test_what_the_loop_has_not_read_yet_is_seen_before_a_request_is_writte
                 old.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 old.close()
             with await server.serve_one(pool):  # answers "ok" on a new connection
-                assert pool.stats.live == 1
+                assert stats_of(pool).live == 1
             if what == "the end":
                 assert old.recv(65536) == b""  # nothing was written to the old one
         await pool.aclose()
