@@ -20,7 +20,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _fill_standard_places() -> None:
-    """Where whoever started us left them closed: what else would get one of these numbers, libuv dies of closing."""
+    """Opens what is closed of standard input, output and error.
+
+    Another file would get its number, and libuv dies of closing one of these.
+    """
     for number in range(3):
         try:
             os.fstat(number)
@@ -29,9 +32,10 @@ def _fill_standard_places() -> None:
 
 
 def _while_imported(words: Sequence[str]) -> None:
-    """What signals do for half a second at the most, in which nothing but imports is done.
+    """Says what signals do while everything is imported, for half a second at the most.
 
-    Ctrl-C ends the process without a word. A gateway that is told to read its configuration again has yet to read it.
+    Ctrl-C ends the process without a word. SIGHUP does nothing: a gateway has yet to read the configuration that it is
+    told to read again.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started us wants it ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)

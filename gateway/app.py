@@ -15,7 +15,7 @@ from gateway.assembly import parts, remembering
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.measuring import known, readings
 from gateway.assembly.retirement import Retirement
-from gateway.assembly.setup import Front, Setup, unchanged
+from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.catalogue.catalogue import Catalogue
@@ -35,7 +35,6 @@ from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
 from gateway.model import JsonObject
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
-from gateway.ratelimit import Limiter
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
 from gateway.telling import Telling
@@ -46,7 +45,6 @@ class Gateway:
     """A gateway ready to be started: two ASGI applications and the work behind them.
 
     `requests` are the tasks of requests under way; whoever runs a listener puts its own there.
-    `reloads` counts the configurations that took the place of another, and those that could not.
     """
 
     def __init__(self, config: Config, *, access: AccessLog | None = None, store: Store | None = None) -> None:
@@ -54,7 +52,6 @@ class Gateway:
         remembered = config.state or StateSettings()
         keys = [key.reveal() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
-        self.reloads = {"ok": 0, "failed": 0}
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
         self._challenges = Challenges(keys, clock=time.time)
@@ -101,7 +98,7 @@ class Gateway:
         self.admin: ASGIApp = admin_app(self, self._scraper.text)
 
     def _set_up(self, config: Config, before: Setup | None) -> Setup:
-        """Makes what follows the configuration, without what of the setup before still fits."""
+        """Makes what follows the configuration, or takes it over from the setup before where that still fits."""
         backends, admissions = {}, {}
         files = {name: stamps(named_files(settings)) for name, settings in config.backends.items()}
         for name, settings in config.backends.items():
@@ -118,7 +115,7 @@ class Gateway:
         limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
         pipeline = Pipeline(
             authenticator=authenticator,
-            limiter=Limiter(limits),
+            limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
             telling=self._telling,
@@ -140,7 +137,11 @@ class Gateway:
         )
 
     def _rest(self, config: Config) -> ASGIApp:
-        """What is neither calls nor lists; without the pipeline, because such an application is not freed by itself."""
+        """Answers what is neither calls nor lists.
+
+        It looks for the pipeline anew each time: Starlette's applications refer to themselves, and would keep an old
+        pipeline in memory until the collector finds them.
+        """
         token = config.metrics.token
         return public_app(
             self,
@@ -192,7 +193,7 @@ class Gateway:
         old = self._setup
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._issuers.keep, old.config.auth)
-            new = self._set_up(unchanged(config, old.config), old)
+            new = self._set_up(with_fixed(config, old.config), old)
             undo.push_async_callback(new.discard, old)
             await new.follow(old)
             undo.pop_all()
@@ -202,11 +203,6 @@ class Gateway:
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
         self._retirement.begin(old, new, {*self.requests, *self.calls.running()})
-
-    def count_reload(self, outcome: str) -> None:
-        """Counts a configuration that was read again: `ok` or `failed`."""
-        self.reloads[outcome] += 1
-        self.metrics.reload(outcome)
 
     def _take_in(self, setup: Setup) -> None:
         """Everything outside the setup that goes by its configuration."""
@@ -229,7 +225,7 @@ class Gateway:
     def drain(self) -> None:
         """Turns readiness off; calls are still answered.
 
-        Those that run apart from their callers count among the requests from here on, as long as there are any.
+        From here on, calls that run apart from their callers are waited for like requests.
         """
         self._draining = True
         last = asyncio.create_task(self._until_quiet())
@@ -237,7 +233,7 @@ class Gateway:
         last.add_done_callback(self.requests.discard)
 
     async def _until_quiet(self) -> None:
-        """Returns when no call runs any more. Whoever does not wait for that cancels them with this."""
+        """Returns when no call runs any more. When this is cancelled, so are those that still run."""
         try:
             while under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
                 await asyncio.wait(under_way)
@@ -274,7 +270,7 @@ class Gateway:
         return {
             "status": self.status,
             "version": __version__,
-            "reloads": dict(self.reloads),
+            "reloads": dict(self.metrics.reloads),
             "state": remembering.state_details(self.state),
             "issuers": {name: issuer.as_json() for name, issuer in self._issuers.status().items()},
             "backends": backends,
@@ -293,7 +289,8 @@ class Gateway:
         opened = self._challenges.open(token)
         if opened is None:
             return "failed"
-        backend, what = self.backends.get(opened[0]), opened[1]
-        if "/" not in what:  # no URL but the key of a call, whose record tells, wherever its backend is
-            return await self.calls.consent_status(what)
-        return "failed" if backend is None else await backend.challenge_status(what)
+        name, check_url = opened
+        if "/" not in check_url:  # not a URL but the key of a kept call: its record tells, wherever its backend is
+            return await self.calls.consent_status(check_url)
+        backend = self.backends.get(name)
+        return "failed" if backend is None else await backend.challenge_status(check_url)

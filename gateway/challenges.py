@@ -25,9 +25,9 @@ class Challenges:
     `public_url` is where callers reach us, without a slash at its end.
     """
 
-    def __init__(self, keys: Sequence[str], *, clock: Callable[[], float], public_url: str = "") -> None:
+    def __init__(self, keys: Sequence[str], *, clock: Callable[[], float]) -> None:
         self._sealer = Sealer(keys, "challenge")
-        self.public_url = public_url
+        self.public_url = ""
         self._clock = clock
 
     def public(self, missing: Mapping[str, Json], backend: str) -> JsonObject:

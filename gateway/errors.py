@@ -83,11 +83,20 @@ class GatewayError(Exception):
         self.__traceback__ = self.__context__ = self.__cause__ = None
 
 
+UNAVAILABLE = "The tool is temporarily unavailable."
+RETRY_AFTER_S = 1.0  # where nothing says when it will be better: a tool server may be restarting, a queue moves on
+
+
+def unavailable(detail: str, retry_after_s: float = RETRY_AFTER_S) -> GatewayError:
+    """The refusal of a call that was not sent to any tool server; `detail` is for our log."""
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail, retry_after_s=retry_after_s)
+
+
 class FixedError(GatewayError):
     """A refusal in words that are the same for everybody, so that what is made of them can be kept.
 
-    `reason`, a word of a fixed vocabulary or the name of something configured, says which: it is counted by, and in
-    the line of the request itself, for a flood of refusals must not cost a second line each.
+    `reason` says which: a word of a fixed vocabulary, or the name of something configured. Such refusals are counted by
+    it, and it stands in the request's own log line: a flood of them must not cost a second line each.
     """
 
     reason: str
@@ -103,7 +112,7 @@ class UnauthenticatedError(FixedError):
     code = ErrorCode.UNAUTHENTICATED
 
     def __init__(self, message: str, reason: str, attempted: bool, headers: Headers = ()) -> None:
-        # Not by way of its base, which takes twice as long to say what else it is not.
+        # Without the constructor of its base, which takes twice as long to set what is None anyway.
         self.message = message
         self.reason = self.detail = reason
         self.attempted = attempted

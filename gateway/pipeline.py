@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway.catalogue.listing import Listing
+from gateway.catalogue.listing import Lists
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.kept.attempt import Asked
@@ -79,7 +79,7 @@ class Pipeline:
         self._telling = telling
         self._new_call_id = new_call_id
         self._strict = strict
-        self._listing = Listing()
+        self._lists = Lists()
 
     async def call(self, request: Request, arriving: Body) -> WireReply:
         """Answers `POST /tools/call` and `POST /call`."""
@@ -92,14 +92,13 @@ class Pipeline:
                     body = await arriving.read()
                 request.bytes_in = len(body)
                 call, tool = self._read(body, request, caller)
-            except GatewayError:  # counts for nobody's tool: who may not call it must not use up what others may
+            except GatewayError:  # counts, but for no tool: whoever may not call it must not use up what others may
                 request.extra += await self._limiter.spend("call", caller.principal, request.ip, None)
                 raise
-            limiter = self._limiter
-            if limiter.spends and limiter.is_here:
-                request.extra += limiter.spend_here("call", caller.principal, request.ip, tool.target)
-            elif limiter.spends:
-                request.extra += await limiter.spend("call", caller.principal, request.ip, tool.target)
+            told = self._limiter.spend_now("call", caller.principal, request.ip, tool.target)
+            if told is None:
+                told = await self._limiter.spend("call", caller.principal, request.ip, tool.target)
+            request.extra += told
             if caller.user_id is not None:
                 call = for_user(call, caller.user_id)
             invocation = self._admit(tool, call, caller, request)
@@ -124,7 +123,7 @@ class Pipeline:
             request.speak(dialect)
             request.spelling = dialect.negotiate(request.head, document)
             router = self._catalogue.router
-            reply = await self._listing.answer(router, caller, dialect, request.spelling, request.head)
+            reply = await self._lists.answer(router, caller, dialect, request.spelling, request.head)
             request.outcome = "ok"
             return reply
         except Exception as exc:
@@ -211,7 +210,7 @@ class Pipeline:
         context = fitting(tool, call.context)
         route = tool.route
         return Invocation(
-            call_id=self._new_call_id() if call.call_id is None else "",  # who keeps the call names it
+            call_id=self._new_call_id() if call.call_id is None else "",  # a call that is kept gets its id there
             tool=tool.definition,
             arguments=call.arguments,
             timeout_s=route.timeout_s,

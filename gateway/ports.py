@@ -26,7 +26,7 @@ Operation = Literal["call", "list", "poll"]
 class Caller(Struct, frozen=True, kw_only=True):
     """Who asks. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`.
 
-    `user_id` is for whom, where the credential says so; then no other may stand in the call.
+    `user_id` is the user whom the credential names, if it names one; a call may then name no other.
     """
 
     principal: str
@@ -49,10 +49,8 @@ class Authenticator(Protocol):
         ...
 
     async def start(self) -> None:
-        """Begins to fetch what keys are elsewhere; returns at once."""
+        """Begins to fetch the keys that are elsewhere; returns at once."""
         ...
-
-    async def aclose(self) -> None: ...
 
 
 class Target(NamedTuple):
@@ -65,13 +63,7 @@ class Target(NamedTuple):
 
 
 class Limiter(Protocol):
-    """How often callers may ask. What it returns are the headers that tell a caller how its limits stand.
-
-    `spends`: there is a second phase. `is_here`: that is in this process, too, so that nobody has to wait for it.
-    """
-
-    spends: bool
-    is_here: bool
+    """How often callers may ask. What it returns are the headers that tell a caller how its limits stand."""
 
     def admit(self, operation: Operation, ip: str) -> Headers:
         """The first phase, before anybody is identified, and in this process only. Raises RATE_LIMITED."""
@@ -81,15 +73,15 @@ class Limiter(Protocol):
         """Counts a credential that was checked and not accepted."""
         ...
 
-    async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """The second phase: all other rules or none. `target` None: not a call, or one that could not be made out.
+    def spend_now(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers | None:
+        """The second phase: all other rules or none; None if another process has to be asked, which `spend` does.
 
-        Raises RATE_LIMITED, or BACKEND_UNAVAILABLE if nobody can say.
+        `target` None: not a call, or one that could not be made out. Raises RATE_LIMITED.
         """
         ...
 
-    def spend_here(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """As `spend`, only where it `is_here`."""
+    async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
+        """As `spend_now`, whoever has to be asked. Raises RATE_LIMITED, BACKEND_UNAVAILABLE if nobody can say."""
         ...
 
 
@@ -127,7 +119,7 @@ class Dialect(Protocol):
         """The body of a catalogue from tools already encoded."""
         ...
 
-    def list_headers(self, spelling: str) -> tuple[tuple[bytes, bytes], ...]:
+    def answer_headers(self, spelling: str) -> tuple[tuple[bytes, bytes], ...]:
         """Headers every answer of this dialect carries."""
         ...
 

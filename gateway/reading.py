@@ -46,5 +46,7 @@ def read_optional(body: bytes) -> Json:
 
 
 def forwarded(head: Head, allowed: tuple[bytes, ...]) -> Headers:
-    """The caller's headers that a route passes on."""
+    """The caller's headers that a route passes on; one that is repeated, line by line (RFC 9110, section 5.3)."""
+    if head.lines:
+        return tuple((name, value) for name in allowed for line, value in head.lines if line == name)
     return tuple((name, head.headers[name]) for name in allowed if name in head.headers)

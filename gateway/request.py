@@ -16,7 +16,7 @@ from gateway.served import Served
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers
 
-# A head with two of these means two things to two readers.
+# Must not be repeated: a head with two of these means two things to two readers.
 SINGLE = (
     b"authorization",
     b"content-type",
@@ -27,39 +27,28 @@ SINGLE = (
     b"oxp-api-key",
     b"otc-api-key",
 )
-
-
 LISTS = (b"prefer", b"if-none-match")  # several lines of them are one list (RFC 9110, section 5.3)
 
 
 class Request(Struct, eq=False):
-    """Filled in step by step, so that whatever ends it early can be told, counted and written down as far as it came.
-
-    `ip` is the caller's address. `served` is the request as our own server has it, which lets whoever answers go on if
-    the caller leaves. `spelling` is the version of `dialect` as the caller wrote it. `extra` are headers for the answer
-    besides its own: how the caller's limits stand, and what the call is called. `outcome` is one of `ok`, `tool_error`,
-    `invalid`, `refused`, `accepted`, `timeout`, `unknown`; `tool_s` are the seconds spent waiting for a tool server.
-    `joined`: nothing was run for it, for its call was another's already, or over, or refused. `counts`: its outcome is
-    that of a run of its tool, or it was refused one; else the run is counted apart, when it ends. `trace` is its name
-    on its way, `refused` why it was refused, `backend` whom a callback is from, `bytes_in` the size of its body.
-    """
+    """Filled in step by step: one that ends early is told, counted and written down as far as it came."""
 
     head: Head
-    ip: str = ""
-    served: Served | None = None
-    trace: Trace = UNTRACED
+    ip: str = ""  # the caller's address
+    served: Served | None = None  # the request as our own server has it: lets a call go on when its caller leaves
+    trace: Trace = UNTRACED  # its name on its way
     dialect: Dialect | None = None
-    spelling: str = ""
+    spelling: str = ""  # the version of `dialect` as the caller wrote it
     principal: str = ""
     tool: PublishedTool | None = None
-    extra: Headers = ()
-    outcome: str = "refused"
-    tool_s: float = 0.0
-    joined: bool = False
-    counts: bool = True
+    extra: Headers = ()  # of the answer, besides its own: how the caller's limits stand, and what the call is called
+    outcome: str = "refused"  # or ok, tool_error, invalid, accepted, timeout, unknown
+    tool_s: float = 0.0  # spent waiting for a tool server
+    joined: bool = False  # nothing was run for it: its call was another's already, or over, or refused
+    counts: bool = True  # its outcome is counted as that of a run, or of a refusal; else the run is, when it ends
     refused: GatewayError | None = None
-    backend: str = ""
-    bytes_in: int = 0
+    backend: str = ""  # whom a callback is from
+    bytes_in: int = 0  # of its body
 
     def speak(self, dialect: Dialect) -> None:
         """Everything from here on is said in this dialect, until more is known in its own spelling."""
@@ -88,4 +77,4 @@ def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:
         if len(lines.get(name, ())) > 1:
             raise GatewayError(ErrorCode.INVALID_REQUEST, f"The header {name.decode()} is repeated.")
     joined = {name: b", ".join(lines[name]) for name in LISTS if name in lines}
-    return replace(head, headers={**head.headers, **joined})
+    return replace(head, headers={**head.headers, **joined}, lines=tuple(scope["headers"]))

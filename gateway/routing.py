@@ -75,8 +75,8 @@ class PublishedTool:
 
     `definition` is without the secrets that the route supplies. `requires` is what the tool server
     asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
-    for them after the operator came to trust it. `shows_output`: its output schema is listed; one of which nobody can
-    make anything is not, but values are held against it. `encoded` holds the listed form by dialect; dialects fill it.
+    for them after the operator came to trust it. `shows_output`: its output schema is listed; one that no caller could
+    use is not, but values are still checked against it. `encoded` holds the listed form by dialect, once it was listed.
     `id` is that of the definition, `backend` runs it, `asks` tells whether it requires anything at all.
     """
 
@@ -129,12 +129,14 @@ class PublishedTool:
         )
 
     def output_violation(self, value: Json) -> str | None:
-        """What in a value breaks the output schema; None when nothing does, or when the tool promised nothing.
+        """What in a value breaks the output schema, None when nothing does.
 
         The schema is compiled at the first value: most tools of a large catalogue are never called.
         """
         promised = self.definition.output_schema
-        if not promised:  # none at all, or the empty schema that allows everything
+        if promised is None:  # it returns nothing (OTC 1.0 and OXP 1.0, Tool)
+            return None if value is None else "there is a value, of a tool that returns none"
+        if not promised:
             return None
         if self._output is None:
             try:

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from gateway.wire import Headers
 
-# Extensions of the scope: a `Served`, and its `answer`, which whoever puts itself between an application and what that
-# sends has to take away.
+# Extensions of the scope: a `Served`, and its `answer`. Whatever changes the messages that an application sends has to
+# take the latter away, for an answer given there is no message.
 SERVED = "toolgate.served"
 ANSWER = "toolgate.answer"
 
@@ -18,7 +18,7 @@ class Served(Protocol):
     """A request as the server has it, for applications that know this server.
 
     `fields` are the headers by lower-case name, the last of each. `answered` is the status that the server has answered
-    with in the application's place, once it has.
+    with in the application's place, once it has; 0 is none: it was cut off when the server ended.
     """
 
     fields: Mapping[bytes, bytes]

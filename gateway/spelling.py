@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote what there is not."""
+"""A hint at the word that was meant, for one that is not known."""
 
 from __future__ import annotations
 

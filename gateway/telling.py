@@ -25,7 +25,6 @@ LOCATION = b"location"
 # Globals: reading a member off its class costs half a microsecond in Python 3.11.
 UNCHECKED, FAILS = OutputCheck.OFF, OutputCheck.FAIL
 FAILED = "The gateway failed."
-_now = time.time
 BROKEN_VALUE = ToolFailure(message="The tool returned a value that breaks its own output schema.")
 
 
@@ -55,8 +54,11 @@ class Telling:
         self._count = count
 
     def kept(self, kept: Kept, request: Request, *, accepted: bool) -> WireReply:
-        """How a kept call stands: 202 if it was `accepted` rather than awaited. Where to find it later is `extra`."""
-        if request.dialect is None:  # who only looks is told in the words in which it was asked
+        """Tells how a kept call stands, with 202 if it was `accepted` rather than awaited.
+
+        `request.extra` gets the headers that say where to find the call later.
+        """
+        if request.dialect is None:  # a look is answered in the dialect of the call itself
             request.dialect, request.spelling = recognise.DIALECTS[kept.note.dialect], kept.note.spelling
         dialect, spelling = request.dialect, request.spelling
         standing = kept.standing
@@ -109,27 +111,22 @@ class Telling:
             outcome = "ok"
             if tool is not None and tool.route.validate_output is FAILS and tool.output_violation(ending.value):
                 outcome = BROKEN_VALUE.outcome  # the warning is written when it is told
-        self._count(run.backend, name, outcome, _now() - run.begun_s if run.begun_s else 0.0)
+        self._count(run.backend, name, outcome, time.time() - run.begun_s if run.begun_s else 0.0)
 
     def run_refusal(self, error: GatewayError, backend: str, request: Request) -> WireReply:
         """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""
-        if error.detail is not None:
-            log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
-        error.drop_trace()  # before the request knows it
-        request.refused = error
-        request.outcome = outcome_of_refusal(error)
-        dialect, spelling = request.dialect, request.spelling
-        assert dialect is not None  # it was read
         if error.missing is None:
-            return dialect.encode_error(error, spelling)
+            return refusal(error, request)
+        error.drop_trace()
         public = GatewayError(
             error.code,
             error.message,
             developer_message=error.developer_message,
+            detail=error.detail,
             missing=self._challenges.public(dict(error.missing), backend),
             headers=error.headers,
         )
-        return dialect.encode_error(public, spelling)
+        return refusal(public, request)
 
 
 def refusal(exc: Exception, request: Request) -> WireReply:

@@ -15,11 +15,9 @@ from msgspec import Struct
 from gateway.wire import Headers
 
 REQUEST_ID, TRACEPARENT, TRACESTATE = b"x-request-id", b"traceparent", b"tracestate"
-OWN = frozenset({REQUEST_ID, TRACEPARENT, TRACESTATE})  # sent on in any case, so that no route may send them twice
 
-MAX_TRACESTATE = (
-    512  # characters; what has to be passed on at least (Trace Context, 3.3.1.5), and a head has its limits
-)
+# Characters; what has to be passed on at least (Trace Context, 3.3.1.5), and a head has its limits.
+MAX_TRACESTATE = 512
 # We sample nothing, but with 00 a tool server that follows its parent, which is OpenTelemetry's default, would stop
 # tracing as soon as a gateway stands in front of it.
 NEW_FLAGS = b"-01"

@@ -26,13 +26,15 @@ class Head(Struct, frozen=True, kw_only=True):
     """The head of a caller's request.
 
     `path` is without the dialect prefix (`/tools/call`); `prefix` is that prefix without slashes (`oxp-env`),
-    or None on a bare path. Header names are lower case; headers that matter to us are never repeated.
+    or None on a bare path. Header names are lower case; headers that matter to us are never repeated. `lines` are all
+    headers as they came, if one of them is.
     """
 
     method: str
     path: str
     headers: Mapping[bytes, bytes]
     prefix: str | None = None
+    lines: Headers = ()
 
 
 class WireRequest(Struct, frozen=True, kw_only=True):

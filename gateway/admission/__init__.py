@@ -5,25 +5,17 @@ Knows of calls and replicas, nothing of protocols: whoever uses it says what was
 
 from __future__ import annotations
 
-from gateway.admission.breaker import BreakerRules, BreakerState
+from gateway.admission.breaker import BreakerRules
 from gateway.admission.entrance import Admission, AdmissionLimits
 from gateway.admission.lease import Lease, Replica
-from gateway.admission.refusal import RETRY_AFTER_S, UNAVAILABLE, unavailable
-from gateway.admission.status import AdmissionStatus, ReplicaStatus
 from gateway.admission.turn import GivenUpError, Turn
 
 __all__ = [
-    "RETRY_AFTER_S",
-    "UNAVAILABLE",
     "Admission",
     "AdmissionLimits",
-    "AdmissionStatus",
     "BreakerRules",
-    "BreakerState",
     "GivenUpError",
     "Lease",
     "Replica",
-    "ReplicaStatus",
     "Turn",
-    "unavailable",
 ]

@@ -29,7 +29,7 @@ class Breaker:
     """One replica's. Every attempt is made in a `generation`, and counts only while that lasts.
 
     So an attempt from before it opened can neither close it again nor open it once more, and none but the probe
-    decides while it is half open. Methods that tell return True where the operator should hear of it.
+    decides while it is half open.
     """
 
     __slots__ = ("_clock", "_rules", "_uniform", "checked", "failures", "generation", "probe_at", "state")
@@ -47,7 +47,7 @@ class Breaker:
         self._uniform = uniform
 
     def succeeded(self, since: int) -> bool:
-        """An attempt of that generation got an answer; True if that closed it."""
+        """An attempt of that generation got an answer. Returns whether that closed a breaker that was not."""
         if since != self.generation:
             return False
         self.failures = 0
@@ -57,7 +57,7 @@ class Breaker:
         return True
 
     def failed(self, since: int) -> bool:
-        """An attempt of that generation got none; True if that opened it. A probe that fails is no news."""
+        """An attempt of that generation got no answer. Returns whether that opened a breaker that was closed."""
         if since != self.generation or not self._rules.failures:
             return False
         self.failures += 1
@@ -68,18 +68,18 @@ class Breaker:
         return was_closed
 
     def came_to_nothing(self, since: int) -> None:
-        """An attempt of that generation ended without telling anything; if it was the probe, the next one is."""
+        """An attempt of that generation ended without telling anything; if it was the probe, the next attempt is."""
         if since == self.generation and self.state is HALF_OPEN:
             self._open(self._clock())
 
     def probe(self) -> int:
-        """Makes it half open; returns the generation of the one attempt that decides."""
+        """Makes it half open. Returns the generation of the one attempt that decides."""
         self.state = HALF_OPEN
         self.generation += 1
         return self.generation
 
     def vouched_for(self) -> None:
-        """The replica answers something, if not calls: while it is open, the next call may find out about those."""
+        """The replica answers something, if not calls: if it is open, the next attempt may find out about those."""
         if self.state is OPEN:
             self._open(self._clock())
             self.checked = True

@@ -1,6 +1,6 @@
 """The way into a backend: so many calls at once, so many more in a queue, and a replica for each.
 
-Plain integers and no awaiting where there is room, which is nearly always; only who has to wait gets a future.
+Plain integers and no awaiting where there is room, which is nearly always; only a call that has to wait gets a future.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules
 from gateway.admission.lease import Lease, Replica
-from gateway.admission.refusal import RETRY_AFTER_S, unavailable
 from gateway.admission.status import AdmissionStatus, ReplicaStatus
 from gateway.admission.turn import Turn
-from gateway.errors import GatewayError
+from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 
 log = logging.getLogger("gateway.admission")
 
@@ -33,7 +32,7 @@ Check = Callable[[T], Awaitable[bool]]
 class AdmissionLimits(Struct, frozen=True, kw_only=True):
     """What one process asks of one backend, all replicas together.
 
-    A call waits `queue_timeout_s` at the most: sent with hardly any of its time left it would only run in vain.
+    A call waits in the queue for `queue_timeout_s` at the most: sent when its time is nearly up, it would run in vain.
     """
 
     concurrency: int = 256
@@ -45,8 +44,8 @@ class AdmissionLimits(Struct, frozen=True, kw_only=True):
 class Admission(Generic[T]):
     """One backend's. Whoever gets a lease gives it back with `leave`, however the call ended.
 
-    `check(target)` asks a replica something that runs no tool; whether it answers. With it, calls are not the first
-    to find out whether a replica that was given up is back, as long as there are others.
+    `check(target)` asks a replica something that runs no tool, and tells whether it answered. Where it is set, no call
+    has to find out whether a replica is back, as long as there are other replicas to send it to.
     """
 
     def __init__(
@@ -62,8 +61,7 @@ class Admission(Generic[T]):
         self.replicas = [Replica(name, target, Breaker(limits.breaker, clock, uniform)) for name, target in targets]
         self.in_flight = 0
         self.check: Check[T] | None = None
-        self._first = self.replicas[0]
-        self._alone = len(self.replicas) == 1
+        self._only = self.replicas[0] if len(self.replicas) == 1 else None
         self._last = 0  # which replica was chosen last
         self._limits = limits
         self._concurrency = limits.concurrency
@@ -93,8 +91,8 @@ class Admission(Generic[T]):
         """Takes a call on; None if it has to `wait`. Raises BACKEND_UNAVAILABLE while no replica is worth asking."""
         if self.in_flight >= self._concurrency:
             return None
-        first = self._first
-        replica = first if self._alone and first.breaker.state is CLOSED else self._choose(())
+        only = self._only
+        replica = only if only is not None and only.breaker.state is CLOSED else self._choose(())
         if replica is None:
             raise self._shut()
         self.in_flight += 1
@@ -102,7 +100,7 @@ class Admission(Generic[T]):
         return Lease(replica, replica.breaker.generation)
 
     async def wait(self, timeout_s: float, turn: Turn | None = None) -> Lease[T]:
-        """Takes a call on when it is its turn, within `timeout_s` and the limit.
+        """Takes a call on when it is its turn, within `timeout_s` and the queue's own limit.
 
         Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
         """
@@ -111,7 +109,7 @@ class Admission(Generic[T]):
         if len(self._waiting) >= self._limits.queue:
             raise unavailable("as many calls run and wait as are allowed")
         deadline = self._clock() + timeout_s
-        await self._turn(min(timeout_s, self._limits.queue_timeout_s), turn)
+        await self._wait_for_place(min(timeout_s, self._limits.queue_timeout_s), turn)
         with ExitStack() as unless_taken:
             unless_taken.callback(self._pass_on)
             if self._clock() >= deadline:
@@ -154,16 +152,16 @@ class Admission(Generic[T]):
         return True
 
     async def aclose(self) -> None:
-        """Refuses who waits, and stops looking whether replicas are back."""
+        """Refuses the calls that wait, and stops looking whether replicas are back."""
         self._send_away(lambda: unavailable("the gateway closes its connections"))
         for task in self._checks:
             task.cancel()
         await asyncio.gather(*self._checks, return_exceptions=True)
 
-    # The queue.
+    # Places, and the queue for them.
 
-    async def _turn(self, timeout_s: float, turn: Turn | None) -> None:
-        """Waits until a place is free; it is this call's then."""
+    async def _wait_for_place(self, timeout_s: float, turn: Turn | None) -> None:
+        """Waits until a place is free, which is this call's then. Raises as `wait`."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting[waiter] = None
@@ -180,12 +178,12 @@ class Admission(Generic[T]):
             unless_taken.pop_all()
 
     def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Passes a place on that was given, if it was, before its call was cancelled."""
+        """Passes the place on if the call was given one and cancelled before it could go."""
         if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """Gives a place to whoever has waited longest, or leaves it free."""
+        """Gives a place to the call that has waited longest, or leaves it free."""
         while self._waiting:
             waiter, _ = self._waiting.popitem(last=False)
             if not waiter.done():
@@ -194,7 +192,7 @@ class Admission(Generic[T]):
         self.in_flight -= 1
 
     def _send_away(self, refusal: Callable[[], GatewayError]) -> None:
-        """Refuses everybody in the queue: there is nothing to wait for."""
+        """Refuses every call in the queue: there is nothing to wait for."""
         while self._waiting:
             waiter, _ = self._waiting.popitem(last=False)
             if not waiter.done():
@@ -268,7 +266,7 @@ class Admission(Generic[T]):
         task.add_done_callback(self._checks.discard)
 
     async def _run_check(self, replica: Replica[T], since: int, check: Check[T]) -> None:
-        answers: bool | None = None  # as long as nobody says: the check was cancelled, or has a bug
+        answers: bool | None = None  # stays None if the check is cancelled, or has a bug
         try:
             answers = await check(replica.target)
         finally:

@@ -24,7 +24,7 @@ class Replica(Generic[T]):
 
 
 class Lease(Struct, Generic[T]):
-    """A call that was admitted. `answered` tells the breaker how it went; None: that says nothing of the replica.
+    """A call that was admitted. `answered` tells the breaker how it went; None says nothing about the replica.
 
     A Struct because one is made for every call, and this is the cheapest object there is.
     """

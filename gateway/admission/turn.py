@@ -10,7 +10,13 @@ class GivenUpError(Exception):
 
 
 class Turn(Protocol):
-    """One call's. A call that finds room at once asks nothing of it."""
+    """One call's. A call that finds room at once asks nothing of it.
+
+    `answered`: its outcome has come here, or a consent that it needs.
+    """
+
+    @property
+    def answered(self) -> bool: ...
 
     async def waits(self) -> None:
         """The call has to wait. From now until it `goes`, nothing of it is sent."""

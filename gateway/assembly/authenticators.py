@@ -1,4 +1,4 @@
-"""From the settings of `auth` to who decides who calls."""
+"""From the settings of `auth` to the authenticator."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ ISSUER_LIMITS = Limits(connections=2)  # towards one origin; there is one fetch 
 
 
 class Issuers:
-    """Makes authenticators, one after the other; an issuer whose keys come from where they came keeps those known."""
+    """Makes the authenticator of one configuration after the other.
+
+    An issuer whose keys come from the same place keeps those that were fetched.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[JwtSettings, Keys] = {}  # by `_origin`
 
     def authenticator(self, auth: AuthSettings | None) -> Authenticator:
-        """Who decides who calls. It must be started; `keep` closes what it needs no more."""
+        """The authenticator of these settings, to be started; `keep` ends what only earlier ones needed."""
         if auth is None:
             return NoAuthentication()
         entries = auth.jwt or ()
@@ -64,7 +67,7 @@ class Issuers:
 
 
 def _origin(entry: JwtSettings) -> JwtSettings:
-    """Which keys they are: an issuer's settings less what its tokens must be like, and how often it is asked."""
+    """Where an issuer's keys come from: its settings, less what tokens must be like and how often keys are fetched."""
     return replace(
         entry,
         audience=(),

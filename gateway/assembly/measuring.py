@@ -7,8 +7,7 @@ from typing import Any
 
 from gateway import __version__
 from gateway.admission import Admission
-from gateway.auth import IssuerStatus
-from gateway.auth.refusals import Reason
+from gateway.auth import IssuerStatus, Reason
 from gateway.backends.rcrt import RcrtBackend
 from gateway.catalogue.catalogue import Catalogue
 from gateway.dialects import recognise

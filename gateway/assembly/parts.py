@@ -17,7 +17,7 @@ from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import FixedTokens, IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
-from gateway.catalogue.catalogue import Source
+from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
 from gateway.ports import Backend, Outcomes, ServerDialect
 from gateway.routing import OutputCheck, Route
@@ -113,8 +113,8 @@ def _callback_backend(
     outcomes: Outcomes,
     refresh: Callable[[str], None],
 ) -> Backend:
-    server = admission.replicas[0].target
-    pools = {Origin.parse(url): _pool(settings, url) for url in settings.allowed_origins} | {server.origin: server.pool}
+    pool = admission.replicas[0].target.pool
+    pools = {Origin.parse(url): _pool(settings, url) for url in settings.allowed_origins} | {pool.origin: pool}
     return CallbackBackend(
         name,
         admission,
@@ -134,14 +134,15 @@ def _rcrt_backend(
     refresh: Callable[[str], None],
     pending_s: float,
 ) -> Backend:
-    pool = admission.replicas[0].target.pool
+    server = admission.replicas[0].target
     return RcrtBackend(
         name,
         admission,
         httpx.AsyncClient(
-            transport=HttpTransport(pool.limits, ssl_context=_trust(settings, settings.addresses)), trust_env=False
+            transport=HttpTransport(server.pool.limits, ssl_context=_trust(settings, settings.addresses)),
+            trust_env=False,
         ),
-        tokens=_rcrt_tokens(settings, pool),
+        tokens=_rcrt_tokens(settings, server),
         outcomes=outcomes,
         workspace=settings.workspace,
         toolkit=settings.toolkit or name,
@@ -155,12 +156,11 @@ def _rcrt_backend(
     )
 
 
-def _rcrt_tokens(settings: RcrtBackendSettings, pool: Pool) -> Tokens:
+def _rcrt_tokens(settings: RcrtBackendSettings, server: Server) -> Tokens:
     if settings.auth is not None:
         return FixedTokens(Fixed.bearer(settings.auth.bearer.reveal()).headers("anonymous"))
     return IssuedTokens(
-        pool,
-        settings.url,
+        server,
         owner_id=settings.owner_id,
         agent_id=settings.agent_id,
         clock=time.monotonic,
@@ -233,7 +233,7 @@ def routes(config: Config, backends: Mapping[str, Backend]) -> Sequence[Route]:
 
 
 def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]:
-    """Who is asked for tools, and what becomes of those."""
+    """All backends as the catalogue asks them for their tools."""
     ordered = routes(config, backends)
     return [
         Source(
@@ -250,7 +250,7 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
 
 
 def _terms(settings: BackendSettings) -> BackendSettings:
-    """All that decides which tools a tool server lists and what they mean: the settings less those of calls alone."""
+    """The settings that decide which tools a tool server lists and what they mean: all but those of calls alone."""
     return replace(
         settings,
         connect_timeout_s=0.0,

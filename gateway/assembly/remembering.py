@@ -11,7 +11,7 @@ from gateway.model import JsonObject
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.settings import Config, RateLimitSettings, StateSettings
-from gateway.state.fallback import FallbackState, LocalState
+from gateway.state.fallback import FallbackState
 from gateway.state.known import Known
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
@@ -40,9 +40,9 @@ def state(settings: StateSettings) -> State:
 
 
 def _fallback(shared: State, limits: StateLimits) -> FallbackState:
-    """Redis with this process's memory behind it, a quarter of which tells what Redis knows."""
+    """Redis with this process's memory behind it; a quarter of that remembers which calls Redis knows."""
     met_bytes = limits.max_bytes // 4
-    local = LocalState(replace(limits, max_bytes=limits.max_bytes - met_bytes), time.monotonic, shared.replica)
+    local = MemoryState(replace(limits, max_bytes=limits.max_bytes - met_bytes), time.monotonic, shared.replica)
     remembered_s = limits.pending_ttl_s + limits.result_ttl_s + limits.seen_ttl_s
     return FallbackState(shared, local, Known(remembered_s, met_bytes, time.monotonic))
 

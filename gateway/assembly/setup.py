@@ -1,4 +1,4 @@
-"""What one configuration makes, and the next one replaces as a whole; and what no other configuration can change."""
+"""What one configuration makes and the next one replaces as a whole, and what stays fixed until the next start."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ class Setup:
             await asyncio.wait(closing, timeout=CLOSED_S)
 
 
-def unchanged(config: Config, running: Config) -> Config:
-    """The configuration with everything as it runs that takes effect only at a start; warns of what differs.
+def with_fixed(config: Config, running: Config) -> Config:
+    """A new configuration, but with the running values of all that takes effect only at a start; warns of what differs.
 
-    Raises ConfigError for what does not go together then, such as an address that tells nobody where to call back.
+    Raises ConfigError if these do not go together, as when nobody can tell any more where tool servers call back.
     """
     server, now = config.server, running.server
     changed = [f"server.{name}" for name in ("host", "port", "workers") if getattr(server, name) != getattr(now, name)]

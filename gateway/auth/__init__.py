@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.auth.authentication import CACHE_ENTRIES, ApiKey, Authentication, NoAuthentication
+from gateway.auth.authentication import ApiKey, Authentication, NoAuthentication
 from gateway.auth.fetching import IssuerClient
 from gateway.auth.issuers import FixedKeys, JwtIssuer, Keys
 from gateway.auth.refusals import Reason
 from gateway.auth.remote import IssuerStatus, RemoteKeys
 
 __all__ = [
-    "CACHE_ENTRIES",
     "ApiKey",
     "Authentication",
     "FixedKeys",

@@ -49,9 +49,6 @@ class NoAuthentication:
     async def start(self) -> None:
         """There is nothing to fetch."""
 
-    async def aclose(self) -> None:
-        """There is nothing to close."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
@@ -108,11 +105,6 @@ class Authentication:
         for issuer in self._issuers.values():
             issuer.keys.start()
 
-    async def aclose(self) -> None:
-        """Stops fetching."""
-        for issuer in self._issuers.values():
-            await issuer.keys.aclose()
-
     def _by_key_header(self, headers: Mapping[bytes, bytes]) -> Caller:
         keys = [headers[name] for name in KEY_HEADERS if name in headers]
         if len(keys) > 1 or b"authorization" in headers:
@@ -123,7 +115,7 @@ class Authentication:
         return caller
 
     def _by_key(self, key: bytes) -> Caller | None:
-        """Found by its digest, of which nothing can be guessed bit by bit; compared in constant time all the same."""
+        """Finds a key by its digest, which cannot be guessed bit by bit; compares in constant time all the same."""
         digest = sha256(key).digest()
         known, caller = self._api_keys.get(digest, (bytes(32), None))
         return caller if hmac.compare_digest(known, digest) else None
@@ -149,7 +141,7 @@ class Authentication:
         self._cache[digest] = caller, until
 
     def _read(self, credential: bytes) -> Parts:
-        """Takes a token apart; what is none may have been a guess at an API key."""
+        """Takes a token apart; what is not a token may have been a guess at an API key."""
         try:
             return take_apart(credential)
         except MalformedError as exc:

@@ -50,7 +50,7 @@ def take_apart(token: bytes) -> Parts:
 
 def _header(text: bytes) -> JsonObject:
     header = _object(_bytes(text))
-    # RFC 7515, section 4.1.11: who does not know an extension must refuse. RFC 7797: `b64` is such a one.
+    # RFC 7515, section 4.1.11: a token with an extension that we do not know must be refused; RFC 7797: as with `b64`.
     if "crit" in header or header.get("b64", True) is not True:
         raise MalformedError("has a critical header")
     return header

@@ -1,4 +1,4 @@
-"""How a caller who cannot be identified is told so: RFC 6750, section 3, for bearer tokens and API keys alike."""
+"""How a caller is told that it cannot be identified: RFC 6750, section 3, for bearer tokens and API keys alike."""
 
 from __future__ import annotations
 

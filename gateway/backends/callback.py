@@ -6,18 +6,19 @@ tool server names are posted to only at origins the operator has named.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from gateway.admission import UNAVAILABLE, Admission, Lease, Turn, unavailable
+from gateway.admission import Admission, Lease, Turn
 from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiving import BROKEN, Receiving
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import callback, callback_toolset, replies
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.ports import Outcomes
 from gateway.transport import Origin, Pool, Reply, TransportError
@@ -109,6 +110,11 @@ class CallbackBackend:
         """Of a call that was answered by a callback before, nothing counts that is said of it here."""
         try:
             reply = await self._post(invocation, callback_url, timeout_s)
+        except asyncio.CancelledError:
+            if turn is not None and turn.answered:
+                lease.answered = True
+                log.info("a tool server answered a call and did not acknowledge it", extra={"backend": self.name})
+            raise
         except TransportError as exc:
             if exc.sent and turn is not None and await turn.is_answered():
                 lease.answered = True

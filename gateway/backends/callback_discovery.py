@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from gateway import jsontext
-from gateway.admission import unavailable
 from gateway.backends.credentials import Credentials
 from gateway.backends.http import LIST_TIMEOUT_S, MAX_LIST_BYTES
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import callback_toolset
-from gateway.dialects.replies import BOM
+from gateway.errors import unavailable
 from gateway.transport import Origin, Pool, TransportError
 
 
@@ -31,7 +31,7 @@ async def ask_for_toolset(server: Server, credentials: Credentials) -> callback_
         )
         if not 200 <= reply.status < 300:
             raise unavailable(f"its answer has status {reply.status}")
-        text = reply.body.removeprefix(BOM)
+        text = reply.body.removeprefix(BOM_UTF8)
         document = await asyncio.to_thread(jsontext.decode, text)  # may take seconds, and so may the next
         return await asyncio.to_thread(callback_toolset.decode_toolset, document)
     except TransportError as exc:

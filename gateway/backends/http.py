@@ -10,13 +10,13 @@ from time import monotonic
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.admission import UNAVAILABLE, Admission, Lease, Replica, Turn, unavailable
+from gateway.admission import Admission, Lease, Replica, Turn
 from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader
 from gateway.backends.http_refusals import Refusals
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import definitions, lists, recognise, replies
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.ports import Backend, ServerDialect
 from gateway.transport import Kind, Reply, TransportError

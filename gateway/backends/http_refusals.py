@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from gateway import jsontext
-from gateway.admission import UNAVAILABLE
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.backends.urls import URI, is_https_or_loopback, joined, origin_of
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.model import JsonObject
 from gateway.transport import TransportError
 

@@ -17,7 +17,7 @@ from functools import partial
 import httpx
 
 from gateway import jsontext
-from gateway.admission import Admission, Lease, Turn, unavailable
+from gateway.admission import Admission, Lease, Turn
 from gateway.backends.rcrt_awaiting import Awaited, Awaiting
 from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens
 from gateway.backends.rcrt_discovery import Discovery
@@ -26,10 +26,11 @@ from gateway.backends.rcrt_timings import Timings
 from gateway.backends.rcrt_workflows import Workflows
 from gateway.backends.server import Server
 from gateway.dialects import rcrt
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.ports import Outcomes
 from gateway.transport import TransportError
+from gateway.wire import Headers
 
 log = logging.getLogger("gateway.backends")
 
@@ -64,10 +65,10 @@ class RcrtBackend:
         max_response_bytes: int,
         on_change: Callable[[], None],
         wall_clock: Callable[[], float],
-        request_schema: rcrt.RequestSchema = "tool_request",
-        return_to_llm: bool = True,
-        cleanup: bool = False,
-        timings: Timings | None = None,
+        request_schema: rcrt.RequestSchema,
+        return_to_llm: bool,
+        cleanup: bool,
+        timings: Timings,
     ) -> None:
         self.name = name
         self._admission = admission
@@ -78,24 +79,22 @@ class RcrtBackend:
         self._request_schema: rcrt.RequestSchema = request_schema
         self._return_to_llm = return_to_llm
         self._on_change = on_change
-        self._timings = timings = timings or Timings()
+        self._timings = timings
         self._change_due: asyncio.TimerHandle | None = None
         self._workflows = Workflows(timings.workflow_s)
-        self._client = RcrtClient(
-            server.pool, server.url, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes
-        )
+        self._client = RcrtClient(server, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes)
         self._discovery = Discovery(name, self._client, workspace=workspace, toolkit=toolkit, timings=timings)
-        self._awaiting = Awaiting(name, self._client, outcomes, cleanup=cleanup, timings=timings)
         self._stream = EventStream(
             name,
             http,
             server.url,
             tokens,
             on_event=self._heard,
-            on_gap=self._awaiting.nudge,
+            on_gap=lambda: self._awaiting.nudge(),
             max_event_bytes=max_response_bytes,
             timings=timings,
         )
+        self._awaiting = Awaiting(name, self._client, self._stream, outcomes, cleanup=cleanup, timings=timings)
 
     @property
     def stream_up(self) -> bool:
@@ -120,35 +119,26 @@ class RcrtBackend:
         deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
         call = Awaited(call_id=invocation.call_id, run=invocation.run, idempotent=invocation.idempotent)
-        call.release = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, turn)
+        call.place = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, turn)
         with contextlib.ExitStack() as unless_sent:
-            unless_sent.callback(call.release)
+            if call.place is not None:
+                unless_sent.callback(call.place.leave)
             lease = self._admission.enter() or await self._admission.wait(deadline - time.monotonic(), turn)
             try:
                 await self._prepare(invocation.tool.remote_id)
                 unless_sent.pop_all()
-                await self._hand_over(call, invocation, body, lease, deadline)
+                await self._store(call, body, invocation.headers, lease, deadline)
             finally:
                 self._admission.leave(lease)
         return None
 
     async def _prepare(self, tool: str) -> None:
-        """Raises TOOL_NOT_FOUND."""
+        """Sees to it that the tool is there and that the stream is open, or was tried. Raises TOOL_NOT_FOUND."""
         if not await self._discovery.has(tool):
             self._change()
             raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
         self._stream.start()
         await self._stream.tried()
-
-    async def _hand_over(
-        self, call: Awaited, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float
-    ) -> None:
-        self._awaiting.add(call, self._stream)
-        try:
-            await self._store(call.request_id, invocation, body, lease, deadline)
-        except GatewayError:
-            self._awaiting.forget(call)
-            raise
 
     def _encode(self, invocation: Invocation) -> bytes:
         ends = datetime.fromtimestamp(self._wall_clock(), UTC) + timedelta(seconds=self._timings.request_ttl_s)
@@ -165,31 +155,36 @@ class RcrtBackend:
             raise GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE)
         return body
 
-    async def _store(
-        self, request_id: str, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float
-    ) -> None:
-        """Creates the request's breadcrumb. Returns also when it may exist. Raises GatewayError when it does not."""
-        create = partial(self._create, request_id, invocation, body, lease, deadline)
+    async def _store(self, call: Awaited, body: bytes, headers: Headers, lease: Lease[Server], deadline: float) -> None:
+        """Begins to look for the outcome, then creates the request's breadcrumb.
+
+        Returns also when that may exist. Raises GatewayError when it does not.
+        """
+        create = partial(self._create, call.request_id, body, headers, lease, deadline)
         crumb_id = None
-        self._awaiting.expect_echo(request_id, self._stream)
+        self._awaiting.add(call)
+        self._stream.expect_echo(call.request_id)
         try:
-            crumb_id = await create(key=request_id)
-            if crumb_id is None and invocation.idempotent:
+            crumb_id = await create(key=call.request_id)
+            if crumb_id is None and call.idempotent:
                 with contextlib.suppress(GatewayError):  # whatever becomes of it, the first may be stored
-                    crumb_id = await create(key=f"{request_id}-2")  # a key is good for one try
+                    crumb_id = await create(key=f"{call.request_id}-2")  # a key is good for one try
+        except GatewayError:
+            self._awaiting.forget(call)
+            raise
         finally:
-            self._awaiting.time_echo(request_id, self._stream, stored=crumb_id is not None)
-        self._awaiting.created(request_id, crumb_id or "")
+            self._stream.time_echo(call.request_id, stored=crumb_id is not None)
+        self._awaiting.created(call.request_id, crumb_id or "")
 
     async def _create(
-        self, request_id: str, invocation: Invocation, body: bytes, lease: Lease[Server], deadline: float, key: str
+        self, request_id: str, body: bytes, headers: Headers, lease: Lease[Server], deadline: float, key: str
     ) -> str | None:
         """The id of the new breadcrumb; None when it cannot be told whether there is one."""
         timeout_s = min(self._timings.create_s, deadline - time.monotonic())
         if timeout_s <= 0:
             raise unavailable("its time was up before it was stored")
         try:
-            created: str | None = await self._client.create(body, key, timeout_s, invocation.headers)
+            created: str | None = await self._client.create(body, key, timeout_s, headers)
             lease.answered = True
             return created
         except TransportError as exc:
@@ -242,13 +237,10 @@ class RcrtBackend:
     async def resume(self, call_id: str, run: str) -> None:
         """Looks for the outcome of a call another replica stored."""
         self._stream.start()
-        call = Awaited(call_id=call_id, run=run)
-        if call.request_id not in self._awaiting:
-            self._awaiting.add(call, self._stream)
-        self._awaiting.nudge(call.request_id)
+        self._awaiting.resume(call_id, run)
 
     async def cancel(self, call_id: str, run: str, group: str) -> None:
-        """Stops looking, but for what still holds a place. A runner cannot be told; what it brings later is ignored."""
+        """Stops looking, unless the call holds a place. A runner cannot be told; what it brings later is ignored."""
         self._awaiting.cancel(call_id)
 
     async def list_tools(self) -> Listing:

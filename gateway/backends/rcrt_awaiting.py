@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backends.rcrt_timings import Timings
+from gateway.backends.rcrt_workflows import Place
 from gateway.dialects import rcrt
 from gateway.model import Json
 from gateway.ports import Outcomes
@@ -27,21 +28,18 @@ RESPONSES_PER_POLL = 5  # of one call; several runners may each have answered
 UNTAGGED_PER_POLL = 50
 
 
-def nothing() -> None:
-    """For a call that holds no place."""
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Awaited:
-    """A call whose outcome we look for, in that run of it, whose request has `request_id`.
+    """A run of a call, whose outcome we look for. `request_id` is that of its request.
 
-    `crumb_ids` are its requests' as far as we know them, seldom more than one.
+    `place` is what it holds at the server if it is a workflow. `crumb_ids` are the breadcrumbs of its request as far as
+    we know them, seldom more than one.
     """
 
     call_id: str
     run: str
     idempotent: bool = False
-    release: Callable[[], None] = nothing
+    place: Place | None = None
     crumb_ids: set[str] = field(default_factory=set)
     since: float = 0.0
     is_settling: bool = False
@@ -56,15 +54,24 @@ class Awaited:
 class Awaiting:
     """Looks for outcomes until they are found, forgotten, or no longer worth looking for."""
 
-    def __init__(self, name: str, client: RcrtClient, outcomes: Outcomes, *, cleanup: bool, timings: Timings) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: RcrtClient,
+        stream: EventStream,
+        outcomes: Outcomes,
+        *,
+        cleanup: bool,
+        timings: Timings,
+    ) -> None:
         self._name = name
         self._client = client
+        self._stream = stream
         self._outcomes = outcomes
         self._cleanup = cleanup
         self._timings = timings
         self._calls: dict[str, Awaited] = {}
         self._named: dict[str, Awaited] = {}  # by all that a response may say it is for
-        self._echoes: dict[str, int] = {}  # requests to come back as events -> on which connection
         self._tasks: set[asyncio.Task[None]] = set()
         self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
         self._untagged_at = float("-inf")
@@ -72,10 +79,7 @@ class Awaiting:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def __contains__(self, request_id: str) -> bool:
-        return request_id in self._named
-
-    def add(self, call: Awaited, stream: EventStream) -> None:
+    def add(self, call: Awaited) -> None:
         """Begins to look; before the request goes out, because its answer may overtake its acknowledgement.
 
         An earlier run of the same call is over by now: what becomes of that must not end this one.
@@ -84,7 +88,14 @@ class Awaiting:
             self.forget(earlier)
         call.since = _now()
         self._calls[call.call_id] = self._named[call.request_id] = call
-        call.watch = asyncio.create_task(self._watch(call, stream))
+        call.watch = asyncio.create_task(self._watch(call))
+
+    def resume(self, call_id: str, run: str) -> None:
+        """Polls for a run soon, and begins to look for its outcome if nothing here does yet."""
+        call = Awaited(call_id=call_id, run=run)
+        if (known := self._named.get(call.request_id)) is None:
+            self.add(call)
+        (known or call).nudge.set()
 
     def created(self, request_id: str, crumb_id: str) -> None:
         """The request is stored; a response may name its breadcrumb."""
@@ -98,7 +109,7 @@ class Awaiting:
         It goes on holding it at the server, which cannot be told: the place is free when the outcome is there.
         """
         call = self._calls.get(call_id)
-        if call is not None and call.release is nothing:
+        if call is not None and call.place is None:
             self.forget(call)
 
     def forget(self, call: Awaited) -> None:
@@ -110,11 +121,12 @@ class Awaiting:
             self._named.pop(name, None)
         if call.watch is not None:
             call.watch.cancel()
-        call.release()
+        if call.place is not None:
+            call.place.leave()
 
-    def nudge(self, request_id: str | None = None) -> None:
-        """Polls soon, for one request or for every: events may have been missed."""
-        for call in self._calls.values() if request_id is None else filter(None, [self._named.get(request_id)]):
+    def nudge(self) -> None:
+        """Polls for every call soon: events may have been missed."""
+        for call in self._calls.values():
             call.nudge.set()
 
     async def aclose(self) -> None:
@@ -123,32 +135,11 @@ class Awaiting:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # The canary: our own request must come back as an event, or the stream is deaf.
-
-    def expect_echo(self, request_id: str, stream: EventStream) -> None:
-        """Notes on which connection a request that is about to go out must be heard."""
-        if stream.is_open:
-            self._echoes[request_id] = stream.connection
-
-    def time_echo(self, request_id: str, stream: EventStream, *, stored: bool) -> None:
-        """Starts the clock once the request is stored; one that may not be says nothing about the stream."""
-        if not stored:
-            self._echoes.pop(request_id, None)
-        elif request_id in self._echoes:
-            asyncio.get_running_loop().call_later(self._timings.canary_s, self._judge_stream, request_id, stream)
-
-    def _judge_stream(self, request_id: str, stream: EventStream) -> None:
-        connection = self._echoes.pop(request_id, None)
-        if connection is not None:
-            stream.suspect(connection)
-
     # What is found, on the stream or by polling.
 
     def heard(self, crumb: rcrt.Crumb) -> None:
         """Takes an event: our own request, or the response to a call."""
-        request_id = rcrt.asked(crumb)
-        if request_id is not None:
-            self._echoes.pop(request_id, None)
+        if (request_id := rcrt.asked(crumb)) is not None:
             self.created(request_id, crumb.id)
         self._found(crumb)
 
@@ -206,12 +197,12 @@ class Awaiting:
 
     # Polling.
 
-    async def _watch(self, call: Awaited, stream: EventStream) -> None:
+    async def _watch(self, call: Awaited) -> None:
         timings = self._timings
         while (age_s := _now() - call.since) < timings.watch_s:
-            first_s, last_s = timings.insurance_s if stream.is_up else timings.poll_s
+            first_s, last_s = timings.insurance_s if self._stream.is_up else timings.poll_s
             await self._nudged(call, min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s))
-            if call.release is nothing and not await self._outcomes.is_open(call.call_id, call.run):
+            if call.place is None and not await self._outcomes.is_open(call.call_id, call.run):
                 break  # it was ended elsewhere, by its caller or by its deadline
             async with self._polling:
                 await self._poll(call)

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Protocol
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from gateway import jsontext
-from gateway.admission import unavailable
-from gateway.backends.server import USER_AGENT
+from gateway.backends.server import USER_AGENT, Server
+from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, unavailable
 from gateway.model import Json, JsonObject
-from gateway.transport import Pool, Reply, TransportError
+from gateway.transport import Reply, TransportError
 from gateway.wire import Headers
 
-JSON_BODY = (b"content-type", b"application/json")
 ROLES = ["emitter", "subscriber"]  # to create and to listen; reading takes none
 TOKEN_LIFE_S = 3600.0  # what we ask for, the server's own default
 TOKEN_USED = 0.8  # of its life; the rest is room for a server that cannot be reached for a while
@@ -53,7 +52,7 @@ class Tokens(Protocol):
         ...
 
     def reject(self, headers: Headers) -> bool:
-        """Takes note of a 401; whether asking for headers again may help."""
+        """Takes note of a 401. Returns whether asking for headers again may help."""
         ...
 
 
@@ -75,16 +74,14 @@ class IssuedTokens:
 
     def __init__(
         self,
-        pool: Pool,
-        url: str,
+        server: Server,
         *,
         owner_id: str,
         agent_id: str,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        self._pool = pool
-        self._target = f"{urlsplit(url).path.rstrip('/')}/auth/token".encode("ascii")
+        self._server = server
         wanted = {"owner_id": owner_id, "agent_id": agent_id, "roles": ROLES, "ttl_sec": int(TOKEN_LIFE_S)}
         self._body = jsontext.encode(wanted)
         self._clock = clock
@@ -113,10 +110,10 @@ class IssuedTokens:
         """Asks for a token. One that is still good goes on being used when there is no answer."""
         now = self._clock()
         try:
-            reply = await self._pool.request(
+            reply = await self._server.pool.request(
                 b"POST",
-                self._target,
-                (USER_AGENT, JSON_BODY),
+                self._server.target("/auth/token"),
+                (USER_AGENT, JSON_TYPE),
                 self._body,
                 timeout_s=TOKEN_TIMEOUT_S,
                 max_body=MAX_TOKEN_BYTES,
@@ -148,20 +145,19 @@ class IssuedTokens:
 class RcrtClient:
     """One server's breadcrumbs. Everything raises TransportError, AnswerError or GatewayError (`FAILURES`)."""
 
-    def __init__(self, pool: Pool, url: str, tokens: Tokens, *, read_s: float, max_response_bytes: int) -> None:
-        self.tokens = tokens
-        self._pool = pool
-        self._base = urlsplit(url).path.rstrip("/") + "/breadcrumbs"
+    def __init__(self, server: Server, tokens: Tokens, *, read_s: float, max_response_bytes: int) -> None:
+        self._server = server
+        self._tokens = tokens
         self._read_s = read_s
         self._max_response_bytes = max_response_bytes
 
-    async def create(self, body: bytes, key: str, timeout_s: float, more: Headers = ()) -> str:
+    async def create(self, body: bytes, key: str, timeout_s: float, more: Headers) -> str:
         """Stores a breadcrumb under an `Idempotency-Key`; its id, empty if the server did not say.
 
         `more` are headers of this request alone.
         """
-        headers = (JSON_BODY, (b"idempotency-key", key.encode("ascii")), *more)
-        reply = await self._send(b"POST", self._base, headers, body, timeout_s=timeout_s)
+        headers = (JSON_TYPE, (b"idempotency-key", key.encode("ascii")), *more)
+        reply = await self._send(b"POST", "/breadcrumbs", headers, body, timeout_s=timeout_s)
         document = decode(reply)
         crumb_id = document.get("id") if isinstance(document, dict) else None
         return crumb_id if isinstance(crumb_id, str) else ""
@@ -173,7 +169,7 @@ class RcrtClient:
             query["offset"] = offset
         if context:
             query["include_context"] = "true"
-        reply = await self._send(b"GET", f"{self._base}?{urlencode(query)}", entries=limit if context else 1)
+        reply = await self._send(b"GET", f"/breadcrumbs?{urlencode(query)}", entries=limit if context else 1)
         document = decode(reply)
         if not isinstance(document, list):
             raise BrokenAnswerError(reply.status, "not a list")
@@ -182,7 +178,7 @@ class RcrtClient:
     async def read(self, crumb_id: str) -> JsonObject | None:
         """The whole record; None when it is gone. Other views may be rewritten for language models."""
         try:
-            reply = await self._send(b"GET", f"{self._base}/{crumb_id}/full")
+            reply = await self._send(b"GET", f"/breadcrumbs/{crumb_id}/full")
         except AnswerError as exc:
             if exc.status == 404:
                 return None
@@ -191,30 +187,30 @@ class RcrtClient:
         return document if isinstance(document, dict) else None
 
     async def delete(self, crumb_id: str) -> None:
-        await self._send(b"DELETE", f"{self._base}/{crumb_id}")
+        await self._send(b"DELETE", f"/breadcrumbs/{crumb_id}")
 
     async def _send(
         self,
         method: bytes,
-        target: str,
+        path: str,
         headers: Headers = (),
         body: bytes = b"",
         *,
         timeout_s: float | None = None,
         entries: int = 1,
     ) -> Reply:
-        """Sends a request; once more with a new token after a 401, which stops it before anything is done."""
+        """Sends a request, and after a 401 once more with a new token: what was refused so has done nothing."""
         for _ in range(2):
-            credentials = await self.tokens.headers()
-            reply = await self._pool.request(
+            credentials = await self._tokens.headers()
+            reply = await self._server.pool.request(
                 method,
-                target.encode("ascii"),
+                self._server.target(path),
                 (USER_AGENT, *credentials, *headers),
                 body,
                 timeout_s=timeout_s or self._read_s,
                 max_body=entries * self._max_response_bytes,
             )
-            if reply.status != 401 or not self.tokens.reject(credentials):
+            if reply.status != 401 or not self._tokens.reject(credentials):
                 break
         if reply.status != 200:
             # What a database says about a breadcrumb it refuses may quote it, arguments and all.
@@ -225,8 +221,7 @@ class RcrtClient:
 
 def decode(reply: Reply) -> Json:
     """Reads the body of a 200. Raises BrokenAnswerError, or AnswerError if some proxy seems to have answered."""
-    content_type = next((value for name, value in reply.headers if name == b"content-type"), b"")
-    if b"json" not in content_type.lower():
+    if b"json" not in (reply.header(b"content-type") or b"").lower():
         raise AnswerError(reply.status, "its type is not JSON")
     try:
         return jsontext.decode(reply.body, MAX_DEPTH)

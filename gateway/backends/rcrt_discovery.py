@@ -8,11 +8,10 @@ from collections import Counter
 
 from msgspec import Struct
 
-from gateway.admission import unavailable
 from gateway.backends.rcrt_client import FAILURES, RcrtClient
 from gateway.backends.rcrt_timings import Timings
 from gateway.dialects import rcrt, rcrt_tools
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, unavailable
 from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
 
 log = logging.getLogger("gateway.backends")

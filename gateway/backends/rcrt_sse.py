@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 
 LINE_END = re.compile(rb"\r\n|\n|\r")
-BOM = b"\xef\xbb\xbf"
 
 
 class EventParser:
@@ -50,7 +50,7 @@ class EventParser:
 
     def _take(self, line: bytes) -> None:
         if self._at_start:
-            line = line.removeprefix(BOM)
+            line = line.removeprefix(BOM_UTF8)
             self._at_start = False
         name, _, value = line.partition(b":")
         if not name and self._size <= self._max_bytes:

@@ -14,11 +14,12 @@ from typing import NoReturn
 
 import httpx
 
-from gateway import __version__, jsontext
+from gateway import jsontext
 from gateway.backends.rcrt_client import Tokens
 from gateway.backends.rcrt_sse import EventParser
 from gateway.backends.rcrt_timings import Timings
-from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_event
+from gateway.backends.server import USER_AGENT
+from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.errors import GatewayError
 
 log = logging.getLogger("gateway.backends")
@@ -52,7 +53,7 @@ class Pace:
 
 
 class EventStream:
-    """Hands every breadcrumb event to `on_event`; `on_gap` is told whenever some may have been missed."""
+    """Hands every breadcrumb event to `on_event`, and calls `on_gap` whenever some may have been missed."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class EventStream:
         timings: Timings,
     ) -> None:
         self.connection = 0  # counts those that were opened
+        self.is_open = False
         self._name = name
         self._http = http
         self._url = url + "/events/stream"
@@ -76,21 +78,17 @@ class EventStream:
         self._max_event_bytes = max_event_bytes
         self._timings = timings
         self._pace = Pace(timings)
-        self._is_open = False
         self._is_trusted = True  # until an event of our own fails to come
+        self._echoes: dict[str, int] = {}  # requests of ours that must come back as events -> on which connection
         self._tried = asyncio.Event()
         self._listening = asyncio.timeout(None)
         self._task: asyncio.Task[None] | None = None
         self._told: str | None = None
 
     @property
-    def is_open(self) -> bool:
-        return self._is_open
-
-    @property
     def is_up(self) -> bool:
         """Whether it is open and there is no reason to think it deaf."""
-        return self._is_open and self._is_trusted
+        return self.is_open and self._is_trusted
 
     def start(self) -> None:
         """Begins to listen, unless it does already."""
@@ -104,16 +102,32 @@ class EventStream:
                 await self._tried.wait()
         self._tried.set()
 
-    def suspect(self, connection: int) -> None:
-        """Our own request did not come back on that connection: it is deaf, whatever it still sends."""
-        if connection == self.connection and self._is_open:
-            self._is_trusted = self._is_open = False
-            self._listening.reschedule(asyncio.get_running_loop().time())
-
     async def aclose(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    # The canary: our own request must come back as an event, or the stream is deaf, whatever it still sends.
+
+    def expect_echo(self, request_id: str) -> None:
+        """Notes that a request, which is about to go out, must be heard on the connection there is now."""
+        if self.is_open:
+            self._echoes[request_id] = self.connection
+
+    def time_echo(self, request_id: str, *, stored: bool) -> None:
+        """Starts the clock once the request is stored; one that may not be says nothing about the stream."""
+        if not stored:
+            self._echoes.pop(request_id, None)
+        elif request_id in self._echoes:
+            asyncio.get_running_loop().call_later(self._timings.canary_s, self._judge, request_id)
+
+    def _judge(self, request_id: str) -> None:
+        """Closes the connection on which the request was to be heard, if it was not and is still the one in use."""
+        if self._echoes.pop(request_id, None) == self.connection and self.is_open:
+            self._is_trusted = self.is_open = False
+            self._listening.reschedule(asyncio.get_running_loop().time())
+
+    # Listening.
 
     async def _run(self) -> None:
         now = asyncio.get_running_loop().time
@@ -123,7 +137,7 @@ class EventStream:
                 await self._listen()
             except (StreamError, GatewayError, httpx.HTTPError) as exc:
                 reason = exc.detail or exc.message if isinstance(exc, GatewayError) else str(exc)
-            self._is_open = False
+            self.is_open = False
             self._tell(reason)
             self._tried.set()
             self._on_gap()  # those who relied on it poll from now on
@@ -133,8 +147,7 @@ class EventStream:
     async def _listen(self) -> NoReturn:
         """Opens the stream and reads it to its end, which always comes as an exception."""
         credentials = await self._tokens.headers()
-        headers = [*credentials, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity")]
-        headers.append((b"user-agent", b"toolgate/" + __version__.encode()))
+        headers = [*credentials, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity"), USER_AGENT]
         timeout = httpx.Timeout(self._timings.idle_s, connect=None)  # the pool has a limit for connecting
         async with self._http.stream("GET", self._url, headers=headers, timeout=timeout) as response:
             if response.status_code == 401:
@@ -150,12 +163,12 @@ class EventStream:
             except TimeoutError:
                 raise StreamError("our own request did not come back as an event") from None
             finally:
-                self._is_open = False
+                self.is_open = False
             raise StreamError("the server ended it")
 
     def _opened(self) -> None:
         self.connection += 1
-        self._is_open = True
+        self.is_open = True
         self._told = None
         self._tried.set()
         log.info("an event stream is open", extra={"backend": self._name})
@@ -178,6 +191,8 @@ class EventStream:
             return
         if crumb is not None:
             self._is_trusted = True
+            if (request_id := asked(crumb)) is not None:
+                self._echoes.pop(request_id, None)
             self._on_event(crumb)
 
     def _tell(self, reason: str) -> None:

@@ -6,12 +6,11 @@ A runner of November 2025 has five places; four workflows at once were seen to b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import ExitStack
 
-from gateway.admission import Turn, unavailable
-from gateway.backends.rcrt_awaiting import nothing
+from gateway.admission import Turn
 from gateway.dialects.rcrt import WORKFLOW
+from gateway.errors import unavailable
 
 AT_ONCE = 2
 
@@ -23,13 +22,13 @@ class Workflows:
         self._limit_s = limit_s
         self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def enter(self, tool: str, timeout_s: float, turn: Turn | None = None) -> Callable[[], None]:
-        """Waits for a place and returns what gives it back, once, at the latest after the limit.
+    async def enter(self, tool: str, timeout_s: float, turn: Turn | None) -> Place | None:
+        """Waits for a place, which is held for the limit at the most. None: the tool needs none.
 
         Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
         """
         if tool != WORKFLOW:
-            return nothing
+            return None
         has_to_wait = self._places.locked()
         if turn is not None and has_to_wait:
             await turn.waits()
@@ -38,22 +37,25 @@ class Workflows:
                 await self._places.acquire()
         except TimeoutError:
             raise unavailable("too many workflows run") from None
-        leave = _Place(self._places, self._limit_s).leave
-        with ExitStack() as unless_gone:
-            unless_gone.callback(leave)
+        place = Place(self._places, self._limit_s)
+        with ExitStack() as unless_entered:
+            unless_entered.callback(place.leave)
             if turn is not None and has_to_wait:
                 await turn.goes()
-            unless_gone.pop_all()
-        return leave
+            unless_entered.pop_all()
+        return place
 
 
-class _Place:
+class Place:
+    """One of them, until it is left or its time is up."""
+
     def __init__(self, places: asyncio.Semaphore, limit_s: float) -> None:
         self._places = places
         self._timer = asyncio.get_running_loop().call_later(limit_s, self.leave)
         self._is_taken = True
 
     def leave(self) -> None:
+        """Gives it back. A second call does nothing."""
         if self._is_taken:
             self._is_taken = False
             self._timer.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from gateway import __version__
-from gateway.transport import Kind, Origin, Pool, TransportError
+from gateway.transport import Kind, Pool, TransportError
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 
@@ -26,10 +26,6 @@ class Server:
         self.pool = pool
         self.patience_s = patience_s
         self._base_path = urlsplit(url).path.rstrip("/")
-
-    @property
-    def origin(self) -> Origin:
-        return self.pool.origin
 
     def target(self, path: str) -> bytes:
         """Where a path of the protocol is."""

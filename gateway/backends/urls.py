@@ -28,8 +28,8 @@ def origin_of(url: str) -> tuple[str, str | None, int | None]:
 
 
 def is_https_or_loopback(url: str) -> bool:
-    """Whether a user's browser may be sent there. A line break would be read away here and not elsewhere."""
-    if not URI.fullmatch(url):
+    """Whether a user's browser may be sent there."""
+    if not URI.fullmatch(url):  # `urlsplit` drops line breaks, and would not see what a browser sees
         return False
     scheme, host, _ = origin_of(url)
     return (scheme == "https" and bool(host)) or (scheme == "http" and host is not None and _is_loopback(host))

@@ -22,8 +22,6 @@ from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, Rejected
 from gateway.routing import PublishedTool, Router
 
-__all__ = ["BackendStatus", "Catalogue", "Source"]
-
 log = logging.getLogger("gateway.catalogue")
 
 LIST_LIMIT_S = 120.0  # for one listing: above what any adapter takes by itself
@@ -129,7 +127,7 @@ class Catalogue:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks, self._refreshing = [], {}  # each remembers how it ended, and by that its whole catalogue
+        self._tasks, self._refreshing = [], {}  # else how each ended keeps this catalogue in memory
 
     @property
     def ready(self) -> bool:

@@ -35,7 +35,7 @@ class Listed(Struct, frozen=True):
     etag: bytes
 
 
-class Listing:
+class Lists:
     """Answers `GET /tools` from what is already encoded."""
 
     def __init__(self) -> None:
@@ -55,10 +55,10 @@ class Listing:
             if making is None:
                 making = asyncio.create_task(self._make(key, router, caller, dialect, spelling))
                 self._making[key] = making
-            listed = await asyncio.shield(making)  # who leaves does not take it from the others
+            listed = await asyncio.shield(making)  # a caller that leaves does not end it for the others
         else:
             self._lists.move_to_end(key)
-        return _reply(listed, dialect.list_headers(spelling), head)
+        return _reply(listed, dialect.answer_headers(spelling), head)
 
     async def _make(self, key: Hashable, router: Router, caller: Caller, dialect: Dialect, spelling: str) -> Listed:
         """Makes a list once for all who ask for it meanwhile: 200 of 8,000 tools, each on its own, took 1.4 GB."""

@@ -39,7 +39,7 @@ class Heir(Protocol):
 class Source:
     """A backend to be asked for its tools, and the bounds of what it may answer.
 
-    `routes` are all routes in their order: those of other backends decide nothing here but who comes first.
+    `routes` are all routes in their order; of those of other backends only the places in that order matter here.
     `terms` are all that decides what its tool server lists and what that means; None if that is not known.
     """
 

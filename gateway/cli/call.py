@@ -18,7 +18,7 @@ from gateway.cli import answers
 from gateway.cli.command import Command, seconds
 from gateway.cli.consent import WAIT_S, wait_for_consent
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value
-from gateway.cli.remote import Remote, add_options, explain, no_gateway, refusal
+from gateway.cli.remote import Remote, add_options, explain, no_gateway
 from gateway.cli.resume import ask_until_over, fetchable, how_to_fetch
 from gateway.model import Json, JsonObject
 
@@ -31,7 +31,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser)
     parser.add_argument("tool", metavar="TOOL", help="Toolkit.Tool or Toolkit.Tool@x.y.z")
     parser.add_argument(
-        "arguments", nargs="*", metavar="key=value", help="""JSON where it can be, else text; '"12"' is the text 12"""
+        "arguments",
+        nargs="*",
+        default=(),  # or argparse calls them required where the tool is missing
+        metavar="key=value",
+        help="""JSON where it can be, else text; '"12"' is the text 12""",
     )
     parser.add_argument("--input", metavar="JSON", help="all arguments as one JSON object; - reads standard input")
     parser.add_argument(
@@ -92,11 +96,11 @@ async def _call(arguments: argparse.Namespace) -> int:
             reply = await _with_consent(remote, reply, body, arguments.timeout)
         if reply.status_code in (200, 202):
             return _show(remote, reply, body["call_id"], as_json=arguments.json)
-        refused = refusal(remote, reply)
+        why = list(explain(remote, reply, _again(reply, body["call_id"])))
         if arguments.json:
             print_answer(reply.content)
         hints = await _similar(remote, arguments.tool) if reply.status_code == 400 else []
-    raise CommandError(USAGE, *explain(remote, reply, refused, _again(reply, body["call_id"])), *hints)
+    raise CommandError(USAGE, *why, *hints)
 
 
 async def _with_consent(remote: Remote, reply: httpx.Response, body: JsonObject, timeout_s: float) -> httpx.Response:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import NoReturn
 
 from gateway.cli.output import USAGE, CommandError
@@ -62,34 +60,3 @@ def _unknown(word: str, options: Sequence[str]) -> str:
         return "there is a word too many"
     name = word.partition("=")[0]
     return f"there is no option {name}{suggestion(name, options)}"
-
-
-def find(commands: Mapping[str, str], name: str) -> Command:
-    """The command of that name, imported only now: all of them together take a second. Raises CommandError."""
-    if name not in commands:
-        what = "option" if name.startswith("-") else "command"
-        hint = suggestion(name, commands) or f"; {PROGRAM} --help lists the commands"
-        raise CommandError(USAGE, sentence(f"{PROGRAM}: there is no {what} {name!r}{hint}"))
-    gc.disable()  # what is imported stays, and looking through it again and again takes a fifth of the time
-    command: Command = import_module(f"gateway.cli.{name.replace('-', '_')}").COMMAND
-    gc.freeze()  # nor is it looked through later: until a gateway listens and again as it ends that takes 0.1 s
-    gc.enable()
-    return command
-
-
-def overview(commands: Mapping[str, str]) -> str:
-    """The help of the program as a whole."""
-    widest = max(map(len, commands))
-    lines = [f"  {name.ljust(widest)}  {summary}" for name, summary in commands.items()]
-    return "\n".join(
-        [
-            f"usage: {PROGRAM} COMMAND ...",
-            "",
-            "A multi-protocol gateway for AI tools.",
-            "",
-            *lines,
-            "",
-            f"{PROGRAM} COMMAND --help says more; {PROGRAM} --version says which one this is.",
-            "Exit codes: 0 done, 1 failed, 2 refused or used wrongly, 3 the gateway is out of reach.",
-        ]
-    )

@@ -10,7 +10,6 @@ from gateway.errors import ConfigError
 from gateway.settings import Config
 
 DEFAULT = Path("gateway.yaml")
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:

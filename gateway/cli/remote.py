@@ -14,7 +14,7 @@ from gateway import jsontext
 from gateway.cli import answers
 from gateway.cli.output import UNREACHABLE, USAGE, CommandError
 from gateway.model import Json
-from gateway.transport import HttpTransport, TransportError
+from gateway.transport import HttpTransport, Kind, TransportError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_S = 5.0  # the gateway is near, or there is none
@@ -100,6 +100,8 @@ def _out_of_reach(url: str, exc: httpx.TransportError) -> list[str]:
     cause = exc.__cause__
     if isinstance(cause, TransportError) and cause.sent:
         return [f"The gateway at {url} broke off: {exc}", "If this was a call, its tool may have run."]
+    if isinstance(cause, TransportError) and cause.kind is Kind.TLS:
+        return [str(exc), "Name the certificate of an authority of your own in SSL_CERT_FILE, or write http for https."]
     where = "" if url in str(exc) else f" at {url}"
     return [
         f"No gateway answers{where}: {exc}",
@@ -120,18 +122,14 @@ def refused_for_s(reply: httpx.Response) -> int | None:
     return int(after) if reply.status_code in (400, 429) and SECONDS.fullmatch(after) else None
 
 
-def refusal(remote: Remote, reply: httpx.Response) -> answers.Refusal:
-    """Reads an answer that is no 200. Raises CommandError."""
-    read = answers.read(reply.content, answers.Refusal)
-    if read is None or not 400 <= reply.status_code < 500:
+def explain(remote: Remote, reply: httpx.Response, again: str = "repeat the command") -> Iterator[str]:
+    """Says why a request was refused and what to do about it, in lines; `again` is what to do after a consent.
+
+    Raises CommandError for an answer that is none of a gateway's.
+    """
+    refused = answers.read(reply.content, answers.Refusal)
+    if refused is None or not 400 <= reply.status_code < 500:
         no_gateway(remote.url, reply)
-    return read
-
-
-def explain(
-    remote: Remote, reply: httpx.Response, refused: answers.Refusal, again: str = "repeat the command"
-) -> Iterator[str]:
-    """Says why a request was refused and what to do about it, in lines; `again` is what to do after a consent."""
     if "www-authenticate" in reply.headers:  # whatever the status: `errors.strict` makes it a 400
         yield "The gateway does not accept the token; it may have expired." if remote.has_token else refused.message
         yield HOW_TO_LOG_IN

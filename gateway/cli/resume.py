@@ -13,7 +13,7 @@ import httpx
 
 from gateway.cli import answers
 from gateway.cli.output import USAGE, CommandError, complain
-from gateway.cli.remote import Remote, explain, refusal, refused_for_s
+from gateway.cli.remote import Remote, explain, refused_for_s
 from gateway.model import JsonObject
 
 POLL_S = 1.0  # between two looks; as often as the gateway suggests
@@ -54,7 +54,7 @@ def how_to_fetch(call_id: str) -> str:
 
 
 def _goes_on(reply: httpx.Response) -> bool:
-    """Whether the call still runs. A failure that may be repeated has no place where it is kept; only this one has."""
+    """Whether the call still runs: its answer is a failure that may be repeated, and yet one that is kept somewhere."""
     if reply.status_code != 200 or not reply.headers.keys() >= KEPT:
         return False
     outcome = answers.read(reply.content, answers.Outcome)
@@ -76,5 +76,5 @@ async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) 
         elif (later_s := refused_for_s(seen)) is not None:
             pause_s = max(later_s, POLL_S)
         else:
-            raise CommandError(USAGE, *explain(remote, seen, refusal(remote, seen)))
+            raise CommandError(USAGE, *explain(remote, seen))
     return reply

@@ -78,7 +78,7 @@ async def _serve_alone(config: Config, reloader: Reloader) -> None:
     gateway = serving.gateway
     try:
         await gateway.start()
-        async with _running(reloader.run(serving.apply, gateway.count_reload)):
+        async with _running(reloader.run(serving.apply, gateway.metrics.reload)):
             await serving.run(_tell)
     finally:
         await gateway.aclose()
@@ -88,12 +88,12 @@ async def _supervise(config: Config, reloader: Reloader) -> None:
     output.configure(config.logging.level, config.logging.format)
     _warn(config)
     with Supervisor(config) as supervisor:
-        async with _running(reloader.run(supervisor.apply, supervisor.count_reload)):
+        async with _running(reloader.run(supervisor.apply, supervisor.metrics.reload)):
             await supervisor.run(_tell)
 
 
 def _warn(config: Config) -> None:
-    """Of what nobody who only serves would hear, and would have a call run twice."""
+    """Warns, as `toolgate check` would, of what may have a call run twice."""
     if is_keyless(config):
         log.warning(KEYLESS)
 

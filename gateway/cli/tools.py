@@ -8,7 +8,7 @@ import asyncio
 from gateway.cli import answers
 from gateway.cli.command import Command
 from gateway.cli.output import OK, USAGE, CommandError, complain, first_line, print_answer, say, table, terminal_width
-from gateway.cli.remote import Remote, add_options, explain, no_gateway, refusal
+from gateway.cli.remote import Remote, add_options, explain, no_gateway
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ async def _tools(arguments: argparse.Namespace) -> int:
     async with Remote(arguments.url, arguments.token) as remote:
         reply = await remote.ask("GET", "/tools")
         if reply.status_code != 200:
-            raise CommandError(USAGE, *explain(remote, reply, refusal(remote, reply)))
+            raise CommandError(USAGE, *explain(remote, reply))
         listed = answers.read(reply.content, answers.Catalogue)
         if listed is None:
             no_gateway(remote.url, reply)

@@ -8,6 +8,7 @@ Closure. There is no version to negotiate and no flag for failure. What such a s
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
 from typing import Annotated, assert_never
 
@@ -16,7 +17,6 @@ from msgspec import Meta, Struct
 
 from gateway import jsontext
 from gateway.dialects.fields import JSON_TYPE
-from gateway.dialects.replies import BOM
 from gateway.dialects.servers import post
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.routing import Decode
@@ -33,10 +33,11 @@ SECRET_CHARACTERS = 32  # of a run: they are for callback URLs alone, and nothin
 
 
 def invocation_id(call_id: str, run: str) -> str:
-    """What a run is called at the tool server, which may take no second invocation under one id.
+    """The id of a run at the tool server, which may take no second invocation under one id.
 
-    For a tool that must not run twice that is well, and the call id is all. One that may has runs with names behind
-    their secrets: its call comes again with another callback URL, and is to be taken then.
+    For a tool that must not run twice that is as it should be, and the id is the call's. The runs of one that may have
+    names behind their secrets, which make another id for each: a call that is sent again has another callback URL, and
+    has to be taken.
     """
     return f"{call_id}-{run[SECRET_CHARACTERS:]}" if len(run) > SECRET_CHARACTERS else call_id
 
@@ -185,16 +186,16 @@ _MESSAGES: Mapping[str, type[_Message]] = {
 
 
 def decode_callback(
-    body: bytes, invocation_id: str, group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
+    body: bytes, own_id: str, own_group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
 ) -> Callback:
-    """Reads what was posted to the callback URL of one run of a call.
+    """Reads what was posted to the callback URL of one run of a call, whose ids are `own_id` and `own_group`.
 
     `decode` says which texts are read as JSON: auto, always or never. `failure_patterns` are regular expressions.
     The URL already says which call it is, so ids that are not there, or null, are a flaw of the message; ids that are
     there and differ belong to somebody else (Tool Result, Security).
     """
     try:
-        document = jsontext.decode(body.removeprefix(BOM), MAX_DEPTH)
+        document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)
     except jsontext.JsonError as exc:
         return Malformed(f"it is not JSON: {exc}")
     if not isinstance(document, dict):
@@ -202,8 +203,8 @@ def decode_callback(
     kind = document.get("type")
     if isinstance(kind, str) and kind not in _MESSAGES:
         return Unknown()
-    id_, group_id = document.get("tool_call_id" if kind == "subscription_event" else "id"), document.get("group_id")
-    if (id_ != invocation_id and id_ is not None) or (group_id != group and group_id is not None):
+    named = document.get("tool_call_id" if kind == "subscription_event" else "id")
+    if named not in (None, own_id) or document.get("group_id") not in (None, own_group):
         return Foreign()
     if not isinstance(kind, str):
         return Malformed("it has no type")

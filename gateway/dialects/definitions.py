@@ -45,7 +45,7 @@ class DefinitionError(ValueError):
 
 
 class UnreadableTool(dict[str, Any]):
-    """A listed tool of which no more can be read than this, its id or its name; `reason` says why."""
+    """A listed tool that cannot be read, but for what this holds: its id, its name. `reason` says why."""
 
     def __init__(self, names: JsonObject, reason: str) -> None:
         super().__init__(names)
@@ -117,7 +117,7 @@ def _version(raw: JsonObject) -> Json:
 
 
 def _odd_version(given: Json, remote_id: str) -> Iterator[str]:
-    """The warning about a version that counts and is no text: of a number, nobody knows if 1.1 was to be 1.10."""
+    """The warning about a version that is used and is no string: of the number 1.1 nobody knows if 1.10 was meant."""
     if given is not None and not isinstance(given, str) and not remote_id.partition("@")[2]:
         yield f"Its version is not a string; {naming.DEFAULT_VERSION} stands in."
 

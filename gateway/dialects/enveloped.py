@@ -18,7 +18,7 @@ class Enveloped:
     canonical: ClassVar[str]
     spellings: ClassVar[frozenset[str]]
     list_member: ClassVar[str] = "tools"
-    call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # the text's path; every example prints the other
+    call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
 
     def negotiate(self, head: Head, document: Json) -> str:
         versions.of_header(head)
@@ -38,7 +38,7 @@ class Enveloped:
         member = self.list_member.encode("ascii")
         return b'{"$schema":%b,"%b":[%b]}' % (encode(spelling), member, b",".join(tools))
 
-    def list_headers(self, spelling: str) -> Headers:
+    def answer_headers(self, spelling: str) -> Headers:
         return ()
 
     def request_call(self, invocation: Invocation) -> WireRequest:

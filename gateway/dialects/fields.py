@@ -1,4 +1,4 @@
-"""What the dialects share when they read callers: the request object, its context, tool ids, and the error body."""
+"""What the dialects share towards callers: reading the request object of a call, writing results and refusals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def call_of(request: JsonObject, ref: ToolRef, *, arguments: str = "input") -> T
         ref=ref,
         arguments=object_(request.get(arguments, {}), arguments),
         call_id=_call_id(request["call_id"]) if "call_id" in request else None,
-        context=read_context(object_(request["context"], "context")) if "context" in request else _EMPTY_CONTEXT,
+        context=_read_context(object_(request["context"], "context")) if "context" in request else _EMPTY_CONTEXT,
         trace_id=_trace_id(request["trace_id"]) if "trace_id" in request else None,
     )
 
@@ -106,12 +106,15 @@ def closed(request: JsonObject, members: frozenset[str] = REQUEST_MEMBERS) -> Js
 _EMPTY_CONTEXT = CallContext()
 
 
-def read_context(context: JsonObject) -> CallContext:
-    """Reads `context`: tokens, secrets and the user. Entries nobody declared are dropped later, not here."""
+def _read_context(context: JsonObject) -> CallContext:
+    """Reads `context`: tokens, secrets and the user, who is nobody without a name.
+
+    Entries nobody declared are dropped later, not here.
+    """
     return CallContext(
         tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
         secrets=_pairs(context.get("secrets", []), "context.secrets", "value"),
-        user_id=_optional_text(context, "user_id"),
+        user_id=_optional_text(context, "user_id") or None,
         user_info=context.get("user_info"),
         group=_optional_text(context, "group_id"),
         ancestors=_ancestors(context),
@@ -181,7 +184,7 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     """A refusal as ServerErrorResponse or ValidationErrorResponse, after the members the dialect puts first."""
     if isinstance(error, FixedError):
         return _fixed(error.code, error.message, error.retry_after_s, error.headers, first, headers)
-    return _reply(error.code, error.retry_after_s, (*headers, *error.headers), _error_object(error, first))
+    return _reply(error.code, error.retry_after_s, (*headers, *error.headers), _refusal_object(error, first))
 
 
 # Few sentences, in every spelling of every dialect, and whoever is refused for the same reason has about as long to
@@ -199,7 +202,7 @@ def _reply(code: ErrorCode, retry_after_s: float | None, headers: Headers, body:
     return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, *headers), body=encode(body))
 
 
-def _error_object(error: GatewayError, first: Members) -> JsonObject:
+def _refusal_object(error: GatewayError, first: Members) -> JsonObject:
     body: JsonObject = dict(first)
     body["message"] = error.message
     if error.developer_message is not None:
@@ -219,11 +222,11 @@ def result_object(result: ToolResult, call_id: str) -> JsonObject:
     if result.failure is None:
         body["value"] = result.value
     else:
-        body["error"] = error_object(result.failure)
+        body["error"] = _failure_object(result.failure)
     return body
 
 
-def error_object(failure: ToolFailure) -> JsonObject:
+def _failure_object(failure: ToolFailure) -> JsonObject:
     """ToolError of OTC and OXP 1.0; `can_retry` is always said."""
     error: JsonObject = {**failure.extras, "message": failure.message, "can_retry": failure.can_retry}
     if failure.developer_message is not None:

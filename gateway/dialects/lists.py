@@ -1,15 +1,14 @@
-"""The list of a tool server as text: one tool in it that cannot be read spoils none of the others."""
+"""Reads the text of a tool server's list, in which one tool that cannot be read spoils none of the others."""
 
 from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 
 from gateway import jsontext
 from gateway.dialects.definitions import MAX_LISTED, UnreadableTool
-from gateway.dialects.replies import BOM
-from gateway.jsontext import JsonError
 from gateway.model import Json, JsonObject
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
@@ -19,10 +18,10 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 def decode_list(text: bytes) -> Json:
     """Reads an answer to `GET /tools`; a tool in it that cannot be read becomes an UnreadableTool. Raises JsonError."""
-    text = text.removeprefix(BOM)
+    text = text.removeprefix(BOM_UTF8)
     try:
         return jsontext.decode(text)
-    except JsonError as exc:
+    except jsontext.JsonError as exc:
         try:
             return _Parts(text).document()
         except (ValueError, RecursionError):
@@ -33,16 +32,16 @@ def _no_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
 
 
-# Takes what `jsontext` refuses: long integers, numbers beyond a double, lone surrogates. Where a value ends is all
-# that matters, and its name.
+# Takes what `jsontext` refuses: long integers, numbers beyond a double, lone surrogates. All that is wanted of it is
+# where a value ends, and what a tool is called.
 _loosely = json.JSONDecoder(parse_int=float, parse_constant=_no_constant).raw_decode
 
 
 class _Parts:
-    """A text taken apart as far as to the tools in it, one character a byte. Raises ValueError, RecursionError."""
+    """Takes a text apart, down to the tools in it, as far as it can be read. Raises ValueError, RecursionError."""
 
     def __init__(self, text: bytes) -> None:
-        self._text = text.decode("latin-1")
+        self._text = text.decode("latin-1")  # one character a byte, so that no text is refused
         self._at = 0
         self._skip(0)
 
@@ -67,7 +66,7 @@ class _Parts:
         self._skip(1)
 
     def _each(self, opening: str, closing: str) -> Iterator[None]:
-        """Stands in front of one part after the other, and in the end behind them all."""
+        """Yields in front of each part between the brackets, for its reader to pass it, and ends behind them all."""
         self._expect(opening)
         if self._here != closing:
             yield
@@ -77,7 +76,7 @@ class _Parts:
         self._expect(closing)
 
     def _value(self) -> tuple[Json, bytes]:
-        """The next value, as far as it can be read, and its text."""
+        """Passes the next value. Returns it as far as it can be read, and its text."""
         begin = self._at
         value, self._at = _loosely(self._text, begin)
         text = self._text[begin : self._at].encode("latin-1")
@@ -107,7 +106,7 @@ class _Parts:
         value, text = self._value()
         try:
             return jsontext.decode(text, MAX_DEPTH)
-        except JsonError as exc:
+        except jsontext.JsonError as exc:
             return UnreadableTool(_named(value), f"it cannot be read: {exc}")
 
 

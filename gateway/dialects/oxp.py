@@ -11,6 +11,9 @@ from gateway.jsontext import encode
 from gateway.model import Invocation, Json, ToolCall, ToolDefinition, ToolResult
 from gateway.wire import Head, Headers, WireReply, WireRequest
 
+VERSION_HEADER = (versions.HEADER, versions.HEADER_VERSION.encode("ascii"))
+CALL_HEADERS = (*servers.CALL_HEADERS, VERSION_HEADER)
+
 
 class OxpEnveloped(Enveloped):
     """The enveloped form, which both official clients speak."""
@@ -30,7 +33,6 @@ class OxpFlat:
     name = "oxp"
     canonical = versions.HEADER_VERSION
     call_paths = ("/tools/call", "/call")
-    call_headers = (*servers.CALL_HEADERS, (versions.HEADER, versions.HEADER_VERSION.encode("ascii")))
 
     def negotiate(self, head: Head, document: Json) -> str:
         if head.method != "POST":  # a list may name the standard in its body, too; to a call that is an unknown member
@@ -42,10 +44,10 @@ class OxpFlat:
         return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
 
     def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
-        return fields.ok(encode(fields.result_object(result, call_id)), self.list_headers(spelling))
+        return fields.ok(encode(fields.result_object(result, call_id)), self.answer_headers(spelling))
 
     def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
-        return fields.error_reply(error, (), self.list_headers(spelling))
+        return fields.error_reply(error, (), self.answer_headers(spelling))
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         return encode(definitions.bare_definition(tool))
@@ -53,12 +55,12 @@ class OxpFlat:
     def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
         return b'{"items":[%b]}' % b",".join(tools)
 
-    def list_headers(self, spelling: str) -> Headers:
+    def answer_headers(self, spelling: str) -> Headers:
         return ((versions.HEADER, spelling.encode("ascii")),)
 
     def request_call(self, invocation: Invocation) -> WireRequest:
         body = encode(servers.request_object(invocation))
-        return servers.post(self.call_paths[0], body, self.call_headers)
+        return servers.post(self.call_paths[0], body, CALL_HEADERS)
 
     def request_list(self) -> WireRequest:
-        return servers.get("/tools", self.list_headers(versions.HEADER_VERSION))
+        return servers.get("/tools", (VERSION_HEADER,))

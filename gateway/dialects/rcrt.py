@@ -48,10 +48,10 @@ class Crumb(Struct, frozen=True, kw_only=True):
 
 
 def request_id(call_id: str, run: str) -> str:
-    """What a run is called at the server: its request, the key it is stored under, and the response to it.
+    """The id of a run at the server: of its request, of the key that is stored under, and in the response.
 
-    Not by its call id, which comes again: keys and responses stay, and the next run would be given them. A run that
-    has no name, as of a record written by an older version, has only that one.
+    It is not the call id, which comes again with the next run: keys and responses stay, and that run would be given
+    them. A run without a name, from a record that an older version wrote, has only its call id.
     """
     return REQUEST_ID + run if run else call_id
 
@@ -160,14 +160,14 @@ def _crumb(document: JsonObject, id_member: str) -> Crumb | None:
 
 
 def asked(crumb: Crumb) -> str | None:
-    """The id in a request of ours; None for all other breadcrumbs."""
+    """The id of a request, if the breadcrumb is one of ours; None for all other breadcrumbs."""
     if crumb.schema not in (TOOL_REQUEST, AGENT_RESPONSE):
         return None
     return next((tag.removeprefix(OWN_TAG) for tag in crumb.tags if tag.startswith(OWN_TAG)), None)
 
 
 def answered(crumb: Crumb) -> tuple[str, ...]:
-    """The ids a response may be for: of a request, or of the breadcrumb that it is.
+    """What a response says it is for: ids of requests, or of their breadcrumbs; empty for all other breadcrumbs.
 
     The context counts first: a runner that does not know the tool leaves the `request:` tag off.
     """

@@ -24,10 +24,12 @@ def by_head(head: Head) -> Dialect | None:
     if head.prefix is not None:
         return DIALECTS[head.prefix]
     agent = head.headers.get(b"user-agent", b"")
-    versioned, of_family = versions.HEADER in head.headers, agent.startswith(LC_AGENTS)
-    if versioned and not (of_family and head.method == "POST"):  # of a call the program's name decides, of a list not
+    is_lc = agent.startswith(LC_AGENTS)
+    if is_lc and head.method == "POST":  # of a call the program's name decides, of a list the version header
+        return LC
+    if versions.HEADER in head.headers:
         return OXP
-    if of_family:
+    if is_lc:
         return LC
     if head.method != "POST" and agent.startswith(OXP_AGENTS):
         return OXP_ENV
@@ -78,11 +80,11 @@ def of_list(head: Head, document: Json) -> Dialect:
 
 
 def _by_schema(document: Json) -> Dialect | None:
-    """Who wrote a `$schema`. The OpenToolCalling address was never renamed in OXP's pages; it counts as OTC."""
+    """The dialect a `$schema` names. The OpenToolCalling address was never renamed in OXP's pages; it counts as OTC."""
     schema = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(schema, str):
         return None
-    if (exact := BY_SPELLING.get(schema)) is not None:  # nearly all: the rest are near misses, to be refused
+    if (exact := BY_SPELLING.get(schema)) is not None:  # nearly all; the rest are near misses, which are refused later
         return exact
     if schema.startswith("urn:oxp:"):
         return OXP_ENV
@@ -99,10 +101,11 @@ def of_server(headers: Headers, document: Json) -> ServerDialect:
         return LC
     if not isinstance(document, dict):
         return OTC
-    if document.get("items") is not None:
-        return OXP_ENV
-    if (named := _by_schema(document)) is OXP_ENV or named is RFC:
-        return SERVER_DIALECTS[named.name]  # OXP's own pages print `tools`, and its servers know no other version
+    named = _by_schema(document)
+    if named is OXP_ENV or document.get("items") is not None:
+        return OXP_ENV  # OXP's own pages print `tools`, and its servers know no other version
+    if named is RFC:
+        return RFC
     entries = document.get("tools")
     if isinstance(entries, list) and any(_is_rfc(entry) for entry in entries):
         return RFC

@@ -1,20 +1,20 @@
 """What tool servers answer to a call, read in any shape real ones send.
 
 Enveloped (OTC, OXP), flat (OXP, the LangChain family), the RFC's `output`, and error bodies of all of them. The
-letter of a dialect decides what we say; here only what was meant counts.
+letter of a dialect decides what we say; here what the tool server meant is all that counts.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from gateway import jsontext
-from gateway.errors import ErrorCode, GatewayError
-from gateway.jsontext import JsonError, decode
+from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Answer
 
@@ -33,7 +33,6 @@ NO_SUCH_PATH = re.compile(
     r"|no Route matched with those values",
     re.IGNORECASE | re.DOTALL,
 )
-BOM = b"\xef\xbb\xbf"  # some write one in front of their JSON; readers may ignore it (RFC 8259, 8.1)
 MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
 
@@ -61,7 +60,7 @@ def decode_reply(reply: Answer, invocation: Invocation) -> ToolResult:
 
 
 def _not_ours(detail: str) -> GatewayError:
-    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "The tool is temporarily unavailable.", detail=detail)
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
 
 
 def _document(reply: Answer) -> JsonObject:
@@ -69,22 +68,13 @@ def _document(reply: Answer) -> JsonObject:
     if content_type not in PLAIN and b"json" not in content_type.lower():
         raise BrokenReplyError("the content type is not JSON")
     try:
-        document = decode(reply.body, MAX_DEPTH)
-    except JsonError as exc:
-        document = _marked(reply.body, exc)
+        # Some write a byte order mark in front of their JSON; readers may ignore it (RFC 8259, 8.1).
+        document = jsontext.decode(reply.body.removeprefix(BOM_UTF8), MAX_DEPTH)
+    except jsontext.JsonError as exc:
+        raise BrokenReplyError(f"not JSON: {exc}") from exc
     if not isinstance(document, dict):
         raise BrokenReplyError("not a JSON object")
     return document
-
-
-def _marked(body: bytes, error: JsonError) -> Json:
-    """Reads what begins with a byte order mark; called when it could not be read, which costs all others nothing."""
-    try:
-        if body.startswith(BOM):
-            return decode(body[len(BOM) :], MAX_DEPTH)
-    except JsonError as exc:
-        error = exc
-    raise BrokenReplyError(f"not JSON: {error}") from error
 
 
 def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
@@ -182,7 +172,7 @@ def _date(text: bytes) -> datetime | None:
 
 
 def is_unknown_path(reply: Answer) -> bool:
-    """Whether a 404 is about the path and not about a tool, for all that frameworks dress it like an error body."""
+    """Whether a 404 is about the path and not about a tool, although frameworks dress it like an error body."""
     if reply.status != 404:
         return False
     document = _known_error(reply)

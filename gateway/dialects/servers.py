@@ -1,4 +1,4 @@
-"""What the dialects share when they speak to tool servers: the request object and its HTTP dress."""
+"""What the dialects share towards tool servers: the request object, and the HTTP request it goes in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from gateway.model import CallContext, Invocation, JsonObject
 from gateway.wire import Headers, WireRequest
 
 ACCEPT = (b"accept", b"application/json")
-
-
 CALL_HEADERS = (JSON_TYPE, ACCEPT)
 
 

@@ -5,28 +5,35 @@ Never a path, which may be a credential, but the template of its route; never an
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from gateway.logs.lines import Lines
-from gateway.logs.output import clock, printable, stamp_ms
+from gateway.logs.output import clock, printable, stamp
 
 MAX_PRINCIPAL = 256  # characters; what an issuer calls somebody may be of any length
 ALIKE = 1024  # kinds of lines whose words are known; with principals of 8 KB each, which no issuer has, 8 MB
 HEAD, NAME = b'{"level":"info","logger":"gateway.access","message":"request","time":"', b'","request_id":"'
+# The members that many lines have in common, in the order of a line.
+SHARED = (
+    "operation", "route", "status", "dialect", "principal", "tool", "version", "backend", "outcome", "reason",
+)  # fmt: skip
+_shared = attrgetter(*SHARED)
 _encode = msgspec.json.Encoder().encode
-_now = time.time
 
 
 class AccessLine(Struct, gc=False):
     """What is written of a request; it becomes JSON in the thread that writes it, where no call waits for that.
 
-    `time` is seconds since 1970. `tool_s` went by waiting for a tool server. Sizes are bytes of bodies. `request_id`
-    needs no escapes (`tracing`). `route` is the template of the path, `outcome` a word of `Request`, `reason` why a
-    caller was not known, the limit that refused him, or the code of another refusal.
+    Made from positions: names would cost as much again. `time` is seconds since 1970. `tool_s` went by waiting for a
+    tool server. Sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is the template of the
+    path, `outcome` a word of `Request`, `reason` why a caller was not known, the limit that refused him, or the code of
+    another refusal.
     """
 
     time: float
@@ -47,19 +54,10 @@ class AccessLine(Struct, gc=False):
     reason: str = ""
 
     def __bytes__(self) -> bytes:
-        words = _words(
-            self.operation, self.route, self.status, self.dialect, self.principal,
-            self.tool, self.version, self.backend, self.outcome, self.reason,
-        )  # fmt: skip
         tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
         figures = _encode(Figures(int(self.duration_s * 1e6) / 1e3, self.bytes_in, self.bytes_out, tool_ms))
-        begin = _begin(int(self.time * 1000))
-        return b"".join((begin, self.request_id, b'",', words, b",", figures[1:], b"\n"))
-
-
-@lru_cache(maxsize=8)  # as `stamp_ms` itself
-def _begin(milliseconds: int) -> bytes:
-    return HEAD + stamp_ms(milliseconds) + NAME
+        head = (HEAD, stamp(self.time), NAME, self.request_id, b'",')
+        return b"".join((*head, _words(*_shared(self)), b",", figures[1:], b"\n"))
 
 
 class Figures(Struct, omit_defaults=True, gc=False):
@@ -72,31 +70,10 @@ class Figures(Struct, omit_defaults=True, gc=False):
 
 
 @lru_cache(maxsize=ALIKE)  # a line costs two thirds of what it does without: 2 % of a whole call
-def _words(
-    operation: str,
-    route: str,
-    status: int,
-    dialect: str | None,
-    principal: str,
-    tool: str,
-    version: str,
-    backend: str,
-    outcome: str,
-    reason: str,
-) -> bytes:
-    """The members that many lines share, without braces; those that have nothing to say are left out."""
-    members = {
-        "operation": operation,
-        "route": route,
-        "status": status,
-        "dialect": dialect,
-        "principal": _bounded(principal),
-        "tool": tool,
-        "version": version,
-        "backend": backend,
-        "outcome": outcome,
-        "reason": reason,
-    }
+def _words(*values: Any) -> bytes:
+    """The shared members of a line from their values, without braces; those that have nothing to say are left out."""
+    members = dict(zip(SHARED, values, strict=True))
+    members["principal"] = _bounded(members["principal"])
     return _encode({name: value for name, value in members.items() if value not in ("", None)})[1:-1]
 
 
@@ -106,58 +83,40 @@ def _bounded(principal: str) -> str:
     return principal[:MAX_PRINCIPAL].encode(errors="backslashreplace").decode()
 
 
-class TextLine(AccessLine):
+class TextLine(Struct, gc=False):
     """The same for people, with what they look for first."""
 
+    line: AccessLine
+
     def __bytes__(self) -> bytes:
+        line = self.line
         told: dict[str, str | None] = {
-            "tool": f"{self.tool}@{self.version}" if self.tool else "",
-            "backend": self.backend,
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "dialect": self.dialect,
-            "principal": _bounded(self.principal),
-            "request_id": self.request_id.decode("ascii"),
+            "tool": f"{line.tool}@{line.version}" if line.tool else "",
+            "backend": line.backend,
+            "outcome": line.outcome,
+            "reason": line.reason,
+            "dialect": line.dialect,
+            "principal": _bounded(line.principal),
+            "request_id": line.request_id.decode("ascii"),
         }
         extras = ", ".join(f"{key}={value}" for key, value in told.items() if value)
-        text = f"{self.route} {self.status} in {int(self.duration_s * 1e6) / 1e3:g} ms ({extras})"
-        return f"{clock(self.time)} INFO    {self.operation} {printable(text)}\n".encode()
+        text = f"{line.route} {line.status} in {int(line.duration_s * 1e6) / 1e3:g} ms ({extras})"
+        return f"{clock(line.time)} INFO    {line.operation} {printable(text)}\n".encode()
 
 
 class AccessLog:
-    """Writes them; with `lines` None, as when only warnings are wanted, it does nothing."""
+    """Where lines of answered requests go: `put` takes each, without waiting; None when nobody wants them."""
+
+    put: Callable[[AccessLine], None] | None
 
     def __init__(self, lines: Lines | None, form: str = "json") -> None:
         self.write_to(lines, form)
 
     def write_to(self, lines: Lines | None, form: str) -> None:
-        """Writes them there from here on."""
-        self._put = None if lines is None else lines.put_request
-        self._line = TextLine if form == "text" else AccessLine
-
-    def write(
-        self,
-        request_id: bytes,
-        operation: str,
-        route: str,
-        status: int,
-        duration_s: float,
-        bytes_in: int,
-        bytes_out: int,
-        dialect: str | None = None,
-        principal: str = "",
-        tool: str = "",
-        version: str = "",
-        backend: str = "",
-        outcome: str = "",
-        tool_s: float = 0.0,
-        reason: str = "",
-    ) -> None:
-        """Notes an answered request. Never waits. Give positions, not names: names cost as much again."""
-        if self._put is not None:
-            self._put(
-                self._line(
-                    _now(), request_id, operation, route, status, duration_s, bytes_in, bytes_out,
-                    dialect, principal, tool, version, backend, outcome, tool_s, reason,
-                )
-            )  # fmt: skip
+        """Writes to `lines` from here on, as `json` or `text`; None, as when only warnings are wanted: not at all."""
+        if lines is None:
+            self.put = None
+        elif form == "text":
+            self.put = lambda line: lines.put_request(TextLine(line))
+        else:
+            self.put = lines.put_request

@@ -74,7 +74,7 @@ class ClientIps:
         return by_chain or by_forwarded
 
     def _walk(self, nodes: Sequence[str]) -> str | None:
-        """Goes left until somebody is not trusted. What is no address ends the way: who wrote it knows no better."""
+        """Goes left until somebody is not trusted. Ends at what is no address: the proxy that wrote it knew none."""
         found: str | None = None
         for node in nodes[: -MAX_HOPS - 1 : -1]:
             address = _address(node)

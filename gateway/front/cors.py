@@ -33,7 +33,7 @@ class Cors:
     """Answers preflight requests of listed origins, and shows answers to them. Others get what they got without it.
 
     `headers` are names callers may send besides the usual ones, `max_age_s` is how long a browser need not ask again.
-    `observer` hears of preflight requests; the others are noted behind this.
+    `observer` hears of preflight requests; all others are noted by the application.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from gateway.tracing import Chance, identify
 from gateway.wire import Body, Head, Headers, WireReply
 
 MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
-OPERATIONS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
+METHODS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
 STRICT = frozenset({401, 403, 413, 415, 429})
 
 CALLBACKS = "/callbacks/"
@@ -70,7 +70,7 @@ class Edge:
         }
         self._routes = {
             (f"/{prefix}{path}" if prefix else path): (prefix, path, *answers[path])
-            for path in OPERATIONS
+            for path in METHODS
             for prefix in (None, *recognise.DIALECTS)
         }
 
@@ -111,9 +111,9 @@ class Edge:
         finally:  # whoever leaves in the middle is noted, too
             took_s = perf_counter() - started
             if path == LIST:
-                self._observer.answered(request, "list", path, status, took_s, request.bytes_in, size)
+                self._observer.answered(request, "list", path, status, took_s, size)
             else:
-                self._observer.called(request, status, took_s, request.bytes_in, size)
+                self._observer.called(request, status, took_s, size)
 
     async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A callback is answered with its status alone (RAP, Transport: the body is ignored)."""
@@ -164,7 +164,7 @@ async def _send(status: int, fields: Headers, body: bytes, send: Send) -> None:
 def _check_head(request: Request, scope: Scope, max_bytes: int) -> None:
     """Raises METHOD_NOT_ALLOWED, INVALID_REQUEST for a repeated header, PAYLOAD_TOO_LARGE for an announced size."""
     head = request.head
-    methods = OPERATIONS[head.path]
+    methods = METHODS[head.path]
     if head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)

@@ -64,15 +64,10 @@ def description(config: Config, version: str) -> bytes | None:
     return openapi.document(version, server.public_url, credentials(config.auth)) if server.openapi else None
 
 
-def tls_files(server: ServerSettings) -> TlsFiles | None:
-    """The files of https; None serves plain http."""
+def serving_context(server: ServerSettings) -> ServingContext | None:
+    """What the listener presents for https; None serves plain http. Raises ServerError for files it cannot use."""
     tls = server.tls
     if tls is None:
         return None
-    return TlsFiles(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, requires_client=tls.require_client_cert)
-
-
-def serving_context(server: ServerSettings) -> ServingContext | None:
-    """What the listener presents. Raises ServerError when the files cannot be used."""
-    files = tls_files(server)
-    return None if files is None else ServingContext(files, server.max_connections)
+    files = TlsFiles(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, requires_client=tls.require_client_cert)
+    return ServingContext(files, server.max_connections)

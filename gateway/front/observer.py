@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from time import time as now
+
 from starlette.types import Scope
 
 from gateway.errors import GatewayError, UnauthenticatedError
-from gateway.front.accesslog import AccessLog
+from gateway.front.accesslog import AccessLine, AccessLog
 from gateway.metrics import Metrics
+from gateway.ports import Target
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
 from gateway.served import SERVED, Served
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
-OTHER = "other"  # the operation of what is none
-NOWHERE = "-"  # the route of what came to none
+OTHER = "other"  # the operation of a request that is for none of ours
+NOWHERE = "-"  # the route of a request to no path of ours
+NO_TARGET = Target("", "", "", "")  # of a call that came to no tool
 
 
 class Observer:
@@ -25,51 +29,42 @@ class Observer:
         self._count_call = metrics.tool_call
         self._count_stranger = metrics.auth_failure
         self._count_limited = metrics.rate_limited
-        self._write = access.write
+        self._access = access
 
-    def called(self, request: Request, status: int, duration_s: float, bytes_in: int, bytes_out: int) -> None:
+    def called(self, request: Request, status: int, duration_s: float, bytes_out: int) -> None:
         """A call is answered, or its caller has left."""
         reason = "" if request.refused is None else self._refused(request.refused)
         spoken, tool, tool_s = request.dialect, request.tool, request.tool_s
         dialect = request.head.prefix if spoken is None else spoken.name
         self._count(dialect, "call", status, duration_s, tool_s)
-        if tool is None:
-            self._write(
-                request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
-                dialect, request.principal, "", "", "", request.outcome, 0.0, reason,
-            )  # fmt: skip
-            return
-        target = tool.target
-        if request.counts:
+        target = NO_TARGET if tool is None else tool.target
+        if tool is not None and request.counts:
             self._count_call(target.backend, target.tool, request.outcome, 0.0 if request.joined else tool_s)
-        self._write(
-            request.trace.request_id, "call", request.head.path, status, duration_s, bytes_in, bytes_out,
-            dialect, request.principal, target.tool, target.version, target.backend, request.outcome, tool_s, reason,
-        )  # fmt: skip
+        if (put := self._access.put) is not None:
+            put(AccessLine(
+                now(), request.trace.request_id, "call", request.head.path, status, duration_s, request.bytes_in,
+                bytes_out, dialect, request.principal, target.tool, target.version, target.backend, request.outcome,
+                tool_s, reason,
+            ))  # fmt: skip
 
     def answered(
-        self,
-        request: Request,
-        operation: str,
-        route: str,
-        status: int,
-        duration_s: float,
-        bytes_in: int,
-        bytes_out: int,
+        self, request: Request, operation: str, route: str, status: int, duration_s: float, bytes_out: int
     ) -> None:
         """Any other request is answered: a list, a poll, a callback. `route` is a template, never a path."""
         reason = "" if request.refused is None else self._refused(request.refused)
         dialect = request.head.prefix if request.dialect is None else request.dialect.name
         self._count(dialect, operation, status, duration_s)
-        self._write(
-            request.trace.request_id, operation, route, status, duration_s, bytes_in, bytes_out,
-            dialect, request.principal, "", "", request.backend, "ok" if status < 400 else "refused", 0.0, reason,
-        )  # fmt: skip
+        outcome = "ok" if 0 < status < 400 else "refused"
+        if (put := self._access.put) is not None:
+            put(AccessLine(
+                now(), request.trace.request_id, operation, route, status, duration_s, request.bytes_in, bytes_out,
+                dialect, request.principal, "", "", request.backend, outcome, 0.0, reason,
+            ))  # fmt: skip
 
     def called_back(self, request: Request, status: int, duration_s: float, bytes_out: int) -> None:
         """A tool server's callback is answered."""
         self.metrics.callback(request.backend or None, status)
-        self.answered(request, "callback", "/callbacks/{token}", status, duration_s, request.bytes_in, bytes_out)
+        self.answered(request, "callback", "/callbacks/{token}", status, duration_s, bytes_out)
 
     def _refused(self, error: GatewayError) -> str:
         """The fixed word for why; what has a metric of its own is counted by it."""
@@ -96,7 +91,10 @@ class Observer:
         """
         self.metrics.turned_away(dialect, operation, status)
         outcome = "ok" if 0 < status < 400 else "refused"
-        self._write(request_id, operation, route, status, 0.0, 0, 0, dialect, "", "", "", "", outcome, 0.0, reason)
+        if (put := self._access.put) is not None:
+            put(AccessLine(
+                now(), request_id, operation, route, status, 0.0, 0, 0, dialect, "", "", "", "", outcome, 0.0, reason
+            ))  # fmt: skip
 
     def probed(self, operation: str, status: int, duration_s: float) -> None:
         """A request that programs repeat all day, such as for health: counted, not written down."""

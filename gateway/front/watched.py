@@ -54,7 +54,7 @@ class Watched:
         if route in PROBES and not 400 <= status < 500:  # a refusal is worth a line, and so is whoever has left
             self._observer.probed(operation, status, duration_s)
         else:
-            self._observer.answered(request, operation, route, status, duration_s, 0, size)
+            self._observer.answered(request, operation, route, status, duration_s, size)
 
 
 def request_of(scope: Mapping[str, Any]) -> Request:
@@ -69,7 +69,7 @@ def route_of(method: str, path: str) -> tuple[str, str]:
     first = path.removeprefix("/").partition("/")[0]
     if first in recognise.DIALECTS:
         path = path.removeprefix(f"/{first}")
-    if path in OPERATIONS:  # calls and lists get no further than to who watches over hosts
+    if path in OPERATIONS:  # of calls and lists only those that `AllowedHosts` or `Cors` answers
         return OPERATIONS[path], path
     if path.startswith("/callbacks/"):
         return "callback", "/callbacks/{token}"

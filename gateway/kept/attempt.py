@@ -18,13 +18,13 @@ from gateway.ports import Caller
 from gateway.routing import PublishedTool
 from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
 
-SLACK_S = 5.0  # beyond a timeout, for what ends a call then to have ended it
+SLACK_S = 5.0  # beyond a timeout, for whatever ends the call then
 
 Ending = ToolResult | GatewayError | None  # None: its record tells, later
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """Who asks for what and how. `invocation` lacks nothing but its call id; `keep` is that of `Request`."""
+    """Who asks for what and how. `invocation` lacks nothing but its call id; `keep` is as in `Request.served`."""
 
     call: ToolCall
     tool: PublishedTool
@@ -63,13 +63,14 @@ class Attempt(Struct, eq=False):
     task: asyncio.Task[Any] | None = None
     ending: Ending = None
     is_left: bool = False  # its caller was told no more than that it runs
+    answered: bool = False  # its outcome has come, or a consent that it needs
     _stopped: bool = False
-    _heard: asyncio.Future[None] | None = None  # of who waits
+    _heard: asyncio.Future[None] | None = None  # of whoever waits
 
     async def wait(self, timeout_s: float | None) -> Ending:
-        """Waits for the end, None if that does not come in time or its record tells before.
+        """Waits for the end; None if that does not come in time, or the record tells more than that it runs before.
 
-        A caller who leaves meanwhile hurts nothing.
+        A caller who leaves meanwhile does not end the call.
         """
         assert self.task is not None  # started by whoever waits
         loop = self.task.get_loop()
@@ -86,10 +87,7 @@ class Attempt(Struct, eq=False):
         return self.ending
 
     def hear(self, _: object = None) -> None:
-        """Ends the waiting: there is nothing to wait for any more, or its record tells more than that it runs.
-
-        Then nobody has to wait until its tool server says that it took it.
-        """
+        """Ends the waiting: there is nothing to wait for any more, or its record tells more than that it runs."""
         if self._heard is not None and not self._heard.done():
             self._heard.set_result(None)
 
@@ -120,7 +118,7 @@ class Attempt(Struct, eq=False):
             self.task.cancel()
 
     def was_stopped(self) -> bool:
-        """Whether a cancellation is ours, in which case whoever it would end as well goes on."""
+        """Whether its task was cancelled by `stop`; then that is taken back, for the task may be that of a request."""
         if self._stopped and self.task is not None:
             self.task.uncancel()
         return self._stopped

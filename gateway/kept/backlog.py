@@ -1,4 +1,4 @@
-"""What arrived while the state was away: held in memory, bounded, and done as soon as it is back."""
+"""Work that came up while the state was away: held in memory, bounded, and done as soon as it is back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("gateway.backlog")
 
 MAX_BYTES = 64 * 1024 * 1024  # some hundred large results, or a hundred thousand small ones
 MAX_COUNT = 100_000  # a piece of work weighs about a kilobyte besides what it remembers
-LOOK_S = 0.2  # between two looks whether the state is back
+LOOK_S = 0.2  # between two looks at whether the state is back
 
 Work = Callable[[], Awaitable[object]]
 
@@ -22,17 +22,15 @@ Work = Callable[[], Awaitable[object]]
 class Backlog:
     """Work to be done in order once `is_up` says so. Work that raises StateUnavailable is tried again."""
 
-    def __init__(self, is_up: Callable[[], bool], *, max_bytes: int = MAX_BYTES, max_count: int = MAX_COUNT) -> None:
+    def __init__(self, is_up: Callable[[], bool]) -> None:
         self._is_up = is_up
-        self._max_bytes = max_bytes
-        self._max_count = max_count
         self._held: deque[tuple[int, Work]] = deque()
         self._bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def hold(self, size_bytes: int, work: Work) -> bool:
         """Keeps work that remembers `size_bytes`; False when there is no room for it."""
-        if self._bytes + size_bytes > self._max_bytes or len(self._held) >= self._max_count:
+        if self._bytes + size_bytes > MAX_BYTES or len(self._held) >= MAX_COUNT:
             return False
         self._held.append((size_bytes, work))
         self._bytes += size_bytes
@@ -42,9 +40,9 @@ class Backlog:
 
     async def _do(self) -> None:
         while self._held:
-            while not self._is_up():  # noqa: ASYNC110 - what it asks is told by another process
+            while not self._is_up():  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(LOOK_S)
-            size_bytes, work = self._held[0]  # held until it is done: so much is still to be lost
+            size_bytes, work = self._held[0]  # it counts as held, and as lost at the end, until it is done
             try:
                 await work()
             except StateUnavailable:
@@ -56,7 +54,7 @@ class Backlog:
             self._bytes -= size_bytes
 
     async def aclose(self) -> None:
-        """Drops what is still held, and says how much."""
+        """Drops what is still held, and logs how much that is."""
         if self._task is not None and not self._task.done():
             log.warning("results held for the state are lost", extra={"count": len(self._held)})
             self._task.cancel()

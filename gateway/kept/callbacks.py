@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 from hmac import compare_digest
 from typing import Protocol, cast
 
@@ -21,47 +20,40 @@ from gateway.ports import Backend
 from gateway.request import Request
 from gateway.routing import Decode, PublishedTool
 from gateway.state.port import DONE, Record, State, StateUnavailable
-from gateway.state.sealing import Digester
+from gateway.state.sealing import Digester, hashed, hashers
 from gateway.wire import Body
 
 log = logging.getLogger("gateway.callbacks")
 
 PATH = "/callbacks/"
 MAC_BYTES = 16
-PURPOSE = b"callback "  # before all that is signed, so that the block that holds our own key is digested only once
+PURPOSE = b"callback "
 
 
 class CallbackTokens:
-    """Makes the last segment of callback URLs: `<key>.<run>.<MAC>`. All keys open, the first one makes.
+    """Makes the last segment of callback URLs: `<key of the call>.<run>.<MAC>`.
 
-    A run is 128 random bits. The MAC is one of BLAKE2b in its keyed mode (RFC 7693).
+    A run is 128 random bits at least. The operator's first key makes the MAC, and all of them may have made it.
     """
 
     def __init__(self, digester: Digester) -> None:
-        keys = digester.digests("callback")
-        self._begun = [blake2b(PURPOSE, key=key.encode(), digest_size=MAC_BYTES) for key in keys]
+        self._hashers = hashers(digester.digests("callback"), PURPOSE, MAC_BYTES)
 
     def mint(self, key: str, run: str) -> str:
-        """A token for the outcome of this run of the call with that key."""
+        """A token for the outcome of this run of the call with this key."""
         signed = f"{key}.{run}"
-        return f"{signed}.{_mac(self._begun[0], signed)}"
+        return f"{signed}.{hashed(self._hashers[0], signed.encode())}"
 
     def open(self, token: str) -> tuple[str, str] | None:
-        """The key of the call, and its run; None for a token that is not ours."""
-        if not token.isascii():  # as ours are: no others can be compared in constant time
+        """The key of the call and its run; None for a token that is not ours."""
+        if not token.isascii():  # ours are, and no others can be compared in constant time
             return None
         signed, _, mac = token.rpartition(".")
-        for begun in self._begun:
-            if compare_digest(_mac(begun, signed), mac):
+        for hasher in self._hashers:
+            if compare_digest(hashed(hasher, signed.encode()), mac):
                 key, _, run = signed.partition(".")
                 return key, run
         return None
-
-
-def _mac(begun: blake2b, signed: str) -> str:
-    digest = begun.copy()
-    digest.update(signed.encode())
-    return digest.hexdigest()
 
 
 class Receiver(Protocol):
@@ -84,8 +76,9 @@ class Receiver(Protocol):
 class Callbacks:
     """Answers callbacks, on whatever replica they arrive.
 
-    `absent` takes those for a backend, by its name, that is not among `backends`: while a configuration is rolled out,
-    replicas have different ones. `published` finds a tool by its full id. In the `backlog` they wait for the state.
+    `absent` makes the receiver for a backend that is not among `backends`, by its name: while a configuration is rolled
+    out, replicas have different ones. `published` finds a tool by its full id. Callbacks that come while the state is
+    away wait in the `backlog`.
     """
 
     def __init__(
@@ -106,10 +99,11 @@ class Callbacks:
         self._backlog = backlog
 
     async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
-        """The status to answer with. Never 5xx for a passing trouble of ours, unless there is no room to wait it out.
+        """The status to answer with; 503 only if the state is away and the backlog is full.
 
-        A tool server that is refused does not come again, so what cannot be looked up now is held and looked up later,
-        and a body that is too large ends its call like any other that cannot be read. Raises PAYLOAD_TOO_LARGE.
+        A tool server that is refused does not come again. So a callback that cannot be looked up now is held and looked
+        up later, and a body that is too large ends its call like any other that cannot be read; then this raises
+        PAYLOAD_TOO_LARGE.
         """
         opened = self._tokens.open(token)
         if opened is None:
@@ -119,11 +113,11 @@ class Callbacks:
         try:
             whole = arriving.now()
             body = await arriving.read() if whole is None else whole
-        except GatewayError as too_large:  # nor will that result be sent again, so nobody shall wait for it
+        except GatewayError as too_large:  # the result will not be sent again, so nobody shall wait for it
             body, refusal = b"", too_large
         request.bytes_in = len(body)
         if request.served is not None:
-            request.served.keep()  # some do not wait for an answer, and would take back what they have brought
+            request.served.keep()  # a tool server that hangs up without an answer must not cancel this
         try:
             record = self._state.held(key) or await self._state.get(key)
             request.backend = "" if record is None else record.backend
@@ -136,13 +130,13 @@ class Callbacks:
         return status
 
     def are_awaited(self) -> bool:
-        """Whether calls are pending here whose outcome a tool server is to bring."""
+        """Whether calls are pending here whose outcome a tool server is to send."""
         pending = self._state.pending()
         return any(pending[name] for name in self._backends)
 
     @staticmethod
     def is_path(path: str) -> bool:
-        """Whether callbacks come here, or what is taken for one."""
+        """Whether requests to this path are taken for callbacks."""
         return path.startswith(PATH)
 
     async def _receive_later(self, key: str, run: str, body: bytes, content_type: str | None) -> None:
@@ -150,7 +144,7 @@ class Callbacks:
             log.warning("a callback that was held is for no call that is known any more")
 
     async def _receive(self, record: Record | None, key: str, run: str, body: bytes, content_type: str | None) -> int:
-        if record is None or not record.note:  # as of a call sealed with a key that was taken away
+        if record is None or not record.note:  # a note cannot be opened once its key was taken out of `state.keys`
             return 404
         note = note_of(record)
         if note.later is None or note.later.run != run:  # an earlier call had the same id
@@ -162,13 +156,13 @@ class Callbacks:
             body,
             content_type,
             run=run,
-            ended=record.state is DONE,  # of one whose end is unknown the outcome may still come
+            ended=record.state is DONE,  # the outcome of an UNKNOWN call still counts
             decode=note.later.decode,
             failure_patterns=self._patterns(note.later, note.tool),
         )
 
     def _patterns(self, later: Later, tool_id: str) -> Sequence[re.Pattern[str]]:
-        """As they were when the call began; those that are too long for a note as they are now."""
+        """The route's patterns as they were when the call began; as they are now if they were too long for a note."""
         if later.failure_patterns is not None:
             return [re.compile(each) for each in later.failure_patterns]
         tool = self._published(tool_id)

@@ -1,7 +1,7 @@
 """The life of a call that is kept: registered, run once, joined by its repetitions, remembered.
 
-Calls with a `call_id` of the caller's, calls to tool servers that answer later, and calls whose caller will not wait.
-All others never come here. The states are those of `state.port`; tool servers know our calls as `tg-` and the key.
+Kept are calls with a `call_id` of the caller's, calls to tool servers that answer later, and calls whose caller will
+not wait. No others come here. The states are those of `state.port`; tool servers know our calls as `tg-` and the key.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from gateway.errors import GatewayError
 from gateway.kept.attempt import Asked
 from gateway.kept.endings import Endings
+from gateway.kept.finding import Finding
 from gateway.kept.names import CallNames, new_run
 from gateway.kept.orphans import adopt_orphans
 from gateway.kept.running import Running
@@ -27,26 +30,17 @@ from gateway.kept.standing import (
     Later,
     Note,
     Standing,
-    encode,
     kept_as,
     kept_by,
     note_of,
+    pack_note,
     refusal_of,
     standing_of,
     unavailable,
 )
 from gateway.model import JsonObject, ToolResult
 from gateway.ports import Backend, Caller
-from gateway.state.port import (
-    DISPATCHING,
-    DONE,
-    Created,
-    Exists,
-    NewCall,
-    Record,
-    State,
-    StateUnavailable,
-)
+from gateway.state.port import DISPATCHING, DONE, Created, Exists, NewCall, Record, State, StateUnavailable
 from gateway.state.sealing import Digester
 
 MAX_PATTERN_CHARACTERS = 2048  # of a route, in the note of each of its calls
@@ -55,7 +49,7 @@ MAX_PATTERN_CHARACTERS = 2048  # of a route, in the note of each of its calls
 class Calls:
     """Runs kept calls, and is where asynchronous backends bring their outcomes (`ports.Outcomes`).
 
-    `callback_url` makes the address for the outcome of one run of the call with a key. `alone`: nobody else has this
+    `callback_url` makes the address for the outcome of a call, from its key and run. `alone`: no other process has this
     state.
     """
 
@@ -71,6 +65,7 @@ class Calls:
     ) -> None:
         self._state = state
         self._names = CallNames(digester, alone=alone)
+        self._finding = Finding(state, self._names)
         self._backends = backends
         self._endings = endings
         self._running = Running(state, self._endings, backends=backends, callback_url=callback_url)
@@ -96,63 +91,67 @@ class Calls:
     # The caller's side.
 
     async def run(self, asked: Asked) -> Kept:
-        """Runs, joins or replays a call, as long as its caller waits."""
+        """Runs, joins or replays a call; waits for its end as long as its caller does."""
         asked_at = self._loop.time()
         while True:
             new, note = self._new(asked)
-            key = new.key
-            standing: Standing
             try:
                 begun = await self._state.begin(new)
             except StateUnavailable:
-                return kept_as(key, note, new.backend, unavailable())
+                return kept_as(new.key, note, new.backend, unavailable())
             if isinstance(begun, Created):
-                found = begun.found
-                if found is not None:  # as a dead replica left it
-                    key, note = found.key, note_of(found)
-                standing = await self._running.follow(key, note, asked, asked_at)
-                if standing is None:  # a tool server has it, or another replica
-                    left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
-                    del asked, new, begun, found  # thousands may wait here, for minutes, each with its input
-                    with suppress(StateUnavailable):  # then all that is known is that it runs
-                        # With no time left it would be luck what is told: perhaps a refusal that became a result.
-                        standing = standing_of(await self._state.wait(key, left_s)) if left_s else None
-                    standing = UNREMEMBERED if standing is GONE else standing
-                    return self._answered(kept_as(key, note, backend, standing, joined=False))
-            elif isinstance(begun, Exists):
-                record = begun.record
-                key, note = record.key, note_of(record) if record.note else note
-                standing = standing_of(record)
-                if not new.joins:
-                    await self._tell_no_more(record, note)
-            else:
-                standing = refusal_of(begun)
-            if standing is None:
-                standing = await self._join(key, asked_at + asked.patience_s)
-            if standing is not GONE:  # else whoever began it took that back: it may be begun again
-                kept = kept_as(key, note, new.backend, standing, joined=not isinstance(begun, Created))
-                return self._answered(kept) if new.joins else kept
+                key = new.key
+                if begun.found is not None:  # as a dead replica left it
+                    key, note = begun.found.key, note_of(begun.found)
+                ending = await self._running.follow(key, note, asked, asked_at)
+                if ending is not None:
+                    kept = kept_as(key, note, new.backend, ending, joined=False)
+                    return self._answered(kept) if new.joins else kept
+                backend, deadline = new.backend, asked_at + asked.patience_s
+                del asked, new, begun  # thousands may wait here, for minutes, each with its input
+                return await self._outcome(key, note, backend, deadline)
+            if not isinstance(begun, Exists):
+                return kept_as(new.key, note, new.backend, refusal_of(begun))
+            joined = await self._join(begun.record, new, note, asked_at + asked.patience_s)
+            if joined is not None:  # else whoever began it took that back: it may be begun again
+                return joined
+
+    async def _outcome(self, key: str, note: Note, backend: str, deadline: float) -> Kept:
+        """Waits for what becomes of a call that a tool server or another replica has by now."""
+        standing: Standing = None
+        left_s = self._running.until(deadline)
+        if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
+            with suppress(StateUnavailable):  # then all that is known is that it runs
+                standing = standing_of(await self._state.wait(key, left_s))
+        return self._answered(kept_as(key, note, backend, UNREMEMBERED if standing is GONE else standing, joined=False))
+
+    async def _join(self, record: Record, new: NewCall, note: Note, deadline: float) -> Kept | None:
+        """Waits for a call that somebody has begun already; None if it is gone. `note` is for one that has none."""
+        note = note_of(record) if record.note else note
+        standing = standing_of(record)
+        if not new.joins:
+            await self._tell_no_more(record, note)
+        if standing is None:
+            with suppress(StateUnavailable):  # as above
+                standing = standing_of(await self._state.wait(record.key, self._running.until(deadline)))
+        if standing is GONE:
+            return None
+        kept = kept_as(record.key, note, new.backend, standing)
+        return self._answered(kept) if new.joins else kept
 
     def _answered(self, kept: Kept) -> Kept:
-        """A call as it is told to who waited for it; a result that nobody will ask for again is let go of."""
+        """A call as whoever waited for it is told; its result is let go of if nobody can ask for it again."""
         if not (kept.remembered or kept.is_keyed) and isinstance(kept.standing, ToolResult):
-            self._state.part(kept.id.removeprefix(PREFIX), TOLD_ALREADY)
+            self._state.reduce(kept.id.removeprefix(PREFIX), TOLD_ALREADY)
         return kept
 
-    async def _join(self, key: str, deadline: float) -> Standing:
-        """Waits for a call that somebody runs."""
-        try:
-            return standing_of(await self._state.wait(key, self._running.until(deadline)))
-        except StateUnavailable:
-            return None
-
     async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> Kept | None:
-        """How a call of this caller's stands; None if there is none of that id. `told`: the caller is shown all of it.
+        """How a call of this caller's stands; None if there is none of that id. `told`: the caller is shown its end.
 
-        Raises BACKEND_UNAVAILABLE.
+        Raises NOT_FOUND if it has expired, BACKEND_UNAVAILABLE.
         """
         try:
-            record = await self._owned(call_id, caller)
+            record = await self._finding.find(call_id, caller)
             if record is None:
                 return None
             return await self._told(record) if told else kept_by(record)
@@ -162,26 +161,29 @@ class Calls:
     async def cancel(self, call_id: str, caller: Caller) -> Kept | None:
         """Ends a call of this caller's unless it is over; the tool server is told if it can be.
 
-        Raises BACKEND_UNAVAILABLE.
+        Raises as `look`.
         """
         try:
-            record = await self._owned(call_id, caller)
+            record = await self._finding.find(call_id, caller)
             if record is None:
                 return None
-            if not record.state.is_over and await self._endings.settle(record.key, CANCELLED):
+            is_cancelled = not record.state.is_over and await self._endings.settle(record.key, CANCELLED)
+            if is_cancelled:
                 await self._running.give_up(record.key, record.backend, note_of(record), CANCELLED)
-            return await self._told(await self._state.get(record.key) or record)
+            kept = await self._told(await self._state.get(record.key) or record)
+            # The caller who waits for it may have been told by now, after which its record tells no more.
+            return replace(kept, standing=CANCELLED) if is_cancelled else kept
         except StateUnavailable as exc:
             raise unavailable() from exc
 
     async def _told(self, record: Record) -> Kept:
-        """A call as its caller is told of it; whoever asks it once more is then not told again."""
+        """A call as its caller is told of it."""
         kept = kept_by(record)
         await self._tell_no_more(record, kept.note)
         return kept
 
     async def _tell_no_more(self, record: Record, note: Note) -> None:
-        """What came of a consent is not told again to whoever asks the same."""
+        """What came of a consent is not told again to callers who ask the same."""
         if record.state is DONE and record.question is not None and note.challenge is not None:
             with suppress(StateUnavailable):  # then it is told once more
                 await self._state.told(record.key)
@@ -253,40 +255,14 @@ class Calls:
             fingerprint=fingerprint,
             principal=owner,
             backend=backend.name,
-            note=encode(note),
+            note=pack_note(note),
             question=question,
             joins=call.call_id is None,
-            idempotent=asked.invocation.idempotent and call.call_id is not None,  # else nobody can bring it again
-            state=DISPATCHING,  # at once, which saves another way to the state
+            idempotent=asked.invocation.idempotent and call.call_id is not None,  # else nobody can repeat it
+            state=DISPATCHING,  # at once, which saves another question to the state
             older=older,
         )
         return new, note
-
-    async def _owned(self, call_id: str, caller: Caller) -> Record | None:
-        """The record of a call by our id, or by the caller's own if that call named no user but the credential's.
-
-        Where credentials name users, nobody sees the call of another user of the same principal.
-        """
-        if not (call_id.isascii() and call_id.isprintable()):
-            return None
-        keys = self._names.keys_of_id(caller.principal, call_id, caller.user_id)
-        if call_id.startswith(PREFIX):
-            keys = (call_id.removeprefix(PREFIX), *keys)
-        owners = self._names.owners(caller.principal)
-        for key in keys:
-            try:
-                record = await self._state.get(key)
-            except ValueError:  # not even shaped like a key
-                continue
-            if record is not None and record.note and record.principal in owners and self._is_for(record, caller):
-                return record
-        return None
-
-    def _is_for(self, record: Record, caller: Caller) -> bool:
-        """Whether a call of the caller's principal is for the user that the caller's credential names, if any."""
-        if caller.user_id is None:
-            return True
-        return note_of(record).user in self._names.users(caller.principal, caller.user_id)
 
 
 def _later(asked: Asked) -> Later:

@@ -15,9 +15,9 @@ from gateway.kept.standing import (
     UNTOLD,
     Note,
     can_be_repeated,
-    encode,
     note_of,
     pack,
+    pack_note,
     pack_refusal,
     result_of,
     standing_of,
@@ -25,15 +25,15 @@ from gateway.kept.standing import (
 )
 from gateway.model import JsonObject, ToolResult
 from gateway.routing import PublishedTool
-from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, Record, State, StateUnavailable
+from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, State, StateUnavailable
 
 NOT_OVER = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED, CallState.AWAITING_USER)
 
 
 class Run(Struct, frozen=True, gc=False):
-    """A run of a tool, as far as it is counted: of which backend, the tool's full id, since when by `time.time()`.
+    """What is needed to count a run of a tool (its id is the `run` of `Later` and `Invocation`).
 
-    `published` is the tool if it is at hand.
+    `tool` is the tool's full id, `begun_s` is by `time.time()`, and `published` is the tool itself if it is at hand.
     """
 
     backend: str
@@ -50,9 +50,9 @@ def run_of(backend: str, note: Note) -> Run:
 
 
 class Endings:
-    """Writes them into a state. Calls are named by their keys.
+    """Writes endings into a state. Calls are named by their keys.
 
-    `ended` is told of the end of every run, once, by whoever's word for it counts.
+    `ended` is told of the end of every run, once, by the replica that wrote it down.
     """
 
     def __init__(self, state: State, ended: Ended) -> None:
@@ -60,78 +60,75 @@ class Endings:
         self.ended = ended
         self.backlog = Backlog(lambda: state.is_up)
 
-    async def settle(self, key: str, result: ToolResult, run: Run | None = None) -> bool:
-        """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait.
+    async def settle(self, key: str, result: ToolResult, run: Run | None = None, *, can_wait: bool = True) -> bool:
+        """Ends a call; False if it has ended already, or nobody knows it.
 
-        `run` spares whoever knows it a look at the record.
+        While the state is away the result is held until it is back, which counts as done. Raises StateUnavailable if
+        there is no room for that, or not `can_wait`. `run` spares a look at the record to whoever has it.
         """
         try:
-            if result.failure is not None:
-                return await self._settle(key, result, run)
-            run = run or await self._run(key)  # nearly all calls come to this
-            is_over = await self._state.settle(key, encode((result.value, None, result.duration_ms)))  # as `pack` does
-            if is_over and run is not None:
-                self.ended(run, result)
-            return is_over
+            if result.failure is not None and result.failure.can_retry and await self._give_back(key, result, run):
+                return True
+            run = run or await self._run(key)
+            is_over = await self._state.settle(key, pack(result))
         except OutcomeTooLarge:
-            return await self.settle(key, TOO_LARGE, run)
+            return await self.settle(key, TOO_LARGE, run, can_wait=can_wait)
         except StateUnavailable:
             packed = pack(result)
-            if self.backlog.hold(len(packed), partial(self._settle_later, key, packed)):
+            if can_wait and self.backlog.hold(len(packed), partial(self._settle_later, key, packed)):
                 return True
             raise
+        if is_over and run is not None:
+            self.ended(run, result)
+        return is_over
 
     async def _settle_later(self, key: str, packed: bytes) -> None:
-        """Ends a call with a result that was held as text: what is made of it may weigh twenty times as much."""
+        """Ends a call with a result that was held as text, because as objects it may weigh twenty times as much."""
         result = unpack(packed)
         assert isinstance(result, ToolResult)  # as it was packed
-        await self._settle(key, result)
+        await self.settle(key, result, can_wait=False)
+
+    async def _give_back(self, key: str, result: ToolResult, run: Run | None) -> bool:
+        """Lets a call that failed for now be begun anew, if it is ours and its caller can repeat it.
+
+        With this result on record the retry that it asks for could never succeed.
+        """
+        record = await self._state.get(key)
+        if record is None or record.replica != self._state.replica:
+            return False
+        if record.state.is_over or not can_be_repeated(record):
+            return False
+        await self._forget(key, pack(result))
+        self.ended(run or run_of(record.backend, note_of(record)), result)
+        return True
 
     async def settled(self, key: str) -> ToolResult | None:
         """How a call has ended that was ended by somebody else. Raises StateUnavailable."""
         standing = standing_of(await self._state.get(key))
         return standing if isinstance(standing, ToolResult) else None
 
-    async def _settle(self, key: str, result: ToolResult, run: Run | None = None) -> bool:
-        if result.failure is not None and result.failure.can_retry:
-            record = await self._state.get(key)
-            if record is not None and self._can_forget(record):
-                await self._part(key, pack(result))  # pinned, the retry that it asks for could never succeed
-                self.ended(run or run_of(record.backend, note_of(record)), result)
-                return True
-        run = run or await self._run(key)
-        try:
-            is_over = await self._state.settle(key, pack(result))
-        except OutcomeTooLarge:
-            result = TOO_LARGE
-            is_over = await self._state.settle(key, pack(result))
-        if is_over and run is not None:
-            self.ended(run, result)
-        return is_over
-
     async def _run(self, key: str) -> Run | None:
-        """What is known of the run of a call; None if there is nothing to count, or it is counted as unknown."""
+        """What is needed to count the run of a call; None if nobody knows, or it was counted as unknown already."""
         record = self._state.held(key) or await self._state.get(key)
         if record is None or record.state is UNKNOWN or not record.note:
             return None
         return run_of(record.backend, note_of(record))
 
-    def _can_forget(self, record: Record) -> bool:
-        """Whether it is ours to forget, and somebody can repeat it."""
-        return record.replica == self._state.replica and not record.state.is_over and can_be_repeated(record)
-
     async def refuse(self, key: str, refusal: GatewayError, run: Run, *, told: bool) -> None:
-        """A call did not run: as if it had never begun, unless nobody could be told. Raises StateUnavailable."""
+        """Ends a call that did not run. If its caller is `told` so it is as if it had never begun, else this is kept.
+
+        Raises StateUnavailable.
+        """
         if told:
-            await self._part(key, pack_refusal(refusal))
+            await self._forget(key, pack_refusal(refusal))
             self.ended(run, refusal)
         else:
             await self.settle(key, result_of(refusal), run)
 
     async def challenge(self, key: str, challenge: JsonObject) -> bool:
-        """Has a call wait for its user; whoever asks from now on is told of this challenge, also after another.
+        """Has a call wait for its user; from now on this challenge is told, also if there was another before.
 
-        False and raises as `settle`.
+        Returns and raises as `settle`.
         """
         try:
             return await self._challenge(key, challenge)
@@ -144,13 +141,13 @@ class Endings:
         record = await self._state.get(key)
         if record is None or not record.note:
             return False
-        note = replace(note_of(record), challenge=challenge).packed()
+        note = pack_note(replace(note_of(record), challenge=challenge))
         if len(note) > MAX_NOTE_BYTES:
-            return await self._settle(key, UNTOLD)
+            return await self.settle(key, UNTOLD, can_wait=False)
         return await self._state.advance(key, NOT_OVER, CallState.AWAITING_USER, note=note)
 
-    async def _part(self, key: str, outcome: bytes) -> None:
-        """Lets a call be begun anew; whoever has joined it, or looks for its end, is told how this run of it ended."""
+    async def _forget(self, key: str, outcome: bytes) -> None:
+        """Lets a call be begun anew; whoever joined it, or looks for its end, is told how this run ended."""
         try:
             await self._state.forget(key, outcome)
         except OutcomeTooLarge:

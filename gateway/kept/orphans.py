@@ -1,4 +1,4 @@
-"""Calls whose replica died: whoever is left goes on with them as far as that is possible without their input."""
+"""Calls whose replica died: another one goes on with them, as far as that is possible without their input."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ log = logging.getLogger("gateway.calls")
 
 CancelIn = Callable[[float, str, str, Note], None]  # seconds, key, backend, note
 
-LOOK_S = 3.0  # between two looks for them; a lease is 10 s
-AT_ONCE = 100
-SOON_S = 0.1  # before the next look after a full one: a thousand calls a second, and whoever serves them has its turns
+LOOK_S = 3.0  # between two looks for orphans; a lease is 10 s
+AT_ONCE = 100  # calls taken over in one look
+SOON_S = 0.1  # before the next look if there are more: a thousand calls a second, with pauses for everything else
 MAX_STRANDED = 10_000  # calls, some 200 bytes each
 
 
@@ -33,7 +33,7 @@ async def adopt_orphans(
     *,
     every_s: float = LOOK_S,
 ) -> None:
-    """Takes them over as they appear, until it is cancelled.
+    """Takes over orphans as they appear, until it is cancelled.
 
     `cancel_in` is that of `Running`, for calls that are to be cancelled some time after they began.
     """
@@ -51,8 +51,8 @@ async def adopt_orphans(
 class _Adoption:
     """What a replica makes of the calls that it takes over.
 
-    `stranded` are those whose backend is not here (yet): its name by their key. While a configuration is rolled out,
-    replicas have different ones.
+    Those whose backend is not here (yet) are stranded: while a configuration is rolled out, replicas have different
+    backends.
     """
 
     def __init__(self, state: State, endings: Endings, backends: Mapping[str, Backend], cancel_in: CancelIn) -> None:
@@ -60,10 +60,10 @@ class _Adoption:
         self._endings = endings
         self._backends = backends
         self._cancel_in = cancel_in
-        self._stranded: OrderedDict[str, str] = OrderedDict()
+        self._stranded: OrderedDict[str, str] = OrderedDict()  # by their keys, the names of their backends
 
     async def claim(self) -> bool:
-        """Takes over some calls; whether there may be more. Raises StateUnavailable."""
+        """Takes over some calls; returns whether there may be more. Raises StateUnavailable."""
         orphans = await self._state.claim_orphans(AT_ONCE)
         for record in orphans:
             await _alone(self._adopt(record))
@@ -73,11 +73,11 @@ class _Adoption:
         log.warning("a replica died with a call", extra={"backend": record.backend, "state": record.state.name.lower()})
         if record.state is CallState.REGISTERED:
             if can_be_repeated(record):
-                await self._state.forget(record.key)  # whoever asks for it again brings its input again
+                await self._state.forget(record.key)  # whoever repeats it brings its input again
             else:
                 await self._endings.settle(record.key, UNSENT)
             return
-        if not record.note:  # its key was sealed with one that was taken away
+        if not record.note:  # a note cannot be opened once its key was taken out of `state.keys`
             return
         note = note_of(record)
         if record.state is UNKNOWN:
@@ -90,7 +90,7 @@ class _Adoption:
         await self._go_on(record)
 
     async def _go_on(self, record: Record) -> None:
-        """Has the backend look for the outcome as soon as it is here."""
+        """Has the backend look for the outcome, now or once the backend is here."""
         backend, later = self._backends.get(record.backend), note_of(record).later
         if backend is None:
             self._strand(record)
@@ -104,22 +104,24 @@ class _Adoption:
             log.warning("too many calls are of backends that are not here", extra={"backend": record.backend})
 
     async def look_at_stranded(self) -> bool:
-        """Goes on with some calls whose backend was not here; whether there may be more. Raises StateUnavailable.
+        """Goes on with some calls whose backend is here by now; returns whether there are more.
 
-        Those whose backend has come are the first. Of the others, some are looked at whether they are over.
+        If there is none, some of the stranded calls are looked at, and dropped if they are over.
+
+        Raises StateUnavailable.
         """
-        come = [key for key, name in self._stranded.items() if name in self._backends]
-        for key in come[:AT_ONCE] or list(islice(self._stranded, AT_ONCE)):
+        ready = [key for key, name in self._stranded.items() if name in self._backends]
+        for key in ready[:AT_ONCE] or list(islice(self._stranded, AT_ONCE)):
             record = await self._state.get(key)
             del self._stranded[key]
             if record is None or record.state.is_over or record.replica != self._state.replica or not record.note:
                 continue
             await _alone(self._go_on(record))
-        return len(come) > AT_ONCE
+        return len(ready) > AT_ONCE
 
 
 async def _alone(work: Awaitable[None]) -> None:
-    """Does what is to be done for one call, which must not cost the others."""
+    """Does some work for one call. If it fails, that must not cost the others."""
     try:
         await work
     except Exception:

@@ -23,10 +23,13 @@ from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
 log = logging.getLogger("gateway.calls")
 
 FINISH_S = 5.0  # at the end, for calls whose callers have gone
+# After the outcome, which says as much. Tool servers that run a tool inside the request may still be at work, and the
+# framework of some ends that when they are hung up on.
+ACKNOWLEDGED_WITHIN_S = 1.0
 
 
 class Running:
-    """Runs them, by their keys, and stops them. `callback_url` makes the address for the outcome of a call."""
+    """Runs calls, found by their keys, and stops them. `callback_url` is as in `Calls`."""
 
     def __init__(
         self,
@@ -47,35 +50,37 @@ class Running:
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Those in which a call runs."""
-        return {attempt.task for attempt in self._attempts.values() if attempt.task is not None}
+        """Those in which a call runs of which no outcome has come, nor a consent that it needs."""
+        attempts = self._attempts.values()
+        return {attempt.task for attempt in attempts if attempt.task is not None and not attempt.answered}
 
     async def aclose(self) -> None:
         """Lets calls whose callers have gone finish, for a moment."""
-        running = self.tasks()
-        if running:
+        if running := self.tasks():
             await asyncio.wait(running, timeout=FINISH_S)
-        for attempt in list(self._attempts.values()):
+        late = list(self._attempts.values())
+        for attempt in late:
             attempt.stop(STOPPED)
         for task in self._background:
             task.cancel()
-        await asyncio.gather(*running, *self._background, return_exceptions=True)
+        tasks = [attempt.task for attempt in late if attempt.task is not None]
+        await asyncio.gather(*tasks, *self._background, return_exceptions=True)
 
     def follow(self, key: str, note: Note, asked: Asked, asked_at: float) -> Coroutine[Any, Any, Ending]:
-        """Begins to run a call; what is returned waits as long as its caller for the end."""
+        """Begins to run a call; what is returned waits for its end as long as its caller does."""
         attempt = self._attempts[key] = Attempt(key, self._state)
-        work = self._attempt(attempt, key, note, asked, asked_at)
+        work = self._attempt(attempt, note, asked, asked_at)
         waits_for_end = not asked.tool.backend.asynchronous and (asked.preference is NO_PREFERENCE or asked.stays)
-        # One without an id of the caller's is in a task of its own, for its end is kept if its caller leaves.
+        # A call without an id of its caller's runs in a task of its own, because its end is kept if its caller leaves.
         if waits_for_end and asked.keep is not None and asked.call.call_id is not None:
             attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
             return work
         attempt.task = self._loop.create_task(work)
         return attempt.wait(None if waits_for_end else self.until(asked_at + asked.patience_s))
 
-    async def _attempt(self, attempt: Attempt, key: str, note: Note, asked: Asked, asked_at: float) -> Ending:
-        """Runs a call that its caller may leave; nothing of what it brings is lost."""
-        backend = asked.tool.backend
+    async def _attempt(self, attempt: Attempt, note: Note, asked: Asked, asked_at: float) -> Ending:
+        """Runs a call to its end and writes that down, even if its caller leaves."""
+        key, backend = attempt.key, asked.tool.backend
         run = Run(backend.name, note.tool, note.begun_s, asked.tool)
         ending: Ending = BROKEN
         try:
@@ -91,7 +96,7 @@ class Running:
             if type(ending) is ToolResult and not await self._endings.settle(key, ending, run):
                 ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
             elif isinstance(ending, GatewayError):
-                told = asked.call.call_id is not None or not attempt.is_left  # who has an id of its own asks again
+                told = asked.call.call_id is not None or not attempt.is_left  # with an id it can ask again
                 await self._endings.refuse(key, ending, run, told=told)
         except StateUnavailable:  # a call whose result is at hand does not fail for it
             log.warning("the state is away while a call runs")
@@ -118,14 +123,14 @@ class Running:
         )
         result = await backend.dispatch(invocation, self._callback_url(key, later.run), attempt)
         if result is None:
-            with suppress(StateUnavailable):  # it completes the record only
+            with suppress(StateUnavailable):  # this only completes the record
                 await self._state.advance(key, (DISPATCHING,), ACCEPTED)
             if later.cancel_after_s:
                 self.cancel_in(self.until(asked_at + later.cancel_after_s), key, backend.name, note)
         return result
 
     def cancel_in(self, seconds: float, key: str, backend: str, note: Note) -> None:
-        """Has a call cancelled that is not over, nor waits for its user, after so long."""
+        """Has a call cancelled after so many seconds, unless it is over then or waits for its user."""
         self.in_background(self._cancel_after(seconds, key, backend, note))
 
     async def _cancel_after(self, seconds: float, key: str, backend: str, note: Note) -> None:
@@ -161,13 +166,24 @@ class Running:
             if standing_of(record) == CANCELLED:
                 self._stop(attempt.key, CANCELLED)
             elif tells_more(record):
-                attempt.hear()
+                self._answer(attempt)
 
     def answered(self, key: str) -> None:
         """What becomes of a call has come, or a consent that it needs."""
         attempt = self._attempts.get(key)
         if attempt is not None:
-            attempt.hear()
+            self._answer(attempt)
+
+    def _answer(self, attempt: Attempt) -> None:
+        """Has nobody wait until a tool server says that it took a call; it is listened to for a moment all the same."""
+        attempt.hear()
+        if not attempt.answered:
+            attempt.answered = True
+            self._loop.call_later(ACKNOWLEDGED_WITHIN_S, self._hang_up, attempt)
+
+    def _hang_up(self, attempt: Attempt) -> None:
+        if self._attempts.get(attempt.key) is attempt:  # else it is over, and its task may go on with something else
+            attempt.stop(None)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Does some work until it is done, or until everything ends."""
@@ -181,7 +197,7 @@ class Running:
 
 
 def _ending_of(unsent: GatewayError | GivenUpError) -> GatewayError | None:
-    """What becomes of a call of which nothing was sent; None: it is over or somebody else has it, its record tells."""
+    """The ending of a call of which nothing was sent; None if it is over or another replica has it."""
     if isinstance(unsent, GivenUpError):
         return None
     unsent.drop_trace()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
@@ -15,8 +16,8 @@ from gateway.routing import Decode
 from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Record
 
 PREFIX = "tg-"
-MISSING = "missing_requirements"  # a member of a refusal that is told as a failure
-RETRY_AFTER_MS = 1000  # told with "still running"; joining costs next to nothing
+MISSING = "missing_requirements"  # a member of the error, where a refusal is told as a failure
+RETRY_AFTER_MS = 1000  # told with "still running"; to join costs next to nothing
 STATE_RETRY_S = 1.0
 
 TOO_LARGE = ToolResult(failure=ToolFailure(message="The tool has run, but its result was too large to be kept."))
@@ -59,11 +60,11 @@ class Later(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
 
 
 class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """What any replica needs to know of a call besides its outcome: how to tell it, and what it waits for.
+    """What any replica needs to know of a call besides its outcome: how to tell of it, and what it waits for.
 
-    `call_id` is what the caller is told, `tool` the full id of what ran; `group` as in `Invocation`; `challenge` what
-    its user has to consent to. `user` is a digest of the user whom the caller's credential named, if it named one.
-    `begun_s` is when it began, by `time.time()`.
+    `call_id` is the id that the caller is told, and `tool` the full id of what ran. `group` is as in `Invocation`.
+    `challenge` is what its user has to consent to. `user` is a digest of the user whom the caller's credential named,
+    if any. `begun_s` is when the call began, by `time.time()`.
     """
 
     dialect: str
@@ -76,9 +77,6 @@ class Note(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     later: Later | None = None  # of calls of asynchronous backends
     begun_s: float = 0.0
 
-    def packed(self) -> bytes:
-        return encode(self)
-
 
 class Consent(Struct, frozen=True):
     """A call waits for its user to consent at `challenge["url"]`."""
@@ -87,12 +85,12 @@ class Consent(Struct, frozen=True):
 
 
 class Gone(Enum):
-    """A call is as if it had never begun."""
+    """There is no such call: it never began, or it is as if it had not."""
 
     GONE = "gone"
 
 
-GONE: Final = Gone.GONE  # whether something is not of a class of msgspec's costs more than most questions
+GONE: Final = Gone.GONE  # no Struct: that something is not an instance of one is expensive to find out
 Standing = ToolResult | GatewayError | Consent | Gone | None  # None: it still runs
 
 
@@ -137,7 +135,8 @@ class _Outcome(Struct, frozen=True, array_like=True):
 
 _notes = msgspec.json.Decoder(Note)
 _outcomes = msgspec.json.Decoder(_Outcome)
-encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
+pack_note: Callable[[Note], bytes] = _encode
 
 
 def note_of(record: Record) -> Note:
@@ -145,12 +144,12 @@ def note_of(record: Record) -> Note:
 
 
 def can_be_repeated(record: Record) -> bool:
-    """Whether its caller has a name for it to come back with."""
+    """Whether its caller gave it an id to come back with."""
     return bool(record.note) and note_of(record).call_id != PREFIX + record.key
 
 
 def pack(result: ToolResult) -> bytes:
-    return encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
+    return _encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
 
 
 TOLD_ALREADY = pack(TOLD)
@@ -158,7 +157,7 @@ TOLD_ALREADY = pack(TOLD)
 
 def pack_refusal(error: GatewayError) -> bytes:
     told = (error.code, error.message, error.developer_message, error.parameters, error.missing, error.retry_after_s)
-    return encode((None, None, None, told))
+    return _encode((None, None, None, told))
 
 
 def unpack(outcome: bytes) -> ToolResult | GatewayError:
@@ -189,7 +188,7 @@ def standing_of(record: Record | None) -> Standing:
 
 
 def still_running(*, keyed: bool) -> ToolResult:
-    """What a caller is told whose patience ended before its call; without an id of its own it cannot come back."""
+    """What a caller is told who waited long enough. Without an id of its own (`keyed`) it cannot repeat the call."""
     failure = ToolFailure(message="The tool is still running.", can_retry=True, retry_after_ms=RETRY_AFTER_MS)
     if not keyed:
         hint = "It is still running and must not be called again."
@@ -198,7 +197,7 @@ def still_running(*, keyed: bool) -> ToolResult:
 
 
 def result_of(refusal: GatewayError) -> ToolResult:
-    """A refusal as a result, for whoever comes too late to be refused; what it asks for is in members of the error."""
+    """A refusal as a result, for callers to whom it comes too late to be told as one."""
     again = refusal.code in (ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.MISSING_REQUIREMENTS)
     asked: dict[str, Json] = {}
     if refusal.missing is not None:
@@ -213,9 +212,10 @@ def result_of(refusal: GatewayError) -> ToolResult:
 def kept_as(
     key: str, note: Note, backend: str, standing: ToolResult | Consent | GatewayError | None, *, joined: bool = True
 ) -> Kept:
-    """A call as its caller is told of it. One that may be repeated is not kept.
+    """A call as whoever began or joined it is told.
 
-    Nor is the result of one for which its caller has no name, once who waited for it is told.
+    It cannot be asked for later if it was refused, or failed in a way that lets it be repeated. Nor can a result of a
+    call without an id of its caller's, once its caller has waited for it and is told.
     """
     ours = PREFIX + key
     if isinstance(standing, ToolResult):
@@ -230,7 +230,7 @@ def kept_as(
 
 
 def kept_by(record: Record) -> Kept:
-    """A call as its record tells of it."""
+    """A call as whoever looks at its record is told."""
     standing = standing_of(record)
     assert not isinstance(standing, Gone)
     if isinstance(standing, GatewayError):  # who looks is not who was refused
@@ -247,7 +247,7 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
             return GatewayError(ErrorCode.INVALID_REQUEST, "The result of this call_id has expired.")
         case Full(retry_after_s):
             message = "Too many of your calls are not over or not forgotten yet."
-            # Up, for who comes back when it says is not to be refused once more.
+            # Rounded up, so that nobody who comes back at that time is refused once more.
             return GatewayError(ErrorCode.RATE_LIMITED, message, retry_after_s=math.ceil(retry_after_s))
 
 

@@ -46,7 +46,7 @@ class Lines:
             self._queue.put(line)
 
     def put_request(self, line: SupportsBytes) -> None:
-        """A line of which there are many, written within some milliseconds; made into bytes by the thread."""
+        """One of many lines: made into bytes by the thread, and written within some milliseconds."""
         if self._queue.qsize() >= MAX_QUEUED:
             self.dropped += 1
         else:

@@ -83,12 +83,11 @@ def _descriptor() -> int | None:
 
 def stamp(seconds: float) -> bytes:
     """A moment as lines in JSON have it."""
-    return stamp_ms(int(seconds * 1000))
+    return _millisecond(int(seconds * 1000))
 
 
 @lru_cache(maxsize=8)  # lines come in order, and when time matters many in the same millisecond
-def stamp_ms(milliseconds: int) -> bytes:
-    """The same of milliseconds since 1970."""
+def _millisecond(milliseconds: int) -> bytes:
     return b"%b.%03dZ" % (_second(milliseconds // 1000), milliseconds % 1000)
 
 

@@ -9,7 +9,7 @@ from gateway.metrics import families
 from gateway.metrics.exposition import CONTENT_TYPE, Scraper
 from gateway.metrics.families import Reading
 from gateway.metrics.recording import Known, Metrics
-from gateway.metrics.shared import SharedStore, clear, read_shared
+from gateway.metrics.shared import SharedStore, read_shared
 from gateway.metrics.store import LocalStore, Store
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "Scraper",
     "SharedStore",
     "Store",
-    "clear",
     "families",
     "read_shared",
 ]

@@ -44,7 +44,6 @@ OPERATIONS = frozenset(
 )
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
 CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 503: "no_room"}
-RELOAD_OUTCOMES = frozenset({"ok", "failed"})
 # All that this gateway answers with; another status would be counted by its class.
 SAID = (200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 413, 414, 415, 422, 429, 431, 499, 500, 501, 503, 505)
 STATUSES = {0: NONE} | {status: str(status) for status in SAID}
@@ -62,7 +61,8 @@ class Known(Struct, frozen=True, kw_only=True):
 class Metrics:
     """Counts. `gauges` is asked for what gauges show whenever somebody wants to know.
 
-    Of tools, the first `max_tools` that are called are told apart, by all that share the store.
+    Of tools, the first `max_tools` that are called are told apart, by all that share the store. `reloads` counts the
+    configurations that took the place of another, and those that could not.
     """
 
     def __init__(self, store: Store, known: Known, *, max_tools: int, gauges: Callable[[], Iterable[Reading]]) -> None:
@@ -70,6 +70,7 @@ class Metrics:
         self._known = known
         self._max_tools = max_tools
         self._gauges = gauges
+        self.reloads = {"ok": 0, "failed": 0}
         self._shown: dict[tuple[Family, tuple[str, ...]], Cells] = {}
         self._overhead = store.row(OVERHEAD, ())
         # Rows bound on first use. The keys are what was asked for, as far as it is known: never a caller's word.
@@ -101,7 +102,7 @@ class Metrics:
             overhead[-1] += own_s
 
     def turned_away(self, dialect: str | None, operation: str, status: int) -> None:
-        """Counts a request of which nobody knows how long it took: it never got where that is measured."""
+        """Counts a request without its duration: it never got where that is measured."""
         count, _ = self._requests.get((dialect, operation, status)) or self._bind_request(dialect, operation, status)
         count[0] += 1.0
 
@@ -133,8 +134,9 @@ class Metrics:
         self._add(CALLBACKS, self._backend(backend), CALLBACK_OUTCOMES.get(status, OTHER))
 
     def reload(self, outcome: str) -> None:
-        """Counts a reload of the configuration: `ok` or `failed`."""
-        self._add(RELOADS, _of(outcome, RELOAD_OUTCOMES))
+        """Counts a configuration that was read again: `ok` or `failed`."""
+        self.reloads[outcome] += 1
+        self._add(RELOADS, outcome)
 
     def publish(self) -> None:
         """Shows what gauges have to show now; those that nobody speaks of any more show nothing."""

@@ -189,11 +189,3 @@ def _of_worker(places: Iterable[_Place], cells: Sequence[float], *, is_alive: bo
             continue
         if values[0] == values[0]:  # not NaN
             yield Series(family, labels, values)
-
-
-def clear(directory: Path) -> None:
-    """Forgets all that was counted; for whoever starts the workers, before the first of them."""
-    for suffix in (ROWS, CELLS):
-        for path in directory.glob(f"*{suffix}"):
-            path.unlink(missing_ok=True)
-    (directory / TOOLS).unlink(missing_ok=True)

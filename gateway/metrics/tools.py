@@ -11,7 +11,7 @@ class SharedTools:
     """The first lines of a file to which each worker adds what it is asked about and does not find there.
 
     Their order, one JSON array `[tool, backend]` each, is the same for everybody who reads them, so that nobody has to
-    wait for anybody. There are hardly more lines than tools to tell apart: who finds enough of them adds none.
+    wait for anybody. There are hardly more lines than tools to tell apart: a worker that finds enough adds none.
     """
 
     def __init__(self, path: Path) -> None:

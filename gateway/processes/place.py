@@ -26,17 +26,17 @@ LASTING_S = 10.0  # a worker that lived so long did not die of starting
 FIRST_PAUSE_S = 0.25  # before a worker is replaced that did not, twice as long each time
 LAST_PAUSE_S = 15.0
 APPLY_S = 60.0  # for a worker to put a configuration to use; new backends are given 10 s to answer
-# Reports that may be missed. What a loop does in one go takes it a second at the most, and it is looked in on every
-# second: after ten it hangs, and whoever the kernel deals to it hangs with it.
+# Reports that may be missed. Nothing keeps an event loop busy for more than a second: without a report for ten of them
+# a worker hangs, and every caller that the kernel deals to it hangs with it.
 MISSED = round(10.0 / REPORT_S)
 MISSED_AT_FIRST = round(60.0 / REPORT_S)  # to start an interpreter on a machine that is busy starting others, too
 
 
 class Place:
-    """Keeps a worker in one place, who goes by the configuration that counts.
+    """Keeps a worker in one place, by the configuration that counts: starts it, and replaces one that dies or hangs.
 
-    `ready` is set while one accepts callers and does so, `failed` once one died that never had. `reason` is what the
-    last of those had to say. One that has missed more than `patience` reports hangs.
+    `ready` is set while a worker accepts callers by that configuration, `failed` once one has died that never did.
+    `reason` is what the last of those had to say. A worker that has missed more than `patience` reports hangs.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Place:
                 self.failed.set()
             if self._stop.asked.is_set():
                 return
-            if not self._has_served:  # nor may the next one: meanwhile callers are the others'
+            if not self._has_served:  # and the next one may not either: callers go to the other workers meanwhile
                 renew(sockets)
             lasted_s = loop.time() - begun
             told: JsonObject = {"worker": self._number, "code": code, "lasted_s": round(lasted_s, 1)}
@@ -162,7 +162,7 @@ class Place:
             self._missed += 1
 
     def _take(self, message: JsonObject) -> bool:
-        """Takes note of what the worker says; whether that is that it has started."""
+        """Takes note of a message of the worker's; true if it says that it has started."""
         match message:
             case {"kind": "ready"}:
                 return True
@@ -199,9 +199,10 @@ class Place:
         return self.ready.is_set() and self._given is not config
 
     async def apply(self, config: Config) -> bool:
-        """Has the worker go by another configuration; whether it could. A worker that dies of something else could.
+        """Has the worker go by another configuration; false if it cannot, and goes on by the one before.
 
-        One that could not goes on as before. One that does not answer in time may yet go by it.
+        Also false if it does not answer in time: it may go by either. True if it dies: the next one starts by what
+        counts then.
         """
         before, self._applied = self._given, asyncio.get_running_loop().create_future()
         self._give(config)

@@ -49,8 +49,8 @@ class Serving:
         self.options = server_options(config)
         self._listener: Listener | None = None
 
-    def takes(self, listener: Listener) -> None:
-        """This is the listener; its requests are those of the gateway."""
+    def attach(self, listener: Listener) -> None:
+        """Lets the listener and the gateway know of each other: requests under way, those turned away, callbacks."""
         self._listener = listener
         observer = self.gateway.observer
         self.gateway.requests, listener.refused = listener.tasks, observer.turned_away
@@ -73,14 +73,14 @@ class Serving:
             self.options,
             on_ready=listening,
             on_drain=gateway.drain,
-            on_listener=self.takes,
+            on_listener=self.attach,
         )
 
     async def apply(self, config: Config) -> None:
         """Goes on by another configuration. Whatever it raises, nothing has changed then."""
         tls = self.options.tls
-        # First and only here: of files that cannot be used nothing else may follow, and they may change meanwhile.
-        # As they are named now: what is named no more may be gone, whatever lasts until the next start.
+        # The certificates are read first, so that nothing has changed when they cannot be used, and only once, for the
+        # files may change meanwhile. Those of the new configuration: files that only the old one names may be gone.
         renewed = None if tls is None else facing.serving_context(config.server)
         logging = self.gateway.config.logging
         await self.gateway.apply(config)

@@ -57,7 +57,7 @@ def _bound(family: int, address: tuple[object, ...], *, shared: bool) -> socket.
 
 
 def renew(sockets: list[socket.socket]) -> None:
-    """Puts others in their place at which nobody listens yet; who waits at the old ones is told to try again."""
+    """Replaces sockets by new ones, at which nobody listens yet; callers that wait at the old ones are cut off."""
     for index, old in enumerate(sockets):
         with suppress(OSError):  # as many files as there can be; then this one serves on
             sockets[index] = _bound(old.family, old.getsockname(), shared=True)

@@ -32,7 +32,7 @@ from gateway.settings import Config
 log = logging.getLogger("gateway.workers")
 
 OK, FAILED = 0, 1  # exit codes
-AT_ONCE = signal.SIGUSR1  # ends a worker that does not even know of signals yet, too
+AT_ONCE = signal.SIGUSR1  # kills a worker that does not handle signals yet
 REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be; a worker without reports hangs
 LENGTH_BYTES = 4
 MAX_REPORT_BYTES = 16 * 1024 * 1024  # one line about hundreds of backends
@@ -86,7 +86,7 @@ async def _work(control: int, sockets: Sequence[int], metrics: Path) -> int:
         worker = Worker(config, store_in(metrics), writer)
         await worker.run(reader, [socket.socket(fileno=number) for number in sockets], stop)
         if worker.is_orphaned:
-            shutil.rmtree(metrics, ignore_errors=True)  # whose it was cannot
+            shutil.rmtree(metrics, ignore_errors=True)  # the supervisor, whose it was, no longer can
     except asyncio.IncompleteReadError:
         return OK  # whoever has started it is gone
     except ServerError as exc:
@@ -98,9 +98,9 @@ async def _work(control: int, sockets: Sequence[int], metrics: Path) -> int:
 
 
 def _stop() -> Stop:
-    """Ends with SIGTERM, which is no more when it comes twice, and at once with another signal.
+    """Is asked by SIGTERM, and forced by `AT_ONCE` alone.
 
-    What asks every process there is to stop, as systemd does, asks this one, too; and so does who has started it.
+    A second SIGTERM means no more than the first: systemd sends one to every process, and the supervisor another.
     """
     stop = Stop()
 
@@ -149,7 +149,7 @@ class Worker:
         """Accepts callers once it can serve them: there are others that can already, or the kernel lets them wait."""
         gateway = self._serving.gateway
         listener = Listener(gateway.public, self._serving.options, self._serving.options.max_connections)
-        self._serving.takes(listener)
+        self._serving.attach(listener)
         hearing, reporting = asyncio.create_task(self._hear(reader, stop)), asyncio.create_task(self._report())
         where: tuple[str, int] = sockets[0].getsockname()[:2]
         try:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from gateway import __version__
 from gateway.assembly.measuring import known
-from gateway.assembly.setup import unchanged
+from gateway.assembly.setup import with_fixed
 from gateway.front.surface import admin_app
 from gateway.logs import output
 from gateway.metrics import Metrics, Scraper, SharedStore, read_shared
@@ -54,8 +54,7 @@ class Supervisor:
         self._started = asyncio.Event()
         self._places = [Place(number, self._directory, self._stop) for number in range(config.server.workers)]
         self._store = self._own_store()
-        self._metrics = Metrics(self._store, known(config), max_tools=0, gauges=lambda: ())
-        self.reloads = {"ok": 0, "failed": 0}
+        self.metrics = Metrics(self._store, known(config), max_tools=0, gauges=lambda: ())
 
     def _own_store(self) -> SharedStore:
         try:
@@ -107,7 +106,7 @@ class Supervisor:
             _raise_what_failed(keeping)
             log.info("draining", extra={"workers": len(self._places)})
         finally:
-            close_all(sockets)  # a worker's own goes when the worker lets go of it; nobody else is to be let in
+            close_all(sockets)  # ours; each worker closes its own when it has drained. Nobody new is to be let in
             await self._end(keeping)
 
     async def _until_ready(self, keeping: Sequence[asyncio.Task[None]]) -> None:
@@ -150,7 +149,7 @@ class Supervisor:
         Raises ServerError if one could not put it to use; then all go by the one before.
         """
         await self._started.wait()
-        config = unchanged(replace(config, state=self._with_our_keys(config)), self._config)
+        config = with_fixed(replace(config, state=self._with_our_keys(config)), self._config)
         # A worker that is replaced meanwhile begins by the old one, and may be ready while others take the new one.
         while lacking := [place for place in self._places if place.lacks(config)]:
             if not all(await asyncio.gather(*(place.apply(config) for place in lacking))):
@@ -161,10 +160,10 @@ class Supervisor:
         self._config = config
         for place in self._places:
             place.hurry()
-        self._metrics.know(known(config), max_tools=0)
+        self.metrics.know(known(config), max_tools=0)
 
     async def _go_back(self) -> None:
-        """Has workers that took another configuration go by the one that counts; who cannot is replaced."""
+        """Has workers that took another configuration go by the one that counts; one that cannot is replaced."""
         ahead = [place for place in self._places if place.lacks(self._config)]
         for place, could in zip(
             ahead, await asyncio.gather(*(place.apply(self._config) for place in ahead)), strict=True
@@ -179,11 +178,6 @@ class Supervisor:
             return config.state
         return replace(config.state, keys=now.keys)
 
-    def count_reload(self, outcome: str) -> None:
-        """Counts a configuration that was read again: `ok` or `failed`."""
-        self.reloads[outcome] += 1
-        self._metrics.reload(outcome)
-
     @property
     def status(self) -> str:
         if self._stop.asked.is_set():
@@ -195,7 +189,7 @@ class Supervisor:
         return {
             "status": self.status,
             "version": __version__,
-            "reloads": dict(self.reloads),
+            "reloads": dict(self.metrics.reloads),
             "workers": [place.details() for place in self._places],
         }
 

@@ -5,22 +5,9 @@ be full again. `rules` says which limits a request meets, `limits` asks them in 
 the buckets, `outcome` puts the answer into headers and refusals.
 """
 
-from gateway.ports import Target
-from gateway.ratelimit.limiter import Limiter
 from gateway.ratelimit.limits import Limits
 from gateway.ratelimit.memory import MemoryBuckets
-from gateway.ratelimit.outcome import Outcome, RateLimited, headers
-from gateway.ratelimit.rules import Operation, Part, Rule
+from gateway.ratelimit.outcome import RateLimited
+from gateway.ratelimit.rules import Rule
 
-__all__ = [
-    "Limiter",
-    "Limits",
-    "MemoryBuckets",
-    "Operation",
-    "Outcome",
-    "Part",
-    "RateLimited",
-    "Rule",
-    "Target",
-    "headers",
-]
+__all__ = ["Limits", "MemoryBuckets", "RateLimited", "Rule"]

@@ -10,9 +10,10 @@ from typing import Protocol
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
 from gateway.ratelimit.memory import MemoryBuckets
-from gateway.ratelimit.outcome import Outcome, RateLimited
+from gateway.ratelimit.outcome import Outcome, RateLimited, headers
 from gateway.ratelimit.rules import Operation, Parts, Plan, Plans, Rule, network
 from gateway.state.port import StateUnavailable
+from gateway.wire import Headers
 
 SWEEP_S = 10.0  # full buckets are kept no longer; a sweep of a rule with 131,072 takes 5 ms, in steps of 0.1 ms
 RETRY_S = 1.0  # while Redis is away: as often as it is looked for
@@ -26,7 +27,6 @@ FAILED_VERIFICATIONS = Rule(
     burst=100,
     operations=frozenset({"failed_verification"}),
 )
-UNLIMITED = Outcome(Plan(()), ())
 
 
 class SharedBuckets(Protocol):
@@ -40,7 +40,7 @@ class SharedBuckets(Protocol):
 
 
 class Limits:
-    """Counts requests. `here` keeps the first phase and, without `shared`, the second.
+    """The `ports.Limiter`: counts requests. `here` keeps the first phase and, without `shared`, the second.
 
     The first phase has the rules that need nothing but an address, and the one on failed verifications, which is
     built in unless a rule is for that operation. They are never asked of Redis: a flood must not reach it.
@@ -66,7 +66,7 @@ class Limits:
         kept = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
         return Limits(kept, self._here, self._shared)
 
-    def admit(self, operation: Operation, ip: str) -> Outcome:
+    def admit(self, operation: Operation, ip: str) -> Headers:
         """The first phase, before the caller is asked who it is. Raises RateLimited."""
         here = self._here
         for rule, plan in self._failures:
@@ -75,58 +75,38 @@ class Limits:
                 if debt is not None:
                     raise RateLimited(Outcome(plan, (debt,), rule))
         if not self._early.rules:
-            return UNLIMITED
-        plan = self._early.of(operation)
-        if not plan.rules:
-            return UNLIMITED
-        outcome = here.take(plan, ("", network(ip), "", ""))
-        if outcome.refused is not None:
-            raise RateLimited(outcome)
-        return outcome
-
-    @property
-    def spends(self) -> bool:
-        """Whether there is a second phase."""
-        return bool(self._late.rules)
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the second phase, too, is in this process, so that nobody has to be asked and waited for."""
-        return self._shared is None
+            return ()
+        return _passed(here.take(self._early.of(operation), ("", network(ip), "", "")))
 
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was not accepted."""
         for _, plan in self._failures:
             self._here.take(plan, ("", network(ip), "", ""))
 
-    def spend_here(self, operation: Operation, caller: str, ip: str, target: Target | None = None) -> Outcome:
-        """The second phase where it is `here`; as `spend`, without a wait."""
+    def spend_now(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers | None:
+        """The second phase, unless it is kept in `shared`: then None, and `spend` decides. Raises RateLimited."""
+        if not self._late.rules:
+            return ()
+        if self._shared is not None:
+            return None
         plan = self._late.known.get((operation, target)) or self._late.of(operation, target)
-        if not plan.rules:
-            return UNLIMITED
-        outcome = self._here.take(plan, _parts(caller, ip, target))
-        if outcome.refused is not None:
-            raise RateLimited(outcome)
-        return outcome
+        return _passed(self._here.take(plan, _parts(caller, ip, target))) if plan.rules else ()
 
-    async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None = None) -> Outcome:
-        """The second phase. `target` is what a call is for, None if that could not be made out.
-
-        Raises RateLimited, or BACKEND_UNAVAILABLE if nobody can say.
-        """
-        if self._shared is None:
-            return self.spend_here(operation, caller, ip, target)
+    async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
+        """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE while `shared` cannot be asked."""
+        told = self.spend_now(operation, caller, ip, target)
+        if told is not None:
+            return told
+        assert self._shared is not None  # else it would have been told
         plan = self._late.of(operation, target)
         if not plan.rules:
-            return UNLIMITED
+            return ()
         try:
             outcome = await self._shared.take(plan, _parts(caller, ip, target))
         except StateUnavailable as exc:
             message = "Rate limits cannot be checked at the moment."
             raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
-        if outcome.refused is not None:
-            raise RateLimited(outcome)
-        return outcome
+        return _passed(outcome)
 
     async def start(self) -> None:
         """Begins to forget, in the background, what need not be remembered."""
@@ -145,6 +125,13 @@ class Limits:
             await asyncio.sleep(SWEEP_S)
             for _ in self._here.sweep():
                 await asyncio.sleep(0)
+
+
+def _passed(outcome: Outcome) -> Headers:
+    """What an answer says of the limits that its request has passed. Raises RateLimited if one has refused it."""
+    if outcome.refused is not None:
+        raise RateLimited(outcome)
+    return headers(outcome)
 
 
 def _parts(caller: str, ip: str, target: Target | None) -> Parts:

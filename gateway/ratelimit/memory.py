@@ -20,8 +20,8 @@ class MemoryBuckets:
 
     A bucket is kept as the tick at which it will be full again, and not at all once it is. When a rule has too many,
     those nearest to full are forgotten, which gives their owners at most what they would soon have had anyway: a
-    refusal would shut out everybody new, and that is what somebody with very many addresses might be after. `shards`
-    has the rules of which there are buckets.
+    refusal would shut out everybody new, and that is what somebody with very many addresses might be after. A rule is
+    in `shards` once it has buckets.
     """
 
     def __init__(self, clock: Callable[[], int], *, max_shard: int = MAX_SHARD) -> None:

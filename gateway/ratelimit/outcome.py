@@ -15,15 +15,6 @@ RATELIMIT = b"ratelimit"
 MESSAGE = "Too many requests; try again later."
 
 
-class Standing(Struct, frozen=True):
-    """How one rule stands: `limit` at most at once, `remaining` of them now, one more after `reset_s` (0: full)."""
-
-    rule: str
-    limit: int
-    remaining: int
-    reset_s: int
-
-
 class Outcome(Struct, frozen=True, gc=False):
     """What became of one request. `debts` has for each rule of the plan the ticks its bucket lacks to be full.
 
@@ -38,13 +29,6 @@ class Outcome(Struct, frozen=True, gc=False):
     def retry_after_s(self) -> int:
         """After how many seconds the request would pass every rule; 0 if it has."""
         return 0 if self.refused is None else max(_reset_s(rule, debt) for rule, debt in self.refusals())
-
-    @property
-    def standings(self) -> tuple[Standing, ...]:
-        return tuple(
-            Standing(rule.name, rule.burst, (rule.depth - debt) // rule.step, _reset_s(rule, debt))
-            for rule, debt in zip(self.plan.rules, self.debts, strict=True)
-        )
 
     def refusals(self) -> Sequence[tuple[Rule, int]]:
         """The rules that one more request is too many for, with their debts."""
@@ -104,6 +88,6 @@ class RateLimited(FixedError):  # noqa: N818 - what happened to a caller, not an
         self.reason = rule.name
         if len(plan.rules) > 1:
             self.retry_after_s, self.headers = outcome.retry_after_s, headers(outcome)
-        else:  # as most, of which many a second may be refused: nothing remains, and both headers name one time
+        else:  # nearly always, and many a second in a flood: nothing remains, and both headers name one time
             self.retry_after_s = reset_s = -(-(outcome.debts[0] + rule.step - rule.depth) // rule.ticks_per_s)
             self.headers = _spent(plan, reset_s)

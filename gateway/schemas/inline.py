@@ -5,6 +5,7 @@ A value is valid against the result if and only if it is valid against the origi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Any
 
 import msgspec
@@ -50,6 +51,23 @@ def inlined(schema: JsonObject) -> JsonObject:
         Document(result)  # what is still referred to must still be there
     except (SchemaError, _TooLargeError):
         return schema
+    return result
+
+
+def with_subschemas(schema: Schema, change: Callable[[Schema], Any], leave: Container[str] = ()) -> Schema:
+    """A copy of a schema in which each schema directly inside it is changed; those under the keywords `leave` stay."""
+    result = dict(schema)
+    for keys, inner in subschemas(schema):
+        keyword = keys[0]
+        if keyword in leave:
+            continue
+        changed = change(inner)
+        if len(keys) == 1:
+            result[keyword] = changed
+            continue
+        if result[keyword] is schema[keyword]:
+            result[keyword] = schema[keyword].copy()
+        result[keyword][keys[1] if isinstance(result[keyword], dict) else int(keys[1])] = changed
     return result
 
 
@@ -106,16 +124,5 @@ class _Inliner:
             raise _TooLargeError
 
     def _with_inlined_parts(self, schema: Schema, depth: int) -> Schema:
-        result = dict(schema)
-        for keys, inner in subschemas(schema):
-            keyword = keys[0]
-            if keyword in _DEFINITIONS:
-                continue  # stay as they are below the root: a kept pointer may lead into them
-            copied: Any = self._copy(inner, depth + 1)
-            if len(keys) == 1:
-                result[keyword] = copied
-                continue
-            if result[keyword] is schema[keyword]:
-                result[keyword] = schema[keyword].copy()
-            result[keyword][keys[1] if isinstance(result[keyword], dict) else int(keys[1])] = copied
-        return result
+        # Definitions below the root stay as they are: a kept pointer may lead into them.
+        return with_subschemas(schema, lambda inner: self._copy(inner, depth + 1), leave=_DEFINITIONS)

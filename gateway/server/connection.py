@@ -60,7 +60,8 @@ class Connection(HttpToolsProtocol):
         self.running: Exchange | None = None
         self.queued: deque[Exchange] = deque()  # read, and to be answered after it
         self.refusal: bytes | None = None
-        self.served = self.is_late = False
+        self.served = False  # it has had an answer
+        self.is_late = False
 
     # The life of the connection
 
@@ -73,8 +74,8 @@ class Connection(HttpToolsProtocol):
         if crowd >= self.listener.max_connections + SPARE_CONNECTIONS:
             transport.abort()
         elif crowd >= self.listener.max_connections:
-            self._part(self._refusal(Refused(503, "Too many connections.")))
-        elif not self.listener.admits(transport):  # it was in the middle of its handshake when that became another
+            self._close_after(self._refusal(Refused(503, "Too many connections.")))
+        elif not self.listener.admits(transport):  # the certificates were replaced in the middle of its handshake
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -87,7 +88,7 @@ class Connection(HttpToolsProtocol):
         self.flow.resume_writing()
         # Both hold our bound methods: without these cycles everything is freed at once.
         self.parser = self.cycle = self.running = None  # type: ignore[assignment]
-        self.listener.left()
+        self.listener.note_if_empty()
 
     def shutdown(self) -> None:
         """Ends an idle connection now, any other after the answers it owes."""
@@ -97,11 +98,17 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def dismiss(self) -> None:
-        """As `shutdown`, and does not hear the head of another request to its end, either."""
+        """As `shutdown`, but drops a request whose head is still arriving, too."""
         if self.running is None and self.reading is HEAD:
             self.transport.abort()
         else:
             self.shutdown()
+
+    def cut_off(self) -> None:
+        """Ends in the middle of whatever is under way, which is told that this was not its caller."""
+        if self.running is not None:
+            self.running.answered = 0
+        self.transport.abort()
 
     def resume_writing(self) -> None:
         """The caller reads on."""
@@ -229,13 +236,13 @@ class Connection(HttpToolsProtocol):
         body_pending = self.reading is BODY and self.cycle is exchange
         if not exchange.keep_alive:
             if body_pending:
-                self._part(b"")
+                self._close_after(b"")
             else:
                 self.transport.close()
         elif self.queued:
             self._run(self.queued.popleft())
         elif self.refusal is not None:
-            self._part(self.refusal)
+            self._close_after(self.refusal)
         elif body_pending:
             self.dropped_bytes = 0
             exchange.body = b""
@@ -246,21 +253,21 @@ class Connection(HttpToolsProtocol):
         broken = self.cycle if self.reading is BODY else None
         self.reading, self.deadline = DEAF, None
         if broken is not None and broken.response_complete:
-            self._part(b"")
+            self._close_after(b"")
             return
         if broken is not None and broken is self.running:
             if broken.response_started and broken.held is None:
                 self.transport.abort()  # half an answer is out already, a second one would be read as its rest
                 return
             self.running = None
-            if broken.fail(why.status):  # the application has it noted
-                self._part(refusal(why.status, why.message))
+            if broken.fail(why.status):  # then the application notes it, not the listener
+                self._close_after(refusal(why.status, why.message))
                 return
         elif broken is not None:
             self.queued.pop()
         words = self._refusal(why)
         if self.running is None:
-            self._part(words)
+            self._close_after(words)
         else:
             self.refusal = words
 
@@ -269,8 +276,8 @@ class Connection(HttpToolsProtocol):
         self.listener.refused(why.status, why.message)
         return refusal(why.status, why.message)
 
-    def _part(self, words: bytes) -> None:
-        """Says the last words and leaves the caller a moment to read them.
+    def _close_after(self, words: bytes) -> None:
+        """Writes the last words, and leaves the caller a moment to read them before the connection is closed.
 
         Closing with bytes of the caller unread makes the kernel send a reset, which can overtake the words.
         """

@@ -22,7 +22,7 @@ ACCEPTED_AT_ONCE = 64  # some 3 ms, after which the calls of those who are in al
 
 
 class Door:
-    """A listening server. `tls` are the arguments that have its connections encrypted, none for plain ones."""
+    """A listening server. `tls` holds what the loop is to be told of encrypted connections, nothing for plain ones."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], tls: dict[str, Any]) -> None:
         self._make = make
@@ -70,11 +70,11 @@ class Door:
             self._loop.call_soon(self._look)
 
     def _accept(self, listening: socket.socket) -> bool:
-        """Takes in what waits; whether there may be more."""
+        """Takes in what waits. Returns whether there may be more."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 accepted, _ = listening.accept()
-            except OSError:  # nobody there, gone again, or no files left, of which the loop's own attempt will tell
+            except OSError:  # nobody waits, or no files are left, which the loop's own attempt will tell of
                 return False
             accepted.setblocking(False)
             task = self._loop.create_task(self._enter(accepted))
@@ -83,6 +83,5 @@ class Door:
         return True
 
     async def _enter(self, accepted: socket.socket) -> None:
-        with suppress(OSError, ssl.SSLError):  # who leaves at the door, or does not get through the handshake
-            tls = {name: value for name, value in self._tls.items() if value is not None}
-            await self._loop.connect_accepted_socket(self._make, accepted, **tls)
+        with suppress(OSError, ssl.SSLError):  # the caller has left, or did not get through the handshake
+            await self._loop.connect_accepted_socket(self._make, accepted, **self._tls)

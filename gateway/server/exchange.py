@@ -65,7 +65,7 @@ class Exchange(Struct, eq=False):
     is_taken: bool = False  # the application has the whole body
     is_bodiless: bool = False
     is_chunked: bool = False
-    left: int | None = None  # bytes of the answer's body to come, where it said how many
+    body_left: int | None = None  # bytes of the answer's body to come, where it said how many
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Runs the application to its end and answers for it if it did not."""
@@ -89,11 +89,14 @@ class Exchange(Struct, eq=False):
     def fail(self, answered: int | None = None) -> bool:
         """Ends the application, unless it is kept: nobody is left to answer, and what it waits for may be dear.
 
-        It finds the status that the caller was `answered` with; false if it never began.
+        `answered` is the status that the caller was answered with instead, for the application to see. Returns whether
+        the application has begun.
         """
-        self.answered = answered
+        if answered is not None:
+            self.answered = answered
         self.disconnected = True
-        self.wake()
+        if self.arrival is not None:
+            self.arrival.set()
         if self.task is not None and not self.is_kept:
             self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
@@ -101,17 +104,12 @@ class Exchange(Struct, eq=False):
 
     def keep(self) -> asyncio.Task[None]:
         """From here on the application goes on without its caller; returns its task (see `Served`)."""
-        assert self.task is not None  # it is the application who asks
+        assert self.task is not None  # the application asks, and runs in it
         self.is_kept = True
         return self.task
 
-    def wake(self) -> None:
-        """Tells the application that there is something to receive."""
-        if self.arrival is not None:
-            self.arrival.set()
-
     def take_body(self) -> bytes | None:
-        """The whole body, where nobody has to wait for any of it (see `Served`)."""
+        """The whole body, if all of it is there (see `Served`)."""
         if self.more_body or self.is_taken or self.disconnected:
             return None
         body, self.body, self.is_taken = self.body, b"", True
@@ -152,7 +150,7 @@ class Exchange(Struct, eq=False):
             raise RuntimeError(f"The application sent {kind!r} out of turn.")
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Answers in one go (see `Served`). False: it has to be sent, as the caller does not read, or wants no body."""
+        """Answers in one go (see `Served`). False if it has to be sent: the caller does not read, or wants no body."""
         if self.owner.flow.write_paused or self.response_started or self.scope["method"] == "HEAD":
             return False
         if self.disconnected:
@@ -168,7 +166,10 @@ class Exchange(Struct, eq=False):
         return True
 
     def _refuse_body(self) -> None:
-        """Nobody knows whether a promised body still follows that was not asked for (RFC 9110, section 10.1.1)."""
+        """Ends the connection with the answer if a promised body was never asked for: it may follow or not.
+
+        RFC 9110, section 10.1.1.
+        """
         if self.continue_due and self.more_body:
             self.keep_alive = False
         self.continue_due = False
@@ -181,7 +182,7 @@ class Exchange(Struct, eq=False):
         elif self.is_chunked:
             data = parts + (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
         else:
-            if self.left is not None:
+            if self.body_left is not None:
                 self._count(len(body), more)
             data, apart = (parts + body, b"") if len(body) < APART_BYTES else (parts, body)
         self.held = None  # only now: until here the answer can still become a 500
@@ -214,9 +215,9 @@ class Exchange(Struct, eq=False):
         head = b"".join(lines)
         _check_framing(head, fields=len(lines) // 3)
         self.is_bodiless = status in (204, 304) or self.scope["method"] == "HEAD"
-        self.left = declared if declared is not None or self.is_bodiless else whole
-        if self.left is not None and status != 204:
-            head += b"content-length: %d\r\n" % self.left
+        self.body_left = declared if declared is not None or self.is_bodiless else whole
+        if self.body_left is not None and status != 204:
+            head += b"content-length: %d\r\n" % self.body_left
         elif self.is_bodiless:
             pass  # the head is all there is, and of a 204 there is nothing to be measured (RFC 9110, section 8.6)
         elif self.scope["http_version"] == "1.0":
@@ -227,9 +228,9 @@ class Exchange(Struct, eq=False):
         return head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
 
     def _count(self, size: int, more: bool) -> None:
-        assert self.left is not None
-        self.left -= size
-        if self.left < 0 or (self.left and not more):
+        assert self.body_left is not None
+        self.body_left -= size
+        if self.body_left < 0 or (self.body_left and not more):
             raise RuntimeError("The application sent a body that is not as long as it said.")
 
     def _answer_for_application(self) -> None:
@@ -244,9 +245,9 @@ class Exchange(Struct, eq=False):
 
 
 def _is_skipped(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a body that is still on its way when it is answered will surely be read to its end.
+    """Whether the rest of a body that is answered before it has come is sure to be read, and dropped.
 
-    Else the answer has to say that the connection ends: a caller who was told nothing sends the next request on it.
+    If not, the answer has to say that the connection ends: a caller who was told nothing sends the next request on it.
     """
     return any(name == b"content-length" and int(value) <= MAX_UNREAD_BYTES for name, value in headers)
 

@@ -17,19 +17,22 @@ ABORT_S = 1.0  # how long cancelled applications may take to let go; they have n
 
 
 class Dismissed(Protocol):
-    """A connection whose caller would not get in any more."""
+    """A connection, as far as it is brought to its end."""
 
     transport: asyncio.Transport
 
     def dismiss(self) -> None: ...
+
+    def cut_off(self) -> None: ...
 
 
 class Listener(ServerState):
     """One listening address: its application, its limits, its connections and the tasks that answer them.
 
     `refused` hears of the requests that the application never sees: with what status, and why in a fixed sentence.
-    Where answers that are owed wait for somebody to call here, as `is_awaiting` tells when it drains, it goes on
-    listening: `is_late` from then on, when new connections get nothing done but at the paths that `is_awaited` names.
+    Once it drains nobody is let in any more, unless an answer that is owed depends on a request yet to come, such as a
+    callback: `is_awaiting` tells. Then it goes on listening and `is_late`: new connections are served only at the paths
+    for which `is_awaited` is true.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
@@ -51,7 +54,7 @@ class Listener(ServerState):
             interface="asgi3",
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # whom to believe is the application's to know
+            proxy_headers=False,  # the application knows which of them to believe
             server_header=False,
             date_header=False,
             workers=1,  # else read from the environment
@@ -60,9 +63,9 @@ class Listener(ServerState):
         self.config.load()
 
     def change(self, options: ServerOptions) -> None:
-        """Goes by other limits; the times of connections that are open already stay as they are.
+        """Goes by other limits; connections that are open already keep the times they have.
 
-        Those of callers whose certificates do not count any more end with the answers they are owed.
+        Connections whose certificate would not be accepted any more end with the answers they are owed.
         """
         self.options = options
         self.max_connections = options.max_connections
@@ -71,12 +74,12 @@ class Listener(ServerState):
                 connection.dismiss()
 
     def admits(self, transport: asyncio.Transport) -> bool:
-        """Whether its caller would get through the handshake as it is now."""
+        """Whether the connection's caller would get through the handshake as it is now."""
         tls = self.options.tls
         return not isinstance(tls, ServingContext) or tls.admits(transport.get_extra_info("ssl_object"))
 
-    def left(self) -> None:
-        """Notes that a connection is gone."""
+    def note_if_empty(self) -> None:
+        """Ends the wait for connections to go if the last one has gone."""
         if self.draining and not self.connections:
             self._emptied.set()
 
@@ -85,7 +88,7 @@ class Listener(ServerState):
         self.draining = True
         for connection in list(self.connections):
             connection.shutdown()
-        self.left()
+        self.note_if_empty()
         waits = [asyncio.ensure_future(self._idle()), asyncio.ensure_future(force.wait())]
         try:
             await asyncio.wait(waits, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
@@ -100,8 +103,8 @@ class Listener(ServerState):
             await asyncio.wait(self.tasks)
 
     async def _abort(self) -> None:
-        for connection in [*self.connections, *self.late]:
-            connection.transport.abort()
+        for connection in [*cast(Set[Dismissed], self.connections), *self.late]:
+            connection.cut_off()
         for task in self.tasks:
             task.cancel()
         if self.tasks:

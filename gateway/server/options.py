@@ -1,4 +1,4 @@
-"""What a server is told, what it tells back, and the limits that are nobody's to configure."""
+"""What a server is told, what it tells back, and the limits that cannot be configured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_UNREAD_BYTES = 256 * 1024  # of a body nobody wants, read so that its sender
 LINGER_S = 2.0  # how long a refused caller may take to read the refusal; nginx waits 5 s, a LAN needs milliseconds
 MIN_PROGRESS_BYTES = 64 * 1024  # a reader must take this much per stall_timeout_s, or it is only holding memory
 ADMIN_CONNECTIONS = 256  # scrapers and probes: a handful each; counted apart so that callers cannot shut them out
-SPARE_CONNECTIONS = 256  # over the limit, how many at once are told so before the rest is just closed
+SPARE_CONNECTIONS = 256  # so many beyond the limit are told that it is reached; those beyond these are just closed
 BACKLOG = 2048  # connections the kernel may hold ready; a burst of reconnecting callers fits
 SWEEP_S = 1.0  # how often deadlines are looked at: 10,000 connections cost about 10 ms of it
 SWEEP_BATCH = 500  # connections looked at in a row: half a millisecond

@@ -52,7 +52,7 @@ def check(connection: Connection, now: float) -> None:
         return  # nearly every connection in nearly every sweep
     if flow.write_paused or connection.transport.is_closing():
         _check_progress(connection, now)
-    elif deadline is None or flow.read_paused:  # paused, it is not the caller who keeps us waiting
+    elif deadline is None or flow.read_paused:  # it is we who do not read: the caller keeps nobody waiting
         connection.deadline = now + _limit_s(connection)
     else:
         _expire(connection)

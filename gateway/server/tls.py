@@ -41,15 +41,13 @@ class Entry(NamedTuple):
 class Handshake(ssl.SSLObject):
     """One connection's TLS, by the `entry` there was when it came.
 
-    `refused` hears why its handshake has failed, in OpenSSL's word for it, or `UNFINISHED`.
-
-    The loop goes on with it whenever something came, the first time when nothing has: who then leaves or runs out of
-    time was in the middle of it. Who never says a word only looks whether there is a port.
+    `refused` hears why its handshake has failed, in OpenSSL's word for it; `UNFINISHED` if the caller left, or ran out
+    of time, in the middle. It does not hear of callers who never said a word: they only look whether there is a port.
     """
 
     refused: Callable[[str], None] | None = None
     entry: Entry | None = None
-    steps = 0
+    steps = 0  # the loop takes the first before anything has come, and another whenever something has
     is_over = False
 
     def do_handshake(self) -> None:
@@ -65,7 +63,7 @@ class Handshake(ssl.SSLObject):
         self.is_over = True
 
     def __del__(self) -> None:
-        """The loop tells nobody that it gave up, but lets go."""
+        """Notices that the loop has given the handshake up: it tells nobody, but lets go of this."""
         if self.steps > 1 and not self.is_over:
             self._fail("UNFINISHED")
 
@@ -76,11 +74,11 @@ class Handshake(ssl.SSLObject):
 
 
 class ServingContext(ssl.SSLContext):
-    """Serves every new connection with what its files held when they were read, or those of the last that it took.
+    """Serves new connections with what its files held when they were read, until it takes over what another has read.
 
-    The real context is another one each time: one that is in use cannot forget an authority, and its session tickets
+    Each reading has a real context of its own: one that is in use cannot forget an authority, and its session tickets
     would let in a caller whose authority is gone. `max_connections` bounds connections from their first byte on,
-    because the server counts them only once their handshake is over. `refused` hears why one of those has failed.
+    because the server counts them only once their handshake is over. `refused` hears why a handshake has failed.
     """
 
     _current: ssl.SSLContext
@@ -106,7 +104,10 @@ class ServingContext(ssl.SSLContext):
         self._current, self._entry, self._most = other._current, other._entry, other._most
 
     def admits(self, shown: ssl.SSLObject | None) -> bool:
-        """Whether who got in by that handshake would today: no authority is gone since, and no more is asked for."""
+        """Whether a caller who got in by that handshake would get in today.
+
+        That is so if no authority has gone since, and no more is asked for.
+        """
         then, now = shown.entry if isinstance(shown, Handshake) else None, self._entry
         if then is None or then is now or now.mode == ssl.CERT_NONE:
             return True
@@ -131,7 +132,7 @@ class ServingContext(ssl.SSLContext):
 
 
 def _authorities(file: str | None) -> frozenset[bytes]:
-    """The certificates in a file. Its context would not name those that may sign nothing, and yet get in themselves."""
+    """The certificates in a file. A context does not name those that may sign nothing, and they get in themselves."""
     texts = () if file is None else CERTIFICATE.findall(Path(file).read_bytes())
     return frozenset(b64decode(text) for text in texts)
 

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from gateway.settings.access import ApiKeySettings, AuthSettings, JwtSettings
+from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.backends import (
-    PRINCIPAL,
     PROTOCOLS,
     ApiKeyAuthSettings,
-    BackendAuthSettings,
     BackendSettings,
     BearerAuthSettings,
     BreakerSettings,
     CallbackBackendSettings,
-    DiscoverySettings,
     HttpBackendSettings,
     JwtAuthSettings,
-    OtcBackendSettings,
-    OxpBackendSettings,
     RcrtBackendSettings,
-    SigningSettings,
 )
 from gateway.settings.groups import ListOf, MapOf, OrWord, Section, Tagged
 from gateway.settings.keys import key, settings
@@ -32,8 +26,6 @@ from gateway.settings.limits import NAME, RateLimitSettings, limits_that_clash
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.secret import Secret
 from gateway.settings.server import (
-    AdminSettings,
-    CorsSettings,
     ErrorSettings,
     LoggingSettings,
     MetricsSettings,
@@ -92,34 +84,21 @@ class Config:
 
 
 __all__ = [
-    "PRINCIPAL",
-    "AdminSettings",
     "ApiKeyAuthSettings",
-    "ApiKeySettings",
     "AuthSettings",
-    "BackendAuthSettings",
     "BackendSettings",
     "BearerAuthSettings",
     "BreakerSettings",
     "CallbackBackendSettings",
     "Config",
-    "CorsSettings",
-    "DiscoverySettings",
-    "ErrorSettings",
     "HttpBackendSettings",
     "JwtAuthSettings",
     "JwtSettings",
-    "LoggingSettings",
-    "MetricsSettings",
-    "OtcBackendSettings",
-    "OxpBackendSettings",
     "RateLimitSettings",
     "RcrtBackendSettings",
-    "ReloadSettings",
     "RouteSettings",
     "Secret",
     "ServerSettings",
-    "SigningSettings",
     "StateSettings",
     "TlsSettings",
 ]

@@ -51,7 +51,7 @@ class Kind(ABC, Generic[T_co]):
 class Leaf(Kind[T]):
     """A kind whose values have no parts."""
 
-    judged_anyway = False  # whether what stands in for one goes with the rest whenever some value would
+    judged_anyway = False  # whether a problem that a stand-in has with other keys counts: any value would have it
 
     def read(self, cursor: Cursor) -> T:
         written = cursor.scalar()

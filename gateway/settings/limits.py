@@ -104,7 +104,7 @@ class PublishedTools(Text):
 
 def published(reading: Reading) -> list[str]:
     """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
-    routes = next(iter(_values(reading.root, "routes")), None)
+    routes = next(iter(yamlnode.values(reading.root, "routes")), None)
     if not isinstance(routes, yamlnode.Sequence):
         return []
     open_ = [route for route in routes.items if "true" not in _texts(route, "deny")]
@@ -112,13 +112,8 @@ def published(reading: Reading) -> list[str]:
     return ["*" if "$" in pattern else pattern for pattern in patterns]  # what is put in may be any
 
 
-def _values(node: yamlnode.Node, name: str) -> list[yamlnode.Node]:
-    entries = node.entries if isinstance(node, yamlnode.Mapping) else ()
-    return [value for key_, value in entries if isinstance(key_, yamlnode.Scalar) and key_.text == name]
-
-
 def _texts(node: yamlnode.Node, name: str) -> list[str]:
-    return [value.text for value in _values(node, name) if isinstance(value, yamlnode.Scalar)]
+    return [value.text for value in yamlnode.values(node, name) if isinstance(value, yamlnode.Scalar)]
 
 
 @settings

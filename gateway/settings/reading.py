@@ -62,7 +62,8 @@ class Reading:
     def names(self, section: str) -> dict[str, None]:
         """The keys of a mapping at the top of the file, whatever is wrong with their values."""
         if section not in self._names:
-            self._names[section] = dict.fromkeys(_keys(_value(self.root, section)))
+            mappings = yamlnode.values(self.root, section)[:1]
+            self._names[section] = dict.fromkeys(key for node in mappings for key, _ in yamlnode.named(node))
         return self._names[section]
 
     def lines(self, source: str) -> list[str]:
@@ -185,16 +186,6 @@ class Cursor:
     def _join(self, name: str) -> str:
         shown = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])
         return f"{self.path}.{shown}" if self.path else shown
-
-
-def _value(node: Node, name: str) -> Node | None:
-    entries = node.entries if isinstance(node, yamlnode.Mapping) else ()
-    return next((value for key, value in entries if isinstance(key, yamlnode.Scalar) and key.text == name), None)
-
-
-def _keys(node: Node | None) -> list[str]:
-    entries = node.entries if isinstance(node, yamlnode.Mapping) else ()
-    return [key.text for key, _ in entries if isinstance(key, yamlnode.Scalar)]
 
 
 def _is_unicode(text: str) -> bool:

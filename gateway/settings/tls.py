@@ -16,7 +16,7 @@ PEM = "-----BEGIN "  # RFC 7468, section 2
 class FilePath(Text):
     """A regular file that can be read; a relative path starts where the configuration lies.
 
-    It may be absent wherever variables may. It is told as it was written, for what was put in may be the key itself.
+    It may be absent wherever variables may. Problems quote what the file says: a variable may hold the key itself.
     """
 
     noun = "path of a file"

@@ -105,7 +105,7 @@ class Network(Leaf[IpNetwork]):
         network: IpNetwork = address.network
         if address.ip != network.network_address:
             raise UnfitError(f"has bits set beyond its length; the network is {network}")
-        network = _as_addresses_are_told(network)
+        network = _without_ipv6_around(network)
         if network.prefixlen == 0:
             raise UnfitError("trusts everybody, so that any caller could pass for any other")
         return network
@@ -117,8 +117,8 @@ class Network(Leaf[IpNetwork]):
         return {"type": "string", "pattern": or_substituted(r"[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?")}
 
 
-def _as_addresses_are_told(network: IpNetwork) -> IpNetwork:
-    """IPv4 addresses inside of IPv6 as such, which is what those of callers and proxies are compared as."""
+def _without_ipv6_around(network: IpNetwork) -> IpNetwork:
+    """An IPv4 network inside of IPv6 as one of IPv4, as addresses of callers and proxies are told."""
     if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:

@@ -95,6 +95,17 @@ def mark_at(text: str, offset: int) -> Mark:
     return Mark(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
+def named(node: Node) -> list[tuple[str, Node]]:
+    """The entries of a mapping whose keys are scalars; none of any other node."""
+    entries = node.entries if isinstance(node, Mapping) else ()
+    return [(key.text, value) for key, value in entries if isinstance(key, Scalar)]
+
+
+def values(node: Node, name: str) -> list[Node]:
+    """What stands under a key: nothing, or more than once."""
+    return [value for key, value in named(node) if key == name]
+
+
 def literal(value: Any) -> Node:
     """The node somebody would have written for this plain value; how defaults pass through the same readers."""
     mark = Mark(0, 0)
@@ -183,10 +194,20 @@ def _mark(mark: Any) -> Mark:
     return Mark(mark.line + 1, mark.column + 1)
 
 
+HINTS = (  # what PyYAML says of common mistakes, and what most likely happened
+    ("expected <block end>", "; is this line, or the one above it, indented as its neighbours are?"),
+    ("mapping values are not allowed", "; is a space missing after a colon above, or quotes around text with a colon?"),
+    ("scanning an alias", "; put text that starts with '*' in quotes"),
+    ("but got '{'", "; within braces put ${...} in quotes"),
+)
+
+
 def _explain(exc: yaml.MarkedYAMLError) -> str:
     problem = str(exc.problem)
     if r"'\t'" in problem:
         return "is not valid YAML: a tab cannot indent; use spaces"
     # The only message of PyYAML with more than one character of the file in it; a password may start with `!`.
     problem = re.sub(r"(?s)undefined tag handle .*", "undefined tag handle", problem)
-    return f"is not valid YAML: {exc.context}: {problem}" if exc.context else f"is not valid YAML: {problem}"
+    told = f"{exc.context}: {problem}" if exc.context else problem
+    hint = next((hint for part, hint in HINTS if part in told), "")
+    return f"is not valid YAML: {told}{hint}"

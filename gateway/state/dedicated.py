@@ -1,7 +1,7 @@
-"""A connection to Redis that stays taken, for somebody who asks all the time.
+"""A connection to Redis that is not given back between two commands, for a user that asks all the time.
 
-A client takes a connection from its pool for each command, counts that, has the write done by a task of its own, sets
-two timers, and gives the connection back: 210,000 instructions, more than everything else about a batch together.
+For each command a client takes a connection from its pool, counts that, has a task of its own do the write, sets two
+timers, and gives the connection back: 210,000 instructions, more than everything else about a batch together.
 """
 
 from __future__ import annotations
@@ -16,35 +16,34 @@ from redis.exceptions import RedisError
 
 
 def packed(*words: bytes) -> bytes:
-    """Words of a command as they travel (RESP, bulk strings)."""
+    """Words of a command as they are sent (RESP, bulk strings)."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
 class Dedicated:
-    """Asks one thing after the other. The connection is made when it is first needed, and anew when it has broken.
+    """Sends one command after the other. It connects when that is first needed, and anew after the connection broke.
 
-    The first thing asked over each is the `greeting`, a command of so many words, if there is one.
+    The first command over each connection is the `greeting`: the number of its words, and the words.
     """
 
-    def __init__(self, redis: Redis, greeting: tuple[int, Sequence[bytes]] | None = None) -> None:
+    def __init__(self, redis: Redis, greeting: tuple[int, Sequence[bytes]]) -> None:
         self._pool = redis.connection_pool
         self._greeting = greeting
         self._connection: AbstractConnection | None = None
 
     async def ask(self, count: int, words: Sequence[bytes]) -> Any:
-        """The reply to a command of `count` words, which are given `packed`, in as many pieces as one likes.
+        """The reply to a command of `count` words, which are `packed`, in any number of pieces.
 
-        Whoever asks limits the time. Raises RedisError, OSError.
+        The time is for the caller to limit. Raises RedisError, OSError.
         """
         connection = self._connection
         if connection is None or await _is_unfit(connection):
             connection = await self._connect()
-            if self._greeting is not None:
-                await self._send(connection, *self._greeting)
+            await self._send(connection, *self._greeting)
         return await self._send(connection, count, words)
 
     async def _send(self, connection: AbstractConnection, count: int, words: Sequence[bytes]) -> Any:
-        # When something goes wrong both close the connection: no reply that is late is taken for that of another.
+        # Both close the connection when something goes wrong, so no late reply is taken for that to another command.
         await connection.send_packed_command([b"*%d\r\n" % count, *words], check_health=False)
         return await connection.read_response(timeout=math.inf)
 
@@ -66,7 +65,7 @@ class Dedicated:
 
 
 async def _is_unfit(connection: AbstractConnection) -> bool:
-    """Whether it was closed, or has something to say that nobody asked for."""
+    """Whether it was closed, or has received something that nobody asked for."""
     try:
         return await connection.can_read()
     except (RedisError, OSError):

@@ -1,10 +1,10 @@
-"""Redis as long as it is there, this process's own memory while it is away (`state.on_failure: local`).
+"""Redis as long as it is there, and this process's own memory while it is away (`state.on_failure: local`).
 
-A call lives where it began: one that began here ends here and is found here, also when Redis is back, until it is
-forgotten as any other; one that began in Redis waits for Redis. No process runs a call twice, because it remembers
-which calls it has met in Redis and refuses those while it cannot look. What is given up meanwhile: other processes know
-nothing of the calls kept here, so they run them again if they are repeated to them, and cannot pass on a callback that
-reaches them instead; and a process that ends takes its calls with it.
+A call lives where it began. One that began in this process ends here and is found here until it expires, also when
+Redis is back; one that began in Redis waits for Redis. No process runs a call twice, because it remembers which calls
+it has met in Redis, and refuses those while Redis is away. The price: other processes know nothing of the calls kept
+here, so they run them again if a caller repeats them there, and can do nothing with callbacks that reach them instead;
+and a process that ends takes its calls with it.
 """
 
 from __future__ import annotations
@@ -25,39 +25,20 @@ from gateway.state.port import (
     NewCall,
     Record,
     State,
-    StateLimits,
     StateUnavailable,
 )
 
 log = logging.getLogger("gateway.state")
 
 
-class LocalState(MemoryState):
-    """Calls of a process that goes by `replica`, and which calls there have been."""
-
-    def __init__(self, limits: StateLimits, clock: Callable[[], float], replica: str) -> None:
-        super().__init__(limits, clock)
-        self.replica = replica
-
-    @property
-    def unfinished(self) -> int:
-        """How many calls would be lost with the process."""
-        return len(self._pending)
-
-    def knows(self, names: Iterable[str]) -> bool:
-        """Whether one of them is or was the key of a call here, as far back as that is remembered, or its question."""
-        now = self._now()
-        return any(self._live(name, now) is not None or name in self._seen or name in self._open for name in names)
-
-
 class FallbackState:
-    """Implements `port.State` with two others. `shared` tells `back` whenever it can be reached again.
+    """Implements `port.State` with two others. `back` is to be called whenever `shared` can be reached again.
 
-    `met` remembers calls that `shared` knows. It may be mistaken about a new call, which is then refused as long as
-    `shared` is away.
+    `met` has the names of calls that `shared` knows. It may take a new call for one of them, which is then refused as
+    long as `shared` is away.
     """
 
-    def __init__(self, shared: State, local: LocalState, met: Known) -> None:
+    def __init__(self, shared: State, local: MemoryState, met: Known) -> None:
         self.replica = shared.replica
         self._shared = shared
         self._local = local
@@ -73,24 +54,24 @@ class FallbackState:
 
     @property
     def unfinished_here(self) -> int:
-        """Calls that only this process knows of and that are not over."""
-        return self._local.unfinished
+        """How many calls that are not over only this process knows of: they would be lost with it."""
+        return self._local.pending().total()
 
     def when_touched(self, tell: Callable[[str], None]) -> None:
         self._shared.when_touched(tell)
 
     def back(self) -> None:
-        """The shared state is reached: new calls go there again."""
+        """The shared state can be reached: new calls go there again."""
         if self._fell_back:
-            log.warning("new calls are shared again", extra={"unfinished_here": self._local.unfinished})
+            log.warning("new calls are shared again", extra={"unfinished_here": self.unfinished_here})
             self._fell_back = False
 
     async def start(self) -> None:
         await self._shared.start()
 
     async def aclose(self) -> None:
-        if self._local.unfinished:
-            log.warning("calls kept in this process are lost", extra={"count": self._local.unfinished})
+        if self.unfinished_here:
+            log.warning("calls kept in this process are lost", extra={"count": self.unfinished_here})
         await self._shared.aclose()
 
     async def begin(self, call: NewCall) -> Begun:
@@ -103,7 +84,7 @@ class FallbackState:
             begun = await self._shared.begin(call)
         except StateUnavailable:
             return await self._begin_here(call, names)
-        if self._local.knows(names):  # a repetition found the shared state away while this one still reached it
+        if self._local.knows(names):  # the same call, repeated, found the shared state away and began here meanwhile
             if isinstance(begun, Created):
                 await self._shared.forget(begun.record.key)
             return await self._local.begin(call)
@@ -112,7 +93,7 @@ class FallbackState:
         return begun
 
     async def _begin_here(self, call: NewCall, names: Iterable[str]) -> Begun:
-        """Begins a call locally unless it may be one of the shared ones. Raises StateUnavailable."""
+        """Begins a call locally. Raises StateUnavailable if it may be one that the shared state knows."""
         if any(name in self._met for name in names):
             raise StateUnavailable("the call is kept where nobody can look at the moment")
         if not self._fell_back:
@@ -129,7 +110,7 @@ class FallbackState:
         return await self._home(key).settle(key, outcome)
 
     async def get(self, key: str) -> Record | None:
-        here = await self._local.get(key)  # it may be one that ended here and may be begun anew
+        here = await self._local.get(key)  # perhaps a remnant, of a call that has begun anew in the shared state
         if self._local.knows((key,)):
             return here
         try:
@@ -139,6 +120,9 @@ class FallbackState:
                 raise
             return here
 
+    async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
+        return await self._home(key).has_expired(key, principals)
+
     def held(self, key: str) -> Record | None:
         return self._home(key).held(key)
 
@@ -146,14 +130,14 @@ class FallbackState:
         home = self._home(key)
         record = await home.wait(key, timeout_s, beyond=beyond)
         if home is self._shared and record is not None and record.state is AWAITING_USER and record.question:
-            self._met.add(record.question)  # whoever hears of it may ask once more while nobody can look
+            self._met.add(record.question)  # its caller, once told, may ask the same again while Redis is away
         return record
 
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
         await self._home(key).forget(key, outcome)
 
-    def part(self, key: str, outcome: bytes) -> None:
-        self._home(key).part(key, outcome)
+    def reduce(self, key: str, outcome: bytes) -> None:
+        self._home(key).reduce(key, outcome)
 
     async def told(self, key: str) -> None:
         await self._home(key).told(key)
@@ -167,6 +151,6 @@ class FallbackState:
 
 
 def _names(call: NewCall) -> Sequence[str]:
-    """By what a call may be known already."""
+    """The names under which a call may be known already: its keys, and the question that would lead to another."""
     asks = () if call.asks is None else (call.asks,)
     return (call.key, *(key for key, _ in call.older), *asks)

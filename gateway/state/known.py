@@ -1,7 +1,7 @@
-"""Which names were seen before, of any number of them in the same little memory.
+"""Which names were seen before, of any number of names in the same little memory.
 
-A Bloom filter: no name that was added is ever taken for new, but the fuller it gets, the more new ones are taken for
-known. Its user must be able to live with that mistake, and never with the other one.
+A Bloom filter: no name that was added is ever taken for new, but the fuller it gets, the more new names are taken for
+known. That must do no harm to whoever uses it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ PROBE_BYTES = 4
 
 
 class Known:
-    """Names added within the last `lifetime_s` seconds at least, and within twice that at most.
+    """Remembers each name for `lifetime_s` seconds at least, and for twice that at most.
 
-    `max_bytes` is what its two generations may take; memory no name has touched yet is not taken.
+    Its two generations may take `max_bytes` together; memory that no name has touched yet is not taken.
     """
 
     def __init__(self, lifetime_s: float, max_bytes: int, clock: Callable[[], float]) -> None:

@@ -1,8 +1,8 @@
 """The way to Redis: whatever is asked in one turn of the event loop travels as one script call.
 
-One batch is under way at a time, and what is asked meanwhile forms the next, so the busier we are the cheaper each
-operation: what a call asks costs 390,000 instructions here when asked alone, 160,000 with 16 callers. Nothing
-waits for a Redis that is away: what is under way fails within its time limit, everything else at once.
+One batch is under way at a time, and what is asked meanwhile forms the next. So an operation is the cheaper the more
+there are: those of one call cost 390,000 instructions here when asked alone, 160,000 with 16 callers. Nothing waits for
+a Redis that is away: the batch under way fails within its time limit, everything else at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
 SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])
 BY_TEXT = packed(b"EVAL", SCRIPT)
 BY_DIGEST = packed(b"EVALSHA", hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode())
-WORDS = 5  # those two, the number of keys, the settings, the batch
+WORDS = 5  # of a command: EVAL and the script, or EVALSHA and its digest; the number of keys; the settings; the batch
 
-FLIGHT_S = 1.0  # one batch, connecting included; each read and the connecting have half of it
-MAX_BATCH = 128  # operations in one script: about 1 ms during which Redis serves nobody else
-MAX_BATCH_BYTES = 4 << 20  # the same for bodies of results; a single larger one travels alone
+FLIGHT_S = 1.0  # for one batch, connecting included; connecting, and each read, may take half of it
+MAX_BATCH = 128  # operations in one batch: about 1 ms during which Redis serves nobody else
+MAX_BATCH_BYTES = 4 << 20  # for the same reason; an operation that is larger travels alone
 MAX_QUEUED = 20_000  # operations waiting for the batch under way; more than callers a process can have
 
 Reply = list[Any]
@@ -37,17 +37,17 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class NotDone(StateUnavailable):
-    """What was asked has certainly not been done."""
+    """What was asked was certainly not done."""
 
 
 class Link:
-    """Asks the script. `settings` are those of the script; `on_failure` hears why Redis stops answering."""
+    """Asks the script, which is given `settings` with each batch. `on_failure` hears why Redis stops answering."""
 
     def __init__(self, redis: Redis, settings: dict[str, Any], on_failure: Callable[[str], None]) -> None:
         self.is_up = False
         self._redis = redis
         self._settings = packed(b"0", msgspec.msgpack.encode(settings))  # behind the number of keys
-        # Whatever server that is, it may have started since, without what was written last.
+        # Whichever server this connects to, it may have been restarted without what was written last.
         greeting = packed(_array([_encode(("greet",))]))
         self._connection = Dedicated(redis, (WORDS, (BY_TEXT, self._settings, greeting)))
         self._on_failure = on_failure
@@ -56,9 +56,9 @@ class Link:
         self._flight: asyncio.Task[None] | None = None
 
     def ask(self, *operation: Any, probing: bool = False) -> asyncio.Future[Reply]:
-        """The script's reply. Raises StateUnavailable; unless it is a NotDone the operation may have been done.
+        """The script's reply. Raises StateUnavailable; unless that is a NotDone, the operation may have been done.
 
-        `probing`: also while nobody knows whether Redis is there.
+        `probing`: asks even if Redis seems to be away.
         """
         if not (self.is_up or probing):
             raise NotDone("the state cannot be reached")
@@ -73,7 +73,7 @@ class Link:
         return asked
 
     async def aclose(self) -> None:
-        """Fails whatever is still asked."""
+        """Fails whatever has no reply yet."""
         self.is_up = False
         if self._flight is not None:
             self._flight.cancel()
@@ -95,7 +95,7 @@ class Link:
             self._fail(asked, f"the state cannot be reached: {type(exc).__name__}")
             if was_up:
                 self._on_failure(f"{type(exc).__name__}: {exc}")
-            # It may be somebody else's turn to be the primary: who it is will be found out anew.
+            # Another server may be the primary by now: which one is found out when the next connection is made.
             await self._connection.aclose()
             await self._redis.connection_pool.disconnect(inuse_connections=False)
         finally:
@@ -103,7 +103,7 @@ class Link:
             self._fail(asked, "the state cannot be reached")
 
     def _next_batch(self) -> tuple[bytes, list[asyncio.Future[Reply]]]:
-        """Takes what waits, as far as it goes into one batch."""
+        """Takes as many of the waiting operations as fit into one batch."""
         batch = self._operations[:MAX_BATCH]
         size_bytes = sum(map(len, batch))
         while size_bytes > MAX_BATCH_BYTES and len(batch) > 1:
@@ -117,12 +117,12 @@ class Link:
         replies: list[Reply | bytes]
         try:
             replies = await self._connection.ask(WORDS, (BY_DIGEST, *rest))
-        except NoScriptError:  # somebody has had the server forget it; nothing of this batch has been run
+        except NoScriptError:  # somebody had the server forget its scripts; nothing of this batch was run
             replies = await self._connection.ask(WORDS, (BY_TEXT, *rest))
         return replies
 
     def _fail(self, sent: list[asyncio.Future[Reply]], reason: str) -> None:
-        """Fails a batch that was sent, and everything that waits behind it."""
+        """Fails a batch that was sent, and all operations that wait behind it."""
         for failure, futures in ((StateUnavailable(reason), sent), (NotDone(reason), self._asked)):
             for asked in futures:
                 if not asked.done():
@@ -133,7 +133,7 @@ class Link:
 
 def _hand_out(replies: list[Reply | bytes], asked: list[asyncio.Future[Reply]]) -> None:
     for reply, one in zip(replies, asked, strict=True):
-        if one.done():  # whoever asked has gone
+        if one.done():  # whoever asked was cancelled
             continue
         if not isinstance(reply, list):
             one.set_result([reply])

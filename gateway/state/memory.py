@@ -1,7 +1,7 @@
 """The state in this process's own memory: the default, for one process.
 
-Each lifetime is one and the same for all calls in that stage, so a queue per stage is in the order of expiry and every
-operation costs the same however much is remembered. A process that dies takes its calls with it: no orphans here.
+All calls in one stage of their life have the same time to live, so one queue per stage is in order of expiry, and every
+operation costs the same however much is remembered. A process that dies takes its calls with it, so none are orphaned.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import logging
 import math
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 from gateway.state.checks import check_digest, check_move, check_note
-from gateway.state.gone import Parted, Seen
-from gateway.state.held import NO_USAGE, HeldCall, Usage
+from gateway.state.entries import NO_USAGE, RECORD_BYTES, SEEN_BYTES, Entry, Remnants, Seen, Usage
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -36,38 +35,34 @@ from gateway.state.waiting import Waiter, Waiters
 
 log = logging.getLogger("gateway.state")
 
-RECORD_BYTES = 1024  # counted for a record beside its note and outcome; about 700 were measured
-SEEN_BYTES = 384  # counted for a key that is only remembered; about 340 were measured
-SWEEP_EVERY_S = 1.0  # looking for what has expired costs a call a hundredth; what is looked up is looked at closely
-SWEEP = 64  # expired entries dropped by one operation: more than one can add, and no pause anybody notices
-MAX_TOLD = 100  # calls named when they are lost
+SWEEP_EVERY_S = 1.0  # to sweep in every operation would cost a hundredth of a call; `_live` does not rely on sweeps
+SWEEP = 64  # expired entries dropped by one operation: more than one can add, and too few for a pause to be noticed
+MAX_NAMED = 100  # of the calls that are lost with the process
 BUSY_RETRY_S = 1.0  # a caller's pending calls may end at any moment
 
 
 class MemoryState:
-    """Implements `port.State`. `clock` returns seconds; only differences of it matter."""
+    """Implements `port.State`. `clock` returns seconds; only differences of it matter.
+
+    `replica` is what records name this process by.
+    """
 
     is_up = True
 
-    def __init__(self, limits: StateLimits, clock: Callable[[], float]) -> None:
-        self.replica = os.urandom(8).hex()
+    def __init__(self, limits: StateLimits, clock: Callable[[], float], replica: str | None = None) -> None:
+        self.replica = replica or os.urandom(8).hex()
         self._limits = limits
         self._clock = clock
-        self._calls: dict[str, HeldCall] = {}
-        self._open: dict[str, str] = {}  # question -> the call that was asked it and waits for its user, or did
-        self._pending: OrderedDict[str, HeldCall] = OrderedDict()  # what expires first is first, here and below
-        self._results: OrderedDict[str, HeldCall] = OrderedDict()
+        self._calls: dict[str, Entry] = {}
+        self._open: dict[str, str] = {}  # question -> the call that waits for its user, or whose end is not told yet
+        self._pending: OrderedDict[str, Entry] = OrderedDict()  # what expires first is first, here and below
+        self._results: OrderedDict[str, Entry] = OrderedDict()
         self._seen = Seen()
-        self._parted = Parted(limits)
+        self._remnants = Remnants(limits)
         self._sweep_at = -math.inf
         self._usage: dict[str, Usage] = {}
-        self._bytes = 0
+        self.size_bytes = 0  # what is counted against `max_bytes`
         self._waiters = Waiters()
-
-    @property
-    def size_bytes(self) -> int:
-        """What is counted against `max_bytes` now."""
-        return self._bytes
 
     def pending(self) -> Counter[str]:
         return Counter(call.new.backend for call in self._pending.values())
@@ -77,9 +72,9 @@ class MemoryState:
     async def start(self) -> None: ...
 
     async def aclose(self) -> None:
-        """Names the calls that end with this process, by the digests that are their keys."""
+        """Logs the keys of the calls that are lost with this process."""
         if self._pending:
-            told = {"count": len(self._pending), "calls": list(islice(self._pending, MAX_TOLD))}
+            told = {"count": len(self._pending), "calls": list(islice(self._pending, MAX_NAMED))}
             log.warning("calls that are not over are lost", extra=told)
 
     # One call after the other.
@@ -97,22 +92,22 @@ class MemoryState:
         if (
             usage.pending >= limits.max_pending
             or usage.records >= limits.max_records
-            or self._bytes + cost > limits.max_bytes
+            or self.size_bytes + cost > limits.max_bytes
         ):
             wait_s = self._make_room(call.principal, cost, now)
             if wait_s:
                 return Full(wait_s)
-        if not usage.records:  # none has no entry
+        if not usage.records:  # it is NO_USAGE: principals without calls have no entry
             usage = self._usage[call.principal] = Usage()
         usage.pending += 1
         usage.records += 1
-        self._bytes += cost
-        expires_s = now + limits.pending_ttl_s
-        self._calls[key] = self._pending[key] = HeldCall(call, usage, now, expires_s, call.state, call.note)
+        self.size_bytes += cost
+        entry = Entry(call, usage, now, now + limits.pending_ttl_s, call.state, call.note)
+        self._calls[key] = self._pending[key] = entry
         return Created(call, self.replica, now)
 
     def _known(self, call: NewCall, now: float) -> Begun | None:
-        """What there is already of a call, under whatever name."""
+        """What there is already of a call, under any of its keys or by its question."""
         for key, fingerprint in ((call.key, call.fingerprint), *call.older):
             there = self._live(key, now)
             if there is not None:
@@ -122,8 +117,8 @@ class MemoryState:
         asked = None if call.asks is None else self._asked(call.asks, now)
         return None if asked is None else Exists(asked.record(self.replica))
 
-    def _asked(self, question: str, now: float) -> HeldCall | None:
-        """The open call that was asked a question. Its end is told once."""
+    def _asked(self, question: str, now: float) -> Entry | None:
+        """The call that a question leads to. If that has ended, it is told this once only."""
         call = self._live(self._open.get(question, ""), now)
         if call is not None and call.state is DONE:
             self._close(call.new)
@@ -143,7 +138,7 @@ class MemoryState:
             return False
         call.state = to
         if note is not None:
-            self._bytes += len(note) - len(call.note)
+            self.size_bytes += len(note) - len(call.note)
             call.note = note
         if to is AWAITING_USER and call.new.question is not None:
             self._open[call.new.question] = key
@@ -154,19 +149,18 @@ class MemoryState:
         limits = self._limits
         if len(outcome) > limits.max_result_bytes:
             raise OutcomeTooLarge
-        now = self._clock()
-        call = self._pending.get(key)
+        now, call = self._clock(), self._pending.get(key)
         if call is None or call.expires_s <= now:
             check_digest(key)
             return False
         del self._pending[key]
         call.state, call.outcome, call.expires_s = DONE, outcome, now + limits.result_ttl_s
         call.usage.pending -= 1
-        self._bytes += len(outcome)
-        if key in self._waiters.by_key:
+        self.size_bytes += len(outcome)
+        if key in self._waiters:
             self._waiters.tell(key, call.record(self.replica))
-        if self._bytes > limits.max_bytes:
-            # Who waits has it; who comes later is told that it is gone, as after `result_ttl`. Never a second run.
+        if self.size_bytes > limits.max_bytes:
+            # Whoever waits has got it; whoever comes later is told that it has expired. It never runs again.
             log.warning("the state is full: a result is not kept", extra={"backend": call.new.backend})
             self._expire(call, now)
         else:
@@ -176,9 +170,12 @@ class MemoryState:
     async def get(self, key: str) -> Record | None:
         return self._told_of(key)
 
+    async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
+        return self._find(key) is None and self._seen.get(key) in principals
+
     def _told_of(self, key: str) -> Record | None:
-        """A call as it stands or, if it may be begun anew, as it ended."""
-        return self.held(key) or (None if key in self._seen else self._parted.get(key, self._clock()))
+        """A call as it stands, or what is left of one that may be begun anew."""
+        return self.held(key) or (None if key in self._seen else self._remnants.get(key, self._clock()))
 
     def held(self, key: str) -> Record | None:
         call = self._find(key)
@@ -197,7 +194,7 @@ class MemoryState:
             self._waiters.remove(key, waiter)
 
     def _give_up(self, key: str, waiter: Waiter) -> None:
-        """Tells who has waited long enough how the call stands now."""
+        """Tells a waiter whose time is over how the call stands now."""
         if not waiter.done():
             waiter.set_result(self._told_of(key))
 
@@ -209,14 +206,14 @@ class MemoryState:
             return
         self._remove(call)
         if outcome is not None:
-            ended = self._parted.add(call.record(self.replica), outcome, self._clock())
+            ended = self._remnants.add(call.record(self.replica), outcome, self._clock())
         self._waiters.tell(key, ended)
 
-    def part(self, key: str, outcome: bytes) -> None:
+    def reduce(self, key: str, outcome: bytes) -> None:
         call = self._find(key)
         if call is not None and call.state is DONE and self._open.get(call.new.question or "") != key:
             self._remove(call)
-            self._parted.add(call.record(self.replica), outcome, self._clock())
+            self._remnants.add(call.record(self.replica), outcome, self._clock())
 
     async def told(self, key: str) -> None:
         if (call := self._find(key)) is not None:
@@ -227,14 +224,19 @@ class MemoryState:
 
     # What is there, and for how long.
 
-    def _find(self, key: str) -> HeldCall | None:
+    def knows(self, names: Iterable[str]) -> bool:
+        """Whether one of the names is the key of a call here, or a key that is used up, or an open question."""
+        now = self._now()
+        return any(self._live(name, now) is not None or name in self._seen or name in self._open for name in names)
+
+    def _find(self, key: str) -> Entry | None:
         call = self._live(key, self._now())
         if call is None:
             check_digest(key)
         return call
 
     def _now(self) -> float:
-        """The time, some of what has expired by then having been dropped."""
+        """Reads the clock, and drops some of what has expired if that is due."""
         now = self._clock()
         if now >= self._sweep_at:
             self._sweep_some(now)
@@ -243,8 +245,8 @@ class MemoryState:
     def _sweep_some(self, now: float) -> None:
         self._sweep_at = now if self._sweep(now, SWEEP) == SWEEP else now + SWEEP_EVERY_S
 
-    def _live(self, key: str, now: float) -> HeldCall | None:
-        """The call unless its time is over, whether or not a sweep has come by."""
+    def _live(self, key: str, now: float) -> Entry | None:
+        """The call. One whose time is over is dropped, for a sweep may come later."""
         call = self._calls.get(key)
         if call is not None and call.expires_s <= now:
             self._expire(call, call.expires_s)
@@ -252,14 +254,12 @@ class MemoryState:
         return call
 
     def _make_room(self, principal: str, cost: int, now: float) -> float:
-        """Drops what has expired until a principal may begin a call; else how many seconds it had better wait."""
+        """Drops what has expired until a principal may begin a call; the seconds it should wait if there is no room."""
         limits = self._limits
         while True:
             usage, wait_s = self._usage.get(principal, NO_USAGE), BUSY_RETRY_S
-            if usage.records >= limits.max_records or self._bytes + cost > limits.max_bytes:
-                firsts = [
-                    call.expires_s for each in (self._results, self._pending) for call in islice(each.values(), 1)
-                ]
+            if usage.records >= limits.max_records or self.size_bytes + cost > limits.max_bytes:
+                firsts = [next(iter(each.values())).expires_s for each in (self._results, self._pending) if each]
                 wait_s = max(BUSY_RETRY_S, min(firsts, default=now) - now)
             elif usage.pending < limits.max_pending:
                 return 0.0
@@ -274,25 +274,25 @@ class MemoryState:
                 left -= 1
                 self._expire(call, call.expires_s)
         dropped = self._seen.sweep(now, left)
-        self._bytes -= SEEN_BYTES * dropped
+        self.size_bytes -= SEEN_BYTES * dropped
         return limit - left + dropped
 
-    def _expire(self, call: HeldCall, at_s: float) -> None:
-        """Drops a call and remembers its key."""
+    def _expire(self, call: Entry, at_s: float) -> None:
+        """Drops a call whose time is over and remembers its key."""
         self._remove(call)
-        self._seen.add(call.new.key, at_s + self._limits.seen_ttl_s)
-        self._bytes += SEEN_BYTES
+        self._seen.add(call.new.key, call.new.principal, at_s + self._limits.seen_ttl_s)
+        self.size_bytes += SEEN_BYTES
 
-    def _remove(self, call: HeldCall) -> None:
+    def _remove(self, call: Entry) -> None:
         new, usage = call.new, call.usage
         del self._calls[new.key]
-        self._bytes -= RECORD_BYTES + len(call.note)
+        self.size_bytes -= RECORD_BYTES + len(call.note)
         if call.outcome is None:
             del self._pending[new.key]
             usage.pending -= 1
         else:
-            self._results.pop(new.key, None)  # it may have been too large to be kept
-            self._bytes -= len(call.outcome)
+            self._results.pop(new.key, None)  # it is not there if the state was too full to keep it
+            self.size_bytes -= len(call.outcome)
         if new.question is not None:
             self._close(new)
         usage.records -= 1

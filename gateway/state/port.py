@@ -1,8 +1,8 @@
-"""What the gateway remembers of calls, as everything else sees it; one contract, in memory or in Redis.
+"""What the gateway remembers of calls: one contract, kept in this process's memory or in Redis.
 
-A record lives from `begin` to the end of its result; afterwards its key alone is remembered, so that the same call is
-never run again by mistake. Keys, fingerprints, principals and questions are digests made by the caller of this port
-(see `sealing`), notes and outcomes are opaque bytes: nothing here knows of HTTP, dialects or tools.
+A record lives from `begin` until its result expires. Afterwards its key alone is remembered, so that the same call is
+never run again by mistake. Keys, fingerprints, principals and questions are digests that the user of this port makes
+(`kept.names`); notes and outcomes are opaque bytes. Nothing here knows of HTTP, dialects or tools.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization 
 
 
 class CallState(IntEnum):
-    """How far a call has come. It only grows, but for a call that has to wait for its turn: that is REGISTERED again.
+    """How far a call has come. The state only grows, except that a call which has to queue is REGISTERED again.
 
-    UNKNOWN: whoever ran it died, and the tool may have run. It ends all waiting, yet an outcome that does arrive
-    replaces it, because then it is known after all. DONE is final.
+    REGISTERED: nothing was sent. DISPATCHING: it may be on its way to its tool server. ACCEPTED: the tool server took
+    it and will bring the outcome later. AWAITING_USER: the tool server wants a user's consent first. UNKNOWN: the
+    replica that ran it died, and the tool may have run; this ends all waiting, but an outcome that arrives later still
+    replaces it. DONE: it has an outcome, which is final.
     """
 
     REGISTERED = 1
@@ -41,20 +43,20 @@ REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER, UNKNOWN, DONE = CallState
 
 
 class StateUnavailable(Exception):  # noqa: N818 - a condition that passes, not an error of ours
-    """The state cannot be reached, or has lost its data a moment ago, so that absence proves nothing yet."""
+    """The state cannot be reached, or has just lost its data, so that a call which is not there may still exist."""
 
 
 class OutcomeTooLarge(Exception):  # noqa: N818 - as above
-    """An outcome exceeds `max_result_bytes`; the call is as it was and wants a smaller one."""
+    """An outcome exceeds `max_result_bytes`. The call is unchanged and may be given a smaller one."""
 
 
 class StateLimits(Struct, frozen=True, kw_only=True):
     """How long and how much is remembered.
 
     `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the moment the record is gone.
-    `max_pending` and `max_records` (finished ones included) are per principal. Of calls that may be begun anew, or are
-    parted, the latest `max_parted` of each principal are told of for `parted_ttl_s`. `max_bytes` bounds what a process
-    keeps in its own memory; Redis has `maxmemory` for that.
+    `max_pending` and `max_records` (finished ones included) are per principal. A remnant is what is left of a call that
+    was forgotten with an outcome, or reduced to one: it is kept for `remnant_ttl_s`, and of each principal the latest
+    `max_remnants`. `max_bytes` bounds what a process keeps in its own memory; Redis has `maxmemory` for that.
     """
 
     pending_ttl_s: float = 86400.0
@@ -62,8 +64,8 @@ class StateLimits(Struct, frozen=True, kw_only=True):
     seen_ttl_s: float = 86400.0
     max_pending: int = 1000
     max_records: int = 10_000
-    parted_ttl_s: float = 600.0
-    max_parted: int = 100
+    remnant_ttl_s: float = 600.0
+    max_remnants: int = 100
     max_result_bytes: int = 1 << 20
     max_bytes: int = 256 << 20
 
@@ -76,12 +78,13 @@ class StateLimits(Struct, frozen=True, kw_only=True):
 class NewCall(Struct, frozen=True, kw_only=True, gc=False):
     """A call to be registered.
 
-    `key` names it, `fingerprint` tells its content, `principal` whose quota it is on: digests. `older` holds the same
-    (key, fingerprint) under keys that no longer seal, so that a change of keys makes nobody's call new. `question` is
-    the digest of all that is asked of a tool that may want a user's consent: while a call waits for that, another that
-    asks the same and `joins`, for its caller has no name for it, is that call. `note` is what another replica needs to
-    go on. `idempotent` allows a second dispatch after the first one's replica died. `state` is DISPATCHING for a call
-    that is sent as soon as it is begun, which saves an `advance`; should its replica die, nobody knows whether it was.
+    `key` names the call, `fingerprint` stands for its content, `principal` for the owner of its quota: all are digests.
+    `older` holds (key, fingerprint) of the same call under the operator's earlier keys, so that a change of keys makes
+    no call look new. `question` is a digest of everything that is asked of a tool which may want a user's consent:
+    while a call waits for that, a new call with the same question that `joins` (its caller gave it no id) is taken for
+    the waiting one. `note` is what another replica needs to go on with the call. `idempotent`: it may be sent again
+    after its replica died. `state` is REGISTERED, or DISPATCHING for a call that is sent at once, which saves an
+    `advance`; if its replica dies then, nobody knows whether it was sent.
     """
 
     key: str
@@ -97,14 +100,15 @@ class NewCall(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def asks(self) -> str | None:
-        """The question whose open call it joins."""
+        """The question whose waiting call this one would join."""
         return self.question if self.joins else None
 
 
 class Record(Struct, frozen=True, kw_only=True, gc=False):
-    """A call as it stood when it was looked at. `replica` runs or watches over it; `outcome` is there once DONE.
+    """A call as it stood when it was looked at.
 
-    `created_s` is in seconds of the store's clock.
+    `replica` runs it, or watches over it while a tool server works. `created_s` is in seconds of the store's clock.
+    `outcome` is there once the call is DONE.
     """
 
     key: str
@@ -120,26 +124,30 @@ class Record(Struct, frozen=True, kw_only=True, gc=False):
     outcome: bytes | None = None
 
     @classmethod
-    def new(cls, call: NewCall, replica: str, created_s: float) -> Record:
-        """A call as it is when it has just been registered."""
+    def of(
+        cls, call: NewCall, replica: str, created_s: float, state: CallState, note: bytes, outcome: bytes | None = None
+    ) -> Record:
+        """How a call stands that began as `call`."""
         return cls(
             key=call.key,
             fingerprint=call.fingerprint,
             principal=call.principal,
             backend=call.backend,
-            state=call.state,
+            state=state,
             replica=replica,
             created_s=created_s,
-            note=call.note,
+            note=note,
             question=call.question,
             idempotent=call.idempotent,
+            outcome=outcome,
         )
 
 
 class Created(Struct, frozen=True, gc=False):
-    """The call is the caller's to dispatch: new, just as it was `asked` for, or `found` where a dead replica left it.
+    """The call was begun, and whoever began it is to dispatch it.
 
-    Its record is made when somebody wants it, which for new calls hardly anybody does.
+    It is new, just as it was `asked` for, or it was `found` where a dead replica, or a lost reply of Redis, left it.
+    The record of a new one is made only on demand, because hardly anybody wants it.
     """
 
     asked: NewCall
@@ -149,11 +157,12 @@ class Created(Struct, frozen=True, gc=False):
 
     @property
     def record(self) -> Record:
-        return Record.new(self.asked, self.replica, self.created_s) if self.found is None else self.found
+        asked = self.asked
+        return self.found or Record.of(asked, self.replica, self.created_s, asked.state, asked.note)
 
 
 class Exists(Struct, frozen=True, gc=False):
-    """The same call is there, or an open one that asks the same: join it, or replay its outcome."""
+    """The same call is there already, or one that waits for the same consent: join it, or replay its outcome."""
 
     record: Record
 
@@ -176,7 +185,7 @@ Begun: TypeAlias = Created | Exists | Conflict | Expired | Full
 
 
 class State(Protocol):
-    """The port. What is awaited raises StateUnavailable, but for `forget`.
+    """The port. Everything that is awaited may raise StateUnavailable, except `forget`.
 
     Digests and notes out of bounds are ValueErrors.
     """
@@ -192,37 +201,37 @@ class State(Protocol):
         ...
 
     def pending(self) -> Counter[str]:
-        """How many calls that are not over this replica looks after, by backend; for metrics."""
+        """How many unfinished calls this replica runs or watches over, by backend; for metrics."""
         ...
 
     def when_touched(self, tell: Callable[[str], None]) -> None:
-        """Has `tell` hear of the keys of calls that this process may hold and that another has done something to."""
+        """Has `tell` called with the key of each call that another process has changed and that may run here."""
         ...
 
     async def start(self) -> None:
-        """Makes first contact, waiting a few seconds at most, and goes on trying in the background."""
+        """Tries to reach the state for a few seconds at most, and goes on trying in the background."""
         ...
 
     async def begin(self, call: NewCall) -> Begun:
-        """Registers a call and its share of the quotas, all or nothing; or tells what there is already.
+        """Registers a call and counts it against its quotas, all or nothing; or tells what there is already.
 
-        A call with a `question` finds the one that was asked it and waits for its user, or has ended since and nobody
-        was told: that is told once, by the `begin` that finds it or by whoever says `told`.
+        A call that joins finds the one with its question that waits for its user, or that has ended since without
+        anybody being told. That end is told once: by the `begin` that finds it, or until somebody calls `told`.
         """
         ...
 
     async def advance(
         self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
     ) -> bool:
-        """Moves a call on, with a new note if one is given; False if it is in none of `from_states` or gone.
+        """Moves a call on, with a new note if one is given; False if it is in none of `from_states`, or gone.
 
-        Only the replica that holds a call may move it to DISPATCHING, or from there back to REGISTERED while nothing of
-        it was sent: whoever was believed dead cannot send it again.
+        Only the replica that the record names may move a call to DISPATCHING, or from there back to REGISTERED while
+        nothing was sent. So a replica that was wrongly believed dead cannot send a call that another has taken over.
         """
         ...
 
     async def settle(self, key: str, outcome: bytes) -> bool:
-        """Stores how a call ended and wakes whoever waits; False if it has an outcome already or is gone.
+        """Stores how a call ended and wakes whoever waits for it; False if it has an outcome already, or is gone.
 
         Raises OutcomeTooLarge.
         """
@@ -230,50 +239,55 @@ class State(Protocol):
 
     async def get(self, key: str) -> Record | None: ...
 
-    def held(self, key: str) -> Record | None:
-        """A call that this process runs or watches over and that, as far as it knows, nobody else has moved on.
+    async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
+        """Whether there was a call of one of these principals, of which nothing but that is known any more."""
+        ...
 
-        It costs nothing to ask, and None proves nothing.
+    def held(self, key: str) -> Record | None:
+        """A call that this process runs or watches over, unless another process may have changed it meanwhile.
+
+        Nothing is asked of Redis, so it costs next to nothing, and None does not mean that the call is gone.
         """
         ...
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
-        """Waits until a call is past `beyond`; returns it as it is then, or as last seen once `timeout_s` is over.
+        """Waits until a call is past `beyond`, for `timeout_s` at most; returns it as it stands then.
 
-        None: it is gone. A caller that still wants it begins it again. Goes on waiting while the state is away, and
-        raises StateUnavailable only if it never saw the call.
+        None: it is gone, and may be begun again. Goes on waiting while the state is away; if it still is when the time
+        is over, returns the call as last seen, and raises StateUnavailable only if it was never seen.
         """
         ...
 
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
-        """Lets a call that this replica holds and that is not over be begun anew; wakes who waits.
+        """Removes an unfinished call of this replica's, so that it may be begun anew; wakes whoever waits for it.
 
-        For calls that provably did not run or may run again. Whoever waits, or looks before it has begun anew, finds it
-        DONE with the `outcome`; without one it is as if it had never begun. While the state is away it is noted down
-        and done later. Raises OutcomeTooLarge.
+        For calls that provably did not run, or that may run again. Whoever waits, or looks before the call has begun
+        anew, finds it DONE with the `outcome`; without an outcome it is as if the call had never begun. While the state
+        is away this is noted down and done later. Raises OutcomeTooLarge.
         """
         ...
 
-    def part(self, key: str, outcome: bytes) -> None:
-        """Keeps no more of a call that is DONE than this short `outcome`, for as long as of one to be begun anew.
+    def reduce(self, key: str, outcome: bytes) -> None:
+        """Keeps no more of a call that is DONE than this short `outcome`, and that only for a while.
 
-        For calls whose outcome nobody will want once more: they are on no quota. It is done in a moment, or, while the
-        state is away, not at all. A call that is not over, or whose question is open, stays as it is.
+        For calls whose real outcome nobody will ask for again; they no longer count against a quota. Returns before it
+        is done; while the state is away it is not done at all. A call that is not DONE, or whose question still leads
+        to it, stays as it is.
         """
         ...
 
     async def told(self, key: str) -> None:
-        """The end of a call has been told: from now on its question is a new one."""
+        """Says that the end of a call was told: from now on its question does not lead to it any more."""
         ...
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
         """Takes over at most `limit` calls whose replica died. To be called every few seconds.
 
-        What may be dispatched (again) comes back REGISTERED: dispatch it or forget it. ACCEPTED and AWAITING_USER:
-        this replica watches over it now. UNKNOWN: it was being dispatched, and nobody will ever know.
+        A call that may be dispatched (again) comes back REGISTERED: dispatch it, or forget it. One that is ACCEPTED or
+        AWAITING_USER is watched over by this replica from now on. One that was being dispatched is UNKNOWN.
         """
         ...
 
     async def aclose(self) -> None:
-        """Stops all work in the background. What this replica holds is up for others at once."""
+        """Stops all work in the background. Other replicas may take over the calls of this one at once."""
         ...

@@ -1,4 +1,4 @@
-"""Records as the script keeps them: notes and outcomes sealed, each for its place."""
+"""Records as the script keeps them, with notes and outcomes sealed for their own record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Records:
         self._sealer = sealer
 
     def note(self, key: str, note: bytes) -> Raw:
-        """A note as the script takes it, sealed for its record; nothing stays nothing."""
+        """A note as the script takes it, sealed for its record; an empty one stays empty."""
         return _packed(self._sealer.seal(note, f"{key}/note".encode()) if note else b"")
 
     def outcome(self, key: str, outcome: bytes) -> Raw:
@@ -59,7 +59,7 @@ class Records:
         )
 
     def take(self, call: NewCall, reply: Sequence[Any], replica: str) -> tuple[Any, ...] | None:
-        """The arguments of the operation `take`, if `begin` has found a call of this replica's that was not sent."""
+        """The arguments of the operation `take`, if `begin` has found a call of this replica's that may be unsent."""
         if reply[0] != b"exists":
             return None
         _, key, (_, _, _, state, note, holder, *_) = reply
@@ -68,7 +68,7 @@ class Records:
         return (key.decode(), _packed(note or b""), self.note(key.decode(), call.note), int(call.state))
 
     def begun(self, reply: Sequence[Any], call: NewCall, replica: str) -> Begun:
-        """What the operation `begin` answers to a replica that asked to begin a call."""
+        """Reads the reply to the operation `begin` (or `take`) of this replica."""
         match reply:
             case [b"new", created_ms]:
                 return Created(call, replica, created_ms / 1000)
@@ -101,7 +101,7 @@ class Records:
         )
 
     def read(self, key: bytes, row: list[bytes | None]) -> Record:
-        """A record from its fields. What cannot be opened or read is a call of which nobody knows how it ended."""
+        """A record from its fields. One that cannot be opened or read counts as UNKNOWN."""
         fingerprint, principal, backend, state, note, replica, idempotent, question, created, outcome = row
         name = key.decode()
         unknown = Record(

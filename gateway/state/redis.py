@@ -1,8 +1,8 @@
 """The state in Redis, shared by every replica: any of them may take a callback, any may be asked for the result.
 
-Every operation is one atomic step of the script in `script/`. What is stored is sealed, what names it is digested. It
-serves a single server, with or without Sentinel; in a Redis Cluster the keys of one operation would lie apart, but
-those of one call share a hash tag.
+Every operation is one atomic step of the script in `script/`. What is stored is sealed, and what names it is a digest.
+This is for a single server, with or without Sentinel: in a Redis Cluster the keys that one operation needs would lie on
+different servers, although those of one call share a hash tag.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 from msgspec import structs
@@ -38,7 +38,7 @@ from gateway.state.sealing import Sealer
 from gateway.state.tending import Tending, Timing
 from gateway.state.waiting import Waiters
 
-LOST = (b"absent", b"restoring")  # replies about a call that Redis does not have, or not yet again
+LOST = (b"absent", b"restoring")  # replies about a call that Redis does not have, or has not got back yet
 
 
 class RedisState:
@@ -59,8 +59,9 @@ class RedisState:
         self._max_result_bytes = limits.max_result_bytes
         self._records = Records(sealer)
         self._waiters = Waiters()
-        self._claim_in_doubt = False
-        self._link = Link(redis, _settings(self.replica, limits, timing), self._failed)
+        self._link = Link(
+            redis, _settings(self.replica, limits, timing), on_failure=lambda reason: self._tending.lost(reason)
+        )
         self._holding = Holding(self._link, self._records, limits)
         self._tending = Tending(
             self._holding,
@@ -71,15 +72,7 @@ class RedisState:
             timing,
             watch=self._watch,
             on_restored=on_restored,
-            on_connected=self._doubt_claims,
         )
-
-    def _failed(self, reason: str) -> None:
-        self._tending.lost(reason)
-
-    def _doubt_claims(self) -> None:
-        """Has the next claim look for calls that are ours in Redis only: in older data those of long ago still run."""
-        self._claim_in_doubt = True
 
     @property
     def is_up(self) -> bool:
@@ -103,20 +96,21 @@ class RedisState:
 
     async def begin(self, call: NewCall) -> Begun:
         check_call(call)
-        unheld = self._holding.expect(call)
-        lost, doubtful = None, unheld  # cancelled too: it may have been registered, and nobody here will run it
+        is_first = self._holding.expect(call)
+        is_doubtful = True  # without a reply, also if we are cancelled, Redis may have a call that nobody here will run
+        unheard = None
         try:
             reply = await self._link.ask("begin", *self._records.begin(call))
-            lost = self._records.take(call, reply, self.replica) if unheld else None
-            if lost is not None:  # an earlier one was done without our hearing of it
-                reply = await self._link.ask("take", *lost)
-            doubtful = False
+            unheard = self._records.take(call, reply, self.replica) if is_first else None
+            if unheard is not None:  # an earlier `begin` was done, but its reply never came here
+                reply = await self._link.ask("take", *unheard)
+            is_doubtful = False
         except NotDone:
-            doubtful = lost is not None
+            is_doubtful = unheard is not None
             raise
         finally:
-            if unheld:
-                self._holding.expected(call, doubtful=doubtful)
+            if is_first:
+                self._holding.expected(call, doubtful=is_doubtful)
         begun = self._records.begun(_known(reply), call, self.replica)
         if isinstance(begun, Created):
             self._holding.hold(begun.record)
@@ -149,7 +143,7 @@ class RedisState:
             reply = await self._ask_again(key, operation, reply)
         is_the_end = bool(reply[0] == b"yes")
         held = self._holding.end(key, outcome if is_the_end else None)
-        if held is not None and is_the_end:  # nothing that Redis could add
+        if held is not None and is_the_end:  # all that Redis could say of it is known here
             if key in self._waiters:
                 self._waiters.tell(key, structs.replace(held, state=DONE, outcome=outcome))
         else:
@@ -160,11 +154,15 @@ class RedisState:
         check_digest(key)
         return self._record(await self._ask("get", key))
 
+    async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
+        check_digest(key)
+        return bool((await self._ask("has_expired", key, list(principals)))[0] == b"yes")
+
     def held(self, key: str) -> Record | None:
         return self._holding.untouched(key)
 
     async def _watch(self, key: str) -> Record | None:
-        """As `get`; from now on this process hears at once when something becomes of the call."""
+        """As `get`; from now on Redis wakes this process when the call is over, waits for its user, or is gone."""
         return self._record(await self._ask("watch", key))
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
@@ -173,8 +171,8 @@ class RedisState:
         waiter = self._waiters.add(key, beyond)
         try:
             async with asyncio.timeout(timeout_s):
-                if seen is None or seen.state > beyond:  # else whoever ends it has us woken, as its holder
-                    with suppress(StateUnavailable):  # then the call is looked at when Redis is back
+                if seen is None or seen.state > beyond:  # else we hold it, and Redis wakes the holder anyway
+                    with suppress(StateUnavailable):  # then the call is fetched when Redis is back
                         seen = await self._watch(key)
                         if seen is None or seen.state > beyond:
                             return seen
@@ -194,12 +192,12 @@ class RedisState:
             return seen
 
     async def _lost(self, seen: Record) -> Record:
-        """A call that went with the data of Redis, and that nobody has put back: its replica died at the same time.
+        """Puts back as UNKNOWN a call that Redis lost with its data, and that its replica did not put back.
 
-        That it is gone does not mean that it never began. So it is put back as one of which nobody knows how it ended.
+        That replica died at the same time. The call did begin, so it must not be told as one that never did.
         """
         unknown = structs.replace(seen, state=UNKNOWN)
-        with suppress(StateUnavailable):  # then at least who waited is told
+        with suppress(StateUnavailable):  # then at least whoever waited is told
             await self._holding.put_back(unknown)
         return unknown
 
@@ -215,10 +213,10 @@ class RedisState:
         else:
             self._tending.look_at(key)
 
-    def part(self, key: str, outcome: bytes) -> None:
+    def reduce(self, key: str, outcome: bytes) -> None:
         check_digest(key)
         with suppress(StateUnavailable):
-            self._holding.part(key, outcome)
+            self._holding.reduce(key, outcome)
 
     async def told(self, key: str) -> None:
         check_digest(key)
@@ -227,12 +225,14 @@ class RedisState:
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
         if not self._tending.may_judge:
             return ()
-        in_doubt, self._claim_in_doubt = self._claim_in_doubt, False
-        with ExitStack() as undo:
-            undo.callback(self._doubt_claims)  # Redis may hand calls over all the same
+        in_doubt, self._tending.claims_in_doubt = self._tending.claims_in_doubt, False
+        reply = None
+        try:
             suspects = await self._suspects() if in_doubt else []
             reply = await self._ask("claim", limit, suspects)
-            undo.pop_all()
+        finally:
+            if reply is None:  # Redis may have handed calls over all the same
+                self._tending.claims_in_doubt = True
         records = [self._records.read(key, row) for key, row in reply[1]]
         for record in records:
             if record.state.is_over:
@@ -242,6 +242,7 @@ class RedisState:
         return records
 
     async def _suspects(self) -> list[str]:
+        """Calls that are this replica's in Redis, and of which nobody here knows anything."""
         reply = await self._ask("mine")
         return self._holding.strange([name.decode() for name in reply[1]])
 
@@ -249,7 +250,7 @@ class RedisState:
         return _known(await self._link.ask(*operation))
 
     async def _ask_again(self, key: str, operation: tuple[Any, ...], reply: Reply) -> Reply:
-        """Asks about a call that Redis has lost: if this process holds it, it is put back first."""
+        """Repeats an operation on a call that Redis lacks; if this process holds the call, it is put back first."""
         held = self._holding.get(key)
         if held is not None:
             await self._holding.put_back(held)
@@ -262,7 +263,7 @@ class RedisState:
 
 
 def _known(reply: Reply) -> Reply:
-    """A reply, unless it is that nothing can be said yet."""
+    """The reply, unless it says that nothing can be told yet. Raises NotDone."""
     if reply[0] == b"restoring":
         raise NotDone("the state has lost its data and is being put together again")
     return reply
@@ -277,8 +278,8 @@ def _settings(replica: str, limits: StateLimits, timing: Timing) -> dict[str, An
         "seen_ms": int(limits.seen_ttl_s * 1000),
         "max_pending": limits.max_pending,
         "max_records": limits.max_records,
-        "parted_ms": int(limits.parted_ttl_s * 1000),
-        "max_parted": limits.max_parted,
+        "remnant_ms": int(limits.remnant_ttl_s * 1000),
+        "max_remnants": limits.max_remnants,
         "lease_ms": int(timing.lease_s * 1000),
         "settle_in_ms": int(timing.settle_in_s * 1000),
     }

@@ -1,6 +1,6 @@
-"""Clients for the Redis an address names: one server, or the one that its sentinels call the primary at the time.
+"""Clients for the Redis that an address names: one server, or whichever its sentinels call the primary.
 
-They give up early and never try again by themselves: `link` and `tending` know when that makes sense.
+They give up early and never try again by themselves: `link` and `tending` decide when that makes sense.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """Files in PEM: whose certificates count (None: those the system trusts), and our own."""
+    """Files in PEM: the authority that is trusted (None: those that the system trusts), and our own certificate."""
 
     ca: str | None = None
     cert: str | None = None
@@ -43,7 +43,7 @@ class Tls(Struct, frozen=True, kw_only=True):
 
 
 def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str | None = None) -> Redis:
-    """A client that connects when it is first asked. Certificates are checked against the host's name.
+    """A client, which connects with its first command. Certificates are checked against the host's name.
 
     Raises OSError (SSLError is one) when the files of `tls` cannot be used.
     """
@@ -80,9 +80,9 @@ class _WatchedTlsConnection(SentinelManagedConnection, _TlsConnection): ...
 
 
 class _Sentinels(Sentinel):
-    """Asks all sentinels at once, so that a silent one costs no more than its share, and believes the newest word.
+    """Asks all sentinels at once, so that a silent one takes no time from the others, and believes the newest answer.
 
-    One that was cut off during a failover still names the old primary for a while; the epoch of what it says tells.
+    A sentinel that was cut off during a failover names the old primary for a while; its answer has an older epoch.
     """
 
     def __init__(self, clients: Sequence[Redis]) -> None:

@@ -1,7 +1,7 @@
-"""What a replica does in the background so that others can rely on it, and so that it hears of what others do.
+"""What a replica does in the background, so that others can rely on it and it hears what becomes of calls elsewhere.
 
-One heartbeat keeps the lease of all its calls; a Redis that went away is tried again with growing pauses, and gets back
-the calls it lost. One subscription brings the wake-ups; a slow poll is the safety net for those that got lost.
+One heartbeat extends the lease of all its calls. A Redis that went away is tried again with growing pauses, and gets
+back the calls it lost. One subscription brings the wake-ups; a slow poll makes up for wake-ups that got lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gateway.state.waiting import Waiters
 log = logging.getLogger("gateway.state")
 
 FIRST_RETRY_S = 0.05
-LAST_RETRY_S = 1.0  # shorter than `settle_in_s`: a restarted Redis has our calls back before it is asked for them
+LAST_RETRY_S = 1.0  # shorter than `settle_in_s`: a restarted Redis gets our calls back before anybody asks for them
 LISTEN_S = 5.0  # how long one read of the subscription waits before it looks after its connection
 CANCEL_AGAIN_S = 0.1
 LOOKED_AT_ONCE = 500  # calls fetched or polled in one go
@@ -33,8 +33,8 @@ LOOKED_AT_ONCE = 500  # calls fetched or polled in one go
 class Timing(Struct, frozen=True, kw_only=True):
     """Who is dead after how long.
 
-    Without a heartbeat for `lease_s` a replica counts as dead. `settle_in_s` after Redis came up empty, replicas must
-    have put back what they hold: until then no call is new. It exceeds `beat_s`, which may be how late they notice.
+    A replica without a heartbeat for `lease_s` counts as dead. Once Redis came up empty, replicas have `settle_in_s` to
+    put back what they hold, and no call is begun in that time. It exceeds `beat_s`, because they may notice that late.
     """
 
     lease_s: float = 10.0
@@ -48,7 +48,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Tending:
-    """Four loops, each of which waits between any two things it does."""
+    """Four loops, each with pauses: the heartbeat, the subscription, fetching calls that have changed, the poll."""
 
     def __init__(
         self,
@@ -61,12 +61,8 @@ class Tending:
         *,
         watch: Callable[[str], Awaitable[Record | None]],
         on_restored: Callable[[], None],
-        on_connected: Callable[[], None],
     ) -> None:
-        """`watch` fetches a call and has us woken when something becomes of it.
-
-        `on_connected` hears that Redis may be another one since, or have started anew with data of some time ago.
-        """
+        """`watch` fetches a call and has this process woken when something becomes of it."""
         self.is_settled = False  # Redis is there, and so is everything that replicas hold
         self._holding = holding
         self._replica = replica
@@ -76,9 +72,11 @@ class Tending:
         self._timing = timing
         self._watch = watch
         self._on_restored = on_restored
-        self._on_connected = on_connected
-        self.on_touched: Callable[[str], None] = lambda key: None  # another replica has done something to that call
-        self.epoch = 0  # since when there are the data that we know; 0: nobody knows yet
+        self.on_touched: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
+        self.epoch = 0  # when the data that we know began, by the clock of Redis; 0: we know none yet
+        # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
+        # or of long ago, in old data that Redis has started with.
+        self.claims_in_doubt = False
         self._up_since = 0.0
         self._reason = ""  # why the last heartbeat failed
         self._hurry = asyncio.Event()
@@ -89,11 +87,11 @@ class Tending:
 
     @property
     def may_judge(self) -> bool:
-        """Whether a lease that ran out means a death: only if its owner could have reached Redis for a whole lease."""
+        """Whether a lease that ran out means a death: only if its owner could have renewed it for a whole lease."""
         return self.is_settled and asyncio.get_running_loop().time() - self._up_since >= self._timing.lease_s
 
     async def start(self) -> None:
-        """Starts the loops; returns when the state is settled, or after the time that takes at most."""
+        """Starts the loops; returns when the state is settled, or when that has taken too long."""
         self._tasks = [_running(loop) for loop in (self._keep(), self._listen(), self._refresh(), self._poll())]
         try:
             async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
@@ -111,13 +109,13 @@ class Tending:
         self.is_settled = False
 
     def lost(self, reason: str) -> None:
-        """Redis has just stopped answering: tries it again without waiting for the next heartbeat."""
+        """Redis has just stopped answering: it is tried again without waiting for the next heartbeat."""
         log.warning("the state cannot be reached", extra={"detail": reason})
         self.is_settled = False
         self._hurry.set()
 
     def look_at(self, key: str) -> None:
-        """Has a call fetched for those who wait for it, if anybody does."""
+        """Has a call fetched, if anybody waits for it."""
         if key in self._waiters:
             self._fetch(key)
 
@@ -126,7 +124,7 @@ class Tending:
         self._some_stale.set()
 
     def _look_at_all(self) -> None:
-        for key in self._waiters.keys():  # noqa: SIM118 - a list of its own
+        for key in self._waiters:
             self.look_at(key)
 
     async def _keep(self) -> None:
@@ -146,7 +144,7 @@ class Tending:
                 continue
 
     async def _beat(self) -> bool:
-        """One heartbeat and what it brings to light; False if Redis is away."""
+        """One heartbeat, and whatever Redis needs to get back; False if Redis is away."""
         outlived = self._holding.outlived()
         try:
             _, epoch, restoring = await self._link.ask("beat", outlived, self.epoch, probing=True)
@@ -195,10 +193,10 @@ class Tending:
                         elif message is not None:  # subscribed, perhaps again: what was said meanwhile is lost
                             retry_s = FIRST_RETRY_S
                             self._look_at_all()
-                            self._on_connected()
+                            self.claims_in_doubt = True
                             self._hurry.set()  # perhaps to another server, or to one that has lost its data
             except (RedisError, OSError):
-                self._hurry.set()  # it breaks at once, where a heartbeat may take a while to notice
+                self._hurry.set()  # a subscription breaks at once, and a heartbeat may take a while to fail
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, LAST_RETRY_S)
 
@@ -214,7 +212,7 @@ class Tending:
         try:
             record = await self._watch(key)
         except StateUnavailable:
-            return  # once it is back, everything is looked at
+            return  # once Redis is back, every call that somebody waits for is fetched
         if record is not None:
             self._holding.catch_up(record)
         self._waiters.tell(key, record)
@@ -223,7 +221,7 @@ class Tending:
         while True:
             await asyncio.sleep(self._timing.poll_s)
             held = self._holding.all()
-            keys = list({**dict.fromkeys(self._waiters.keys()), **held})
+            keys = list({**dict.fromkeys(self._waiters), **held})
             try:
                 for start in range(0, len(keys), LOOKED_AT_ONCE):
                     await self._poll_some(keys[start : start + LOOKED_AT_ONCE], held)

@@ -185,6 +185,19 @@ async def test_only_headers_the_operator_allows_are_passed_on(start: StartGatewa
     assert not {"x-absent", "x-other"} & dict(call.headers).keys()
 
 
+async def test_every_line_of_a_header_is_passed_on_in_order(start: StartGateway, server: ToolServer) -> None:
+    """RFC 9110, section 5.3."""
+    backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant", "prefer", "x-locale"]}
+    caller = (await start(config({"scripted": backend}))).caller
+    sent = [("x-tenant", "acme, b"), ("prefer", "wait=5"), ("x-tenant", ""), ("x-locale", "nb"), ("x-tenant", "acme")]
+    answer = await caller.http.post("/oxp/tools/call", json={"tool_id": "Echo.Say", "input": {}}, headers=sent)
+    assert answer.status_code == 200
+    arrived = [line for line in server.calls[0].headers if line[0] in ("x-tenant", "prefer", "x-locale")]
+    assert arrived == [
+        (name, value) for wanted in ("x-tenant", "prefer", "x-locale") for name, value in sent if name == wanted
+    ]
+
+
 async def test_a_token_made_for_the_tool_server_names_the_caller(start: StartGateway, server: ToolServer) -> None:
     """Ours: short-lived, signed by the gateway, its subject the principal."""
     signing = {"secret": OTHER_SECRET, "audience": "worker", "ttl": "30s"}

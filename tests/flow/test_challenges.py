@@ -188,7 +188,8 @@ async def test_a_challenge_of_the_langchain_family_becomes_a_real_one(start: Sta
 
 def sealed(server: ToolServer, *, key: str = KEY, age_s: float = 0, backend: str = "scripted") -> str:
     """A token as a gateway with that key made it some seconds ago."""
-    maker = Challenges([key], public_url=PUBLIC_URL, clock=lambda: time.time() - age_s)
+    maker = Challenges([key], clock=lambda: time.time() - age_s)
+    maker.public_url = PUBLIC_URL
     challenge = {"id": "1", "url": "https://x.example", "check_url": f"{server.url}/check/1"}
     return str(maker.public({"authorization": [challenge]}, backend)["authorization"][0]["check_url"])
 

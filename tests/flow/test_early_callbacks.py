@@ -32,7 +32,7 @@ class Hasty:
         self.message: dict[str, Any] = RESULT
         self.ending: bytes | None = OK
         self.ends = asyncio.Event()
-        self.posts = 0
+        self.posts = self.hung_up_on = 0
 
     async def _acknowledge(self, peer: Peer) -> None:
         path, told = self.toolset.noted[-1]
@@ -41,10 +41,19 @@ class Hasty:
             return
         assert await self.post(self.message, told) == 200
         self.posts += 1
-        await self.ends.wait()
+        await self._end(peer)
         if self.ending is None:
             raise ConnectionResetError
         await peer.send(self.ending)
+
+    async def _end(self, peer: Peer) -> None:
+        closed, told = asyncio.ensure_future(peer.until_closed()), asyncio.ensure_future(self.ends.wait())
+        await asyncio.wait([closed, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if closed.done():
+            self.hung_up_on += 1
+        closed.cancel()
+        await asyncio.wait([closed])
 
     async def post(self, message: dict[str, Any], told: dict[str, Any]) -> int:
         assert self.gateway is not None
@@ -128,3 +137,18 @@ async def test_a_call_is_cancelled_after_a_consent_and_before_the_acknowledgemen
     assert await in_flight(hasty.gateway) == 0
     await until(lambda: any(path == "/cancel_tool_call" for path, _ in hasty.toolset.noted))
     assert "cancelled" in (await caller.http.get("/calls/k")).json()["error"]["message"]
+
+
+@pytest.mark.parametrize("message", [RESULT, CONSENT], ids=["result", "consent"])
+async def test_a_tool_server_that_never_acknowledges_what_it_has_answered_is_not_listened_to_for_long(
+    hasty: Hasty, message: dict[str, Any]
+) -> None:
+    assert hasty.gateway is not None
+    caller, hasty.message = hasty.gateway.caller, message
+    async with asyncio.timeout(SOON_S):
+        await caller.call("oxp", "builds.lint", call_id="k")
+        assert await in_flight(hasty.gateway) == 1
+        await until(lambda: hasty.hung_up_on == 1)
+    assert await in_flight(hasty.gateway) == 0
+    hasty.message = RESULT  # one failure would have been enough for the breaker
+    assert (await caller.call("oxp", "builds.lint", call_id="another")).value == "done"

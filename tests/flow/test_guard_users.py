@@ -35,7 +35,9 @@ def user_sent(server: ToolServer) -> Any:
 
 
 @every_dialect
-@pytest.mark.parametrize("context", [{}, {"context": {}}, {"context": {"user_id": ADA}}], ids=str)
+@pytest.mark.parametrize(
+    "context", [{}, {"context": {}}, *({"context": {"user_id": user}} for user in (ADA, ""))], ids=str
+)
 async def test_a_tool_server_is_told_the_user_of_the_credential(
     start: StartGateway, server: ToolServer, dialect: str, context: dict[str, Any]
 ) -> None:

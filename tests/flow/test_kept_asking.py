@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.caller import DIALECTS, SCHEMAS, Answer, Caller, every_dialect
 from tests.flow.conftest import StartGateway
-from tests.flow.gateways import PUBLIC_URL, config
+from tests.flow.gateways import LOOK_AGAIN_S, PUBLIC_URL, WAIT_S, config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.test_kept_calls import IDS
 from tests.flow.tokens import SECRET, token
@@ -33,6 +33,14 @@ async def look(caller: Caller, dialect: str, call_id: str) -> Answer:
 
 async def cancel(caller: Caller, dialect: str, call_id: str) -> Answer:
     return await caller.send(dialect, "kept", "DELETE", f"/calls/{quote(call_id, safe='')}")
+
+
+async def expiry(caller: Caller, call_id: str) -> None:
+    """Waits until nothing more is known of a call."""
+    headers = {"authorization": f"Bearer {caller.token}"}
+    async with asyncio.timeout(WAIT_S):
+        while (await caller.http.get(f"/calls/{call_id}", headers=headers)).is_success:  # noqa: ASYNC110 - nobody says so
+            await asyncio.sleep(LOOK_AGAIN_S)
 
 
 def lasting(answer: Answer) -> dict[str, str]:
@@ -119,6 +127,33 @@ async def test_nobody_finds_the_call_of_another_principal(start: StartGateway, s
             assert (await ask(bob, "bare", call_id)).status == 404
             assert (await ask(gateway.caller, "bare", call_id)).status == 401
     assert (await look(ada, "oxp", own_id)).value == {}
+
+
+async def test_only_its_owner_is_told_that_a_call_has_expired(start: StartGateway, server: ToolServer) -> None:
+    auth, state = {"jwt": [{"secret": SECRET}]}, {"result_ttl": "1s"}
+    gateway = await start(config({"scripted": server.url}, auth=auth, state=state))
+    ada, bob = (gateway.caller.with_token(token(who)) for who in ("ada", "bob"))
+    own_id = (await ada.call("oxp", "Echo.Say", call_id="k")).headers["toolgate-call-id"]
+    await expiry(ada, own_id)
+    for ask in (look, cancel):
+        for call_id in ("k", own_id):
+            answer = await ask(ada, "bare", call_id)
+            assert (answer.status, answer.message) == (404, "The result of this call has expired.")
+            answer = await ask(bob, "bare", call_id)
+            assert (answer.status, answer.message) == (404, "There is no such call of yours.")
+
+
+async def test_where_credentials_name_users_another_user_is_not_told_that_a_call_has_expired(
+    start: StartGateway, server: ToolServer
+) -> None:
+    auth, state = {"jwt": [{"secret": SECRET, "user_id_claim": "email"}]}, {"result_ttl": "1s"}
+    gateway = await start(config({"scripted": server.url}, auth=auth, state=state))
+    ada, bob = (gateway.caller.with_token(token("an agent", email=user)) for user in ("ada", "bob"))
+    own_id = (await ada.call("oxp", "Echo.Say", call_id="k")).headers["toolgate-call-id"]
+    await expiry(ada, own_id)
+    assert (await look(ada, "bare", "k")).message == "The result of this call has expired."
+    for call_id in ("k", own_id):
+        assert (await look(bob, "bare", call_id)).message == "There is no such call of yours."
 
 
 @pytest.mark.parametrize("context", [{"user_id": "u"}, {"authorization": [{"id": "mail", "token": "t"}]}])

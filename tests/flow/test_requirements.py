@@ -49,6 +49,17 @@ async def test_an_empty_text_counts_as_missing(demo: Caller, dialect: str) -> No
 
 
 @every_dialect
+async def test_a_user_without_a_name_is_none(start: StartGateway, server: ToolServer, dialect: str) -> None:
+    """Ours: no tool server is sent one, and the call is found by its id as any other."""
+    caller = (await start(config({"scripted": server.url}))).caller
+    asked: list[dict[str, Any]] = [{"context": {"user_id": ""}}, {"context": {}}]
+    first, again = [await caller.call(dialect, "Echo.Say", {"n": 1}, call_id="k", **one) for one in asked]
+    assert "user_id" not in server.calls[0].call.get("context", {})
+    assert (first.body, server.executions) == (again.body, 1)
+    assert (await caller.http.get("/calls/k")).status_code == 200
+
+
+@every_dialect
 async def test_a_tool_without_requirements_needs_no_context(demo: Caller, dialect: str) -> None:
     """Spec: OXP 1.0, Tool Requirements: it MUST run with nothing extra."""
     assert (await demo.call(dialect, "Text.Echo", {"value": 1})).value == 1

@@ -110,12 +110,13 @@ async def test_a_value_survives_both_ways(demo: Caller, dialect: str, value: Any
 
 
 @pytest.mark.parametrize(("check", "success"), [("off", True), ("warn", True), ("fail", False)])
+@pytest.mark.parametrize("schema", [{"type": "string"}, None], ids=["text", "nothing"])
 @every_dialect
 async def test_a_value_that_breaks_its_schema_is_judged_as_the_route_says(
-    start: StartGateway, server: ToolServer, dialect: str, check: str, success: bool
+    start: StartGateway, server: ToolServer, dialect: str, check: str, success: bool, schema: dict[str, str] | None
 ) -> None:
     """Spec: OXP 1.0, Call Tool Response: a value conforms to `output_schema`. Ours: who enforces it."""
-    server.tools = [tool("Echo.Say", output_schema={"type": "string"})]
+    server.tools = [tool("Echo.Say", output_schema=schema)]
     route = {"tools": "*", "backend": "scripted", "validate_output": check}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
     result = (await caller.call(dialect, "Echo.Say", {"canary": "in the value"})).result

@@ -11,7 +11,7 @@ from gateway.auth.compact import MalformedError, take_apart
 from gateway.challenges import Challenges
 from gateway.kept.callbacks import CallbackTokens
 from gateway.kept.preference import MAX_WAIT_S, read_preference
-from gateway.kept.standing import Note, kept_by, note_of, pack
+from gateway.kept.standing import Note, kept_by, note_of, pack, pack_note
 from gateway.model import ToolResult
 from gateway.state.port import CallState
 from gateway.state.records import Records
@@ -68,7 +68,7 @@ def test_only_a_token_of_ours_is_a_callback(token: str) -> None:
     assert CALLBACKS.open(token) in (None, ("key", "run"))
 
 
-NOTE = Note(dialect="otc", spelling="otc://1.0", call_id="mine", tool="Lab.Echo@1.0.0").packed()
+NOTE = pack_note(Note(dialect="otc", spelling="otc://1.0", call_id="mine", tool="Lab.Echo@1.0.0"))
 OUTCOME = pack(ToolResult(value={"n": 1}))
 SEALER = Sealer(KEYS, "state")
 ROW = [

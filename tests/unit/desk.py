@@ -42,6 +42,7 @@ class Later:
         self.at_once: ToolResult | Exception | None = None
         self.on_dispatch: Callable[[str], Awaitable[object]] | None = None
         self.on_resume: Callable[[str], Awaitable[object]] | None = None
+        self.on_cancel: Callable[[], Awaitable[object]] | None = None
         self.took = asyncio.Event()
         self.queued: asyncio.Queue[None] | None = None  # then each call waits for an item of it before it is taken
 
@@ -68,6 +69,8 @@ class Later:
     async def cancel(self, call_id: str, run: str, group: str) -> None:
         assert run == next(each.run for each in self.dispatched if each.call_id == call_id)
         self.cancelled.append((call_id, group))
+        if self.on_cancel is not None:
+            await self.on_cancel()
 
     async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
         raise AssertionError

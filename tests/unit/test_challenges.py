@@ -25,7 +25,9 @@ class Clock:
 
 
 def challenges(*keys: str, clock: Clock | None = None) -> Challenges:
-    return Challenges(keys, public_url=PUBLIC, clock=clock or Clock())
+    made = Challenges(keys, clock=clock or Clock())
+    made.public_url = PUBLIC
+    return made
 
 
 def token_of(sealer: Challenges, check_url: str = CHECK_URL) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gateway.config import read
-from gateway.settings import BearerAuthSettings, HttpBackendSettings, JwtAuthSettings, OxpBackendSettings, Secret
+from gateway.settings import BearerAuthSettings, HttpBackendSettings, JwtAuthSettings, Secret
+from gateway.settings.backends import OxpBackendSettings
 from tests.unit.configured import BACKENDS, CANARY, ENV, problems
 
 

@@ -186,8 +186,16 @@ def test_a_value_is_held_against_the_output_schema() -> None:
     assert tool.output_violation({"n": "x"}) == "at n: is not an integer"
 
 
-def test_a_tool_that_promises_nothing_may_return_anything() -> None:
-    assert published("A.B@1.0.0").output_violation({"n": 1}) is None
+def test_a_tool_whose_output_schema_allows_everything_may_return_anything() -> None:
+    assert published("A.B@1.0.0", output_schema={}).output_violation({"n": 1}) is None
+
+
+@pytest.mark.parametrize("value", [{}, 0, "", False, [None]], ids=repr)
+def test_a_tool_that_promises_to_return_nothing_must_not_return_a_value(value: Json) -> None:
+    """Spec: OTC 1.0 and OXP 1.0, Tool: null indicates the tool does not return any value."""
+    tool = published("A.B@1.0.0", output_schema=None)
+    assert tool.output_violation(value) == "there is a value, of a tool that returns none"
+    assert tool.output_violation(None) is None
 
 
 def test_a_broken_output_schema_is_told_at_each_value() -> None:

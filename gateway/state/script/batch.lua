@@ -1,12 +1,12 @@
--- Does what was asked, in order.
+-- Carries out the operations, in order.
 
 local replies = {}
 for i, asked in ipairs(cmsgpack.unpack(ARGV[2])) do
   local ok, reply = pcall(operations[asked[1]], unpack(asked, 2))
   if not ok then
     reply = { 'error', type(reply) == 'table' and reply.err or tostring(reply) }
-    -- A primary that became a replica, or a server that refuses writes: nothing of the batch has been written, for else a
-    -- server short of memory would have taken the heartbeat too. To who cannot extend its lease it is as good as away.
+    -- A primary that became a replica, or a server that refuses writes. Nothing of the batch has been written: after a
+    -- first write a server short of memory takes the heartbeat, too. To a replica without a lease it is as good as away.
     local refused = asked[1] == 'beat' or asked[1] == 'greet' or string.find(reply[2], 'READONLY', 1, true)
     if refused then return redis.error_reply(reply[2]) end
   end

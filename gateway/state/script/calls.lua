@@ -1,6 +1,6 @@
--- What is done to calls, one at a time.
+-- Operations on calls.
 
--- The open call that asks the same, if there is one. Its end is told once.
+-- The call that a question leads to, if it is there. If it has ended, the question does not lead to it again.
 local function join(key)
   local found = row(key)
   if not found[1] then return nil end
@@ -8,7 +8,7 @@ local function join(key)
   return { 'exists', key, found }
 end
 
--- How many ms until a principal may begin a call again; nil: at once.
+-- In how many ms a principal may begin a call; nil: now.
 local function full_for(principal)
   if redis.call('ZCOUNT', pending_key(principal), now, '+inf') >= config.max_pending then return 1000 end
   local records = records_key(principal)
@@ -17,8 +17,8 @@ local function full_for(principal)
   return math.max(1000, tonumber(first[2]) - now)
 end
 
--- Whether a call found in the store may be dispatched by this replica: its own is gone and it was not sent, or may be
--- sent again.
+-- Whether this replica may dispatch a call that it found: the one that held it is dead, and it was not sent or may be sent
+-- again.
 local function may_take(state, replica, idempotent)
   return dead(replica) and (state == REGISTERED or (state == DISPATCHING and idempotent == '1'))
 end
@@ -44,15 +44,12 @@ function operations.begin(key, fingerprint, principal, backend, note, question, 
   end
   local full = full_for(principal)
   if full then return { 'full', full } end
-  store(key, principal, {
-    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state, 'note', note,
-    'replica', me, 'idempotent', idempotent, 'question', question, 'created', now,
-  }, config.pending_ms)
+  store(key, fingerprint, principal, backend, state, note, idempotent, question, now, config.pending_ms)
   return { 'new', now }
 end
 
--- Begins a call of this replica's that nobody runs, because the reply to an earlier `begin` was lost; `found` is its note.
--- `begin` itself only finds it: one that a server carries out late must not take a call that runs by now.
+-- Begins a call of this replica's that nobody runs, because the reply to an earlier `begin` was lost. `found` is the note
+-- that `begin` found; it does not take the call by itself, for a server may carry out a `begin` so late that the call runs.
 function operations.take(key, found, note, state)
   local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'note')
   if not got[1] then return absent() end
@@ -64,10 +61,7 @@ end
 function operations.restore(key, fingerprint, principal, backend, state, note, idempotent, question, created)
   local left = created + config.pending_ms - now
   if left <= 0 or redis.call('EXISTS', call_key(key), seen_key(key)) > 0 then return NO end
-  store(key, principal, {
-    'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state, 'note', note,
-    'replica', me, 'idempotent', idempotent, 'question', question, 'created', created,
-  }, left)
+  store(key, fingerprint, principal, backend, state, note, idempotent, question, created, left)
   if state == AWAITING_USER then open(question, key) end
   return YES
 end
@@ -106,14 +100,23 @@ function operations.settle(key, outcome)
   return YES
 end
 
--- A call as it stands or, if it may be begun anew, as it ended.
+-- A call as it stands, or what is left of one that may be begun anew.
 function operations.get(key)
   local found = row(key)
   if not found[1] and redis.call('EXISTS', seen_key(key)) == 0 then
-    found = redis.call('HMGET', parted_key(key), unpack(FIELDS))
+    found = redis.call('HMGET', remnant_key(key), unpack(FIELDS))
   end
   if not found[1] then return absent() end
   return { 'record', key, found }
+end
+
+function operations.has_expired(key, principals)
+  local principal = redis.call('GET', seen_key(key))
+  if not principal or redis.call('EXISTS', call_key(key)) > 0 then return NO end
+  for _, one in ipairs(principals) do
+    if one == principal then return YES end
+  end
+  return NO
 end
 
 function operations.told(key)
@@ -131,7 +134,7 @@ function operations.watch(key)
   return operations.get(key)
 end
 
--- The states of many calls, 0 for one that is gone, and whether the data are still the same.
+-- The states of many calls, 0 for each that is gone, and the epoch.
 function operations.states(keys)
   if restoring() then return RESTORING end
   local states = {}
@@ -139,31 +142,31 @@ function operations.states(keys)
   return { 'states', states, read_epoch() }
 end
 
--- Keeps how a call ended of which nothing else is kept, as one of the latest of its principal.
-local function part(key, principal, outcome)
-  local name = parted_from(principal)
+-- Keeps the outcome of a call of which nothing else is kept, as one of the latest of its principal.
+local function keep_remnant(key, principal, outcome)
+  local name = remnants_key(principal)
   redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
-  redis.call('RENAME', call_key(key), parted_key(key))
-  redis.call('PEXPIRE', parted_key(key), config.parted_ms)
-  redis.call('ZADD', name, now + config.parted_ms, key)
-  redis.call('PEXPIRE', name, config.parted_ms)
+  redis.call('RENAME', call_key(key), remnant_key(key))
+  redis.call('PEXPIRE', remnant_key(key), config.remnant_ms)
+  redis.call('ZADD', name, now + config.remnant_ms, key)
+  redis.call('PEXPIRE', name, config.remnant_ms)
   redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
-  for _, old in ipairs(redis.call('ZRANGE', name, 0, -config.max_parted - 1)) do
-    redis.call('DEL', parted_key(old))
+  for _, old in ipairs(redis.call('ZRANGE', name, 0, -config.max_remnants - 1)) do
+    redis.call('DEL', remnant_key(old))
     redis.call('ZREM', name, old)
   end
 end
 
--- Lets go of a call, which is on no quota any more; with an outcome that is told for a while.
+-- Removes a call, also from its quotas; with an outcome, that is told for a while.
 local function drop(key, principal, outcome)
-  if outcome then part(key, principal, outcome) end
+  if outcome then keep_remnant(key, principal, outcome) end
   redis.call('DEL', call_key(key), seen_key(key))
   redis.call('ZREM', pending_key(principal), key)
   redis.call('ZREM', records_key(principal), key)
 end
 
--- Of a call that is over, no more is kept than this outcome; unless somebody may ask the same to be told how it ended.
-function operations.part(key, outcome)
+-- Keeps no more of a call that is DONE than this outcome, unless its question still leads to it.
+function operations.reduce(key, outcome)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'question')
   if not got[1] then return absent() end
   if tonumber(got[1]) ~= DONE or is_open(got[3], key) then return NO end

@@ -1,8 +1,8 @@
--- Every operation on the state, each atomic, many in one round trip. One script in four parts, of which this is the first:
--- what all of them stand on.
+-- Every operation on the state, each atomic, many in one round trip. This is the first of the four parts of one script:
+-- what the other parts use.
 --
--- ARGV[1]: the settings of the replica that asks, ARGV[2]: a list of {operation, argument...}, both MessagePack.
--- Answers a list with one reply for each: a word or {word, value...}. Numbers of states are those of CallState.
+-- ARGV[1]: the settings of the replica that asks; ARGV[2]: a list of {operation, argument...}; both in MessagePack.
+-- Returns a list with one reply for each operation: a word, or {word, value...}. States are the numbers of CallState.
 
 local config = cmsgpack.unpack(ARGV[1])
 local me = config.replica
@@ -10,12 +10,12 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
--- Replies of one word cost their reader a third of a list.
+-- A reply that is a word costs a third of a list to read.
 local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent' }, { ok = 'restoring' }
 local CONFLICT, EXPIRED = { ok = 'conflict' }, { ok = 'expired' }
 
-local EPOCH = 'toolgate:epoch' -- since when there is data here; gone with the data when a server starts empty
-local SERVER = 'toolgate:server' -- the run of the server that these data were written by
+local EPOCH = 'toolgate:epoch' -- when the data here began; gone with the data when a server starts empty
+local SERVER = 'toolgate:server' -- the id of the run of the server that wrote these data
 local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
 local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be putting back what it holds
 local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'question', 'created', 'outcome' }
@@ -24,11 +24,11 @@ local PATIENCE = 10 -- how much longer than foreseen replicas may take to put ba
 
 local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
 local function seen_key(key) return 'toolgate:{' .. key .. '}:seen' end
-local function parted_key(key) return 'toolgate:{' .. key .. '}:parted' end
+local function remnant_key(key) return 'toolgate:{' .. key .. '}:remnant' end
 local function question_key(question) return 'toolgate:question:' .. question end
 local function pending_key(principal) return 'toolgate:pending:' .. principal end
 local function records_key(principal) return 'toolgate:records:' .. principal end
-local function parted_from(principal) return 'toolgate:parted:' .. principal end
+local function remnants_key(principal) return 'toolgate:remnants:' .. principal end
 local function held_key(replica) return 'toolgate:held:' .. replica end
 
 local epoch = false
@@ -43,8 +43,8 @@ end
 
 local operations = {}
 
--- Replicas put back the calls they hold; until they have had the time to begin, and are through, a call that is not here
--- may yet be running.
+-- Whether replicas may still be putting back the calls they hold: they have some time to begin, and then to finish. Until
+-- then a call that is not here may be running all the same.
 local function restoring()
   local age = now - read_epoch()
   if age < config.settle_in_ms then return true end
@@ -58,8 +58,8 @@ end
 
 local function lease(replica) return tonumber(redis.call('ZSCORE', REPLICAS, replica) or 0) end
 
--- Only who could renew its own lease a moment ago may call another's a death: a server that was frozen, and carries out
--- what it was asked before, finds that all of them have run out.
+-- Only a replica that renewed its own lease a moment ago may say that another is dead: a server that was frozen, and now
+-- carries out what it was asked before that, finds that all leases have run out.
 local function is_judge() return lease(me) - now > config.lease_ms / 2 end
 local function dead(replica) return replica ~= me and lease(replica) <= now and is_judge() end
 
@@ -69,7 +69,7 @@ local function tell(replica, key)
   if replica ~= me then redis.call('PUBLISH', 'toolgate:wake:' .. replica, key) end
 end
 
--- Tells who holds a call, and who watches it, that something became of it.
+-- Wakes the replica that holds a call, and those that watch it, because something became of it.
 local function wake(key, holder, watchers)
   tell(holder, key)
   for replica in string.gmatch(watchers or '', '[^,]+') do
@@ -77,7 +77,7 @@ local function wake(key, holder, watchers)
   end
 end
 
-local lasting = {} -- names that many calls of a batch write to -> the time to live each gets once, when all is done
+local lasting = {} -- names that several calls of a batch write to -> the time to live that each gets when all is done
 
 local function hold(key)
   redis.call('SADD', held_key(me), key)
@@ -90,17 +90,19 @@ local function count(zset, key, expires, ttl)
   lasting[zset] = ttl
 end
 
--- The first write is one that a server out of memory refuses, so that it refuses the operation as a whole.
-local function store(key, principal, fields, left_ms)
-  redis.call('HSET', call_key(key), unpack(fields))
+-- Stores a call of this replica's that has `left_ms` to live. A server out of memory refuses the first write already, and
+-- so the operation as a whole.
+local function store(key, fingerprint, principal, backend, state, note, idempotent, question, created, left_ms)
+  redis.call('HSET', call_key(key), 'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state,
+    'note', note, 'replica', me, 'idempotent', idempotent, 'question', question, 'created', created)
   redis.call('PEXPIRE', call_key(key), left_ms)
-  redis.call('SET', seen_key(key), '', 'PX', left_ms + config.seen_ms)
+  redis.call('SET', seen_key(key), principal, 'PX', left_ms + config.seen_ms)
   count(pending_key(principal), key, now + left_ms, config.pending_ms)
   count(records_key(principal), key, now + left_ms, config.pending_ms + config.result_ms)
   hold(key)
 end
 
--- A call waits for its user: whoever asks the same joins it. Of two that were asked the same the later one is joined.
+-- Has a question lead to a call that waits for its user. Of two with the same question it leads to the later one.
 local function open(question, key)
   if question and question ~= '' then
     redis.call('SET', question_key(question), key, 'PX', redis.call('PTTL', call_key(key)))

@@ -1,7 +1,7 @@
--- What replicas say of themselves, and what becomes of the calls of those that died.
+-- Operations on replicas, and on the calls of those that died.
 
--- The first thing said over each connection. A server that was started anew, or that has just become the primary, may lack
--- what was written last: it is treated as one without data. Where it does not tell which run it is, nobody can know.
+-- The first operation over each connection. A server that was restarted, or that has just become the primary, may lack what
+-- was written last, so it is treated as one without data. One that does not tell the id of its run is trusted.
 function operations.greet()
   local told = redis.pcall('INFO', 'server')
   local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
@@ -15,7 +15,7 @@ function operations.greet()
   return YES
 end
 
--- Says that this replica is at it; to be said again every now and then.
+-- Says that this replica is putting back its calls; to be repeated while it does.
 function operations.restoring()
   redis.call('ZADD', RESTORERS, now + config.settle_in_ms, me)
   redis.call('PEXPIRE', RESTORERS, PATIENCE * config.settle_in_ms)
@@ -29,8 +29,8 @@ function operations.restored()
   return standing()
 end
 
--- Extends this replica's lease, lets go of calls that ran out of time, and tells whether the data are still the same;
--- if they are not those it knows, it is taken to put back what it holds.
+-- Extends this replica's lease, releases calls that ran out of time, and tells the epoch. If that is not the one the replica
+-- knows, it is counted among those that are putting back their calls.
 function operations.beat(outlived, known)
   redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
@@ -51,7 +51,7 @@ local function lose(key, principal, replica, watchers)
   wake(key, replica, watchers)
 end
 
--- A call that has ended where nobody can tell how any more.
+-- Makes UNKNOWN a call of this replica's that has ended, though nobody can tell how any more.
 function operations.lose(key)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
   if tonumber(got[1] or DONE) >= UNKNOWN or got[3] ~= me then return NO end
@@ -61,7 +61,7 @@ function operations.lose(key)
   return YES
 end
 
--- One call of a dead replica: what becomes of it, or nil if it is over or gone.
+-- Takes over one call of a dead replica; nil if it is over or gone.
 local function inherit(key)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'idempotent', 'watchers', 'replica')
   local state = tonumber(got[1] or DONE)
@@ -76,7 +76,7 @@ local function inherit(key)
   return { key, row(key) }
 end
 
--- `suspects`: calls this replica is said to hold and knows nothing of: the reply to an earlier claim was lost.
+-- `suspects`: calls that are this replica's here, and of which it knows nothing: the reply to an earlier claim was lost.
 function operations.claim(limit, suspects)
   local claimed = {}
   if not is_judge() then return { 'claimed', claimed } end

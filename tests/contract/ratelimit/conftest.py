@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.ratelimit import MemoryBuckets, Outcome
+from gateway.ratelimit import MemoryBuckets
 from gateway.ratelimit.limits import SharedBuckets
+from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
 from tests.contract.ratelimit.clients import replica
 from tests.contract.state.server import RedisServer

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from gateway.ratelimit import Outcome, Rule
+from gateway.ratelimit import Rule
 from gateway.ratelimit.batch import SCRIPT, encode, joined
-from gateway.ratelimit.outcome import refusing
+from gateway.ratelimit.outcome import Outcome, refusing
 from gateway.ratelimit.rules import Parts, Plan
 from tests.contract.ratelimit.clients import replica
 from tests.contract.state.server import RedisServer

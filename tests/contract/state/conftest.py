@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gateway.state.address import Address
-from gateway.state.fallback import FallbackState, LocalState
+from gateway.state.fallback import FallbackState
 from gateway.state.known import Known
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
@@ -64,7 +64,7 @@ async def open_state(request: pytest.FixtureRequest, open_replica: OpenReplica) 
 
     async def open_fallback(limits: StateLimits) -> State:
         shared, clock = await open_replica(limits), Clock()
-        return FallbackState(shared, LocalState(limits, clock, shared.replica), Known(1e6, 1 << 16, clock))
+        return FallbackState(shared, MemoryState(limits, clock, shared.replica), Known(1e6, 1 << 16, clock))
 
     return open_memory if request.param == "memory" else open_fallback
 

@@ -26,12 +26,12 @@ async def ended(state: State, key: str) -> bytes | None:
 
 async def answered(state: State, key: str) -> None:
     """Has a call that is over answered, and waits until nothing more is kept of it."""
-    state.part(key, b"told")
+    state.reduce(key, b"told")
 
-    async def parted() -> bool:
+    async def reduced() -> bool:
         return await ended(state, key) == b"told"
 
-    await until(parted, "it is told of no more than its end")
+    await until(reduced, "it is told of no more than its end")
 
 
 async def test_who_looks_finds_that_it_ended_and_nothing_more_comes_of_it(state: State) -> None:
@@ -58,7 +58,7 @@ async def test_it_is_no_record_of_its_principals(open_state: OpenState) -> None:
 
 
 async def test_of_each_principal_the_latest_are_told(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(max_parted=2))
+    state = await open_state(StateLimits(max_remnants=2))
     keys = [(await began(state)).key for _ in range(3)]
     for key in keys:
         await state.settle(key, b"done")
@@ -69,10 +69,10 @@ async def test_of_each_principal_the_latest_are_told(open_state: OpenState) -> N
 async def test_what_is_not_over_or_waits_to_be_told_to_its_user_stays_as_it_is(state: State) -> None:
     running, asked = (await began(state, to=ACCEPTED)).key, call(question="asked")
     await began(state, asked, AWAITING_USER)
-    state.part(asked.key, b"told")
+    state.reduce(asked.key, b"told")
     assert await state.settle(asked.key, b"consented")
     for key in (running, asked.key, "nobody"):
-        state.part(key, b"told")
+        state.reduce(key, b"told")
     assert await state_of(state, running) is ACCEPTED
     assert await state.settle(running, b"done")
     assert [await ended(state, key) for key in (running, asked.key, "nobody")] == [b"done", b"consented", None]
@@ -80,22 +80,22 @@ async def test_what_is_not_over_or_waits_to_be_told_to_its_user_stays_as_it_is(s
     await answered(state, asked.key)
 
 
-async def test_what_is_parted_weighs_next_to_nothing() -> None:
+async def test_what_is_reduced_weighs_next_to_nothing() -> None:
     """However large the outcomes, and although each is kept for an hour where nobody is told it."""
-    state, rounds, size = MemoryState(StateLimits(max_parted=1), Clock()), 2000, 50_000
+    state, rounds, size = MemoryState(StateLimits(max_remnants=1), Clock()), 2000, 50_000
     tracemalloc.start()
     try:
         for number in range(rounds):
             key = (await began(state, call(key=f"k{number}"))).key
             await state.settle(key, bytes(size))
-            state.part(key, b"told")
+            state.reduce(key, b"told")
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
     assert state.size_bytes == 0
 
 
-async def test_an_outcome_that_came_to_another_replica_is_parted_where_it_is_told(open_replica: OpenReplica) -> None:
+async def test_an_outcome_that_came_to_another_replica_is_reduced_where_it_is_told(open_replica: OpenReplica) -> None:
     one, two = [await open_replica(StateLimits(max_records=1)) for _ in range(2)]
     for _ in range(3):
         key = (await began(one, to=ACCEPTED)).key
@@ -127,7 +127,7 @@ async def test_without_redis_it_stays_as_it_is(open_replica: OpenReplica, redis_
     redis_server.kill()
     with suppress(StateUnavailable):
         await state.get(key)
-    state.part(key, b"told")
+    state.reduce(key, b"told")
     redis_server.start()
 
     async def back() -> bool:

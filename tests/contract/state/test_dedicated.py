@@ -21,7 +21,7 @@ ID = packed(b"CLIENT", b"ID")
 @pytest.fixture
 async def dedicated(redis_server: RedisServer) -> AsyncIterator[Dedicated]:
     redis = connect(Address.parse(redis_server.url))
-    dedicated = Dedicated(redis)
+    dedicated = Dedicated(redis, (1, [packed(b"PING")]))
     yield dedicated
     await dedicated.aclose()
     await redis.aclose()

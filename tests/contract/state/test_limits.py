@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.state.memory import RECORD_BYTES, SEEN_BYTES, MemoryState
+from gateway.state.entries import RECORD_BYTES, SEEN_BYTES
+from gateway.state.memory import MemoryState
 from gateway.state.port import Created, Exists, Expired, Full, NewCall, State, StateLimits
 from tests.contract.state.calls import ACCEPTED, DISPATCHING, REGISTERED, began, call, until
 from tests.contract.state.conftest import Clock, OpenState
@@ -42,6 +43,26 @@ async def test_a_pending_call_that_has_expired_is_no_reason_to_run_again(open_st
     await until(gone(state, new.key), "the pending call expires")
     assert await state.begin(new) == Expired()
     assert not await state.settle(new.key, b"too late")
+
+
+async def test_whose_call_has_expired_is_known(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(result_ttl_s=SHORT_S, seen_ttl_s=1000 * SHORT_S))
+    new = call(principal="ada")
+    await began(state, new)
+    assert not await state.has_expired(new.key, ["ada"])
+    await state.settle(new.key, b"outcome")
+    await until(gone(state, new.key), "the result expires")
+    assert await state.has_expired(new.key, ["another name of hers", "ada"])
+    assert not await state.has_expired(new.key, ["bob", ""])
+    assert not await state.has_expired(call().key, ["ada"])
+
+
+async def test_a_call_that_was_forgotten_has_not_expired(open_state: OpenState) -> None:
+    state = await open_state(StateLimits())
+    new = call(principal="ada")
+    await began(state, new)
+    await state.forget(new.key)
+    assert not await state.has_expired(new.key, ["ada"])
 
 
 async def test_a_key_is_free_again_in_the_end(open_state: OpenState) -> None:

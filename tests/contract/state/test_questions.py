@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.state.fallback import LocalState
+from gateway.state.memory import MemoryState
 from gateway.state.port import Created, Exists, State, StateLimits
 from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DONE, began, call, until
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState
@@ -119,7 +119,7 @@ async def test_it_is_joined_on_every_replica_and_told_on_one(open_replica: OpenR
 
 async def test_memory_keeps_no_question_longer_than_its_call() -> None:
     clock = Clock()
-    state = LocalState(StateLimits(), clock, "replica")
+    state = MemoryState(StateLimits(), clock)
     for end in (state.forget, lambda key: state.settle(key, b"")):
         await end((await began(state, call(question="q"), AWAITING_USER)).key)
     assert state.knows(["q"])

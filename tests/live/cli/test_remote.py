@@ -14,11 +14,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.live.cli.conftest import Demo
 from tests.live.cli.terminal import DEADLINE_S, TOOLGATE, entered, environment, running, toolgate
+from tests.live.server.authority import Authority
 
 
 def test_tools_are_a_table(demo: Demo) -> None:
@@ -172,6 +174,23 @@ def test_where_no_gateway_is_it_says_so_and_exits_3() -> None:
     done = entered("tools", "--url", f"http://127.0.0.1:{port}")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(f"No gateway answers: http://127.0.0.1:{port} cannot be reached.")
+
+
+def test_an_authority_that_nobody_knows_is_told_from_a_gateway_that_is_not_there(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("127.0.0.1")
+    file = tmp_path / "gateway.yaml"
+    file.write_text(f"server: {{port: 0, admin: {{port: 0}}, tls: {{cert: {cert}, key: {key}}}}}\nauth: none\n")
+    with running([*TOOLGATE, "serve", "-c", str(file)]) as command:
+        line = command.wait_for('"message":"listening"')
+        (address,) = re.findall(r'"public":"([^"]+)"', line)
+        words = ("tools", "--url", f"https://{address}")
+        refused = entered(*words)
+        trusting = toolgate(*words, env={"SSL_CERT_FILE": authority.path})
+    assert refused.returncode == 3
+    assert refused.stderr.startswith(f"The TLS handshake with https://{address} failed: ")
+    assert "SSL_CERT_FILE" in refused.stderr
+    assert trusting.returncode == 0
 
 
 def test_something_else_that_answers_is_no_gateway(demo: Demo) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.backends.callback import ACK_TIMEOUT_S
 from tests import plainhttp
 from tests.contract.state.server import lasting_port, running_redis
 from tests.live.faults.calling import call, caller, value
@@ -27,8 +28,11 @@ async def _asked_to_stop(running: GatewayProcess) -> None:
 
 
 async def _turned_away(running: GatewayProcess) -> bool:
-    async with plainhttp.async_client() as http:
-        answer = await http.get(f"{running.url}/tools")
+    try:
+        async with plainhttp.async_client() as http:
+            answer = await http.get(f"{running.url}/tools")
+    except httpx.TransportError:  # it came in just before, and was idle when idle connections were closed
+        return False
     if answer.status_code == httpx.codes.OK:
         return False
     assert (answer.status_code, answer.json()) == (503, {"message": "The gateway is stopping."})
@@ -92,3 +96,39 @@ async def test_a_caller_who_is_let_in_late_and_says_nothing_delays_no_end() -> N
                 assert await silent.read() == b""
         finally:
             writer.close()
+
+
+@pytest.mark.anyio
+async def test_an_acknowledgement_that_nobody_needs_any_more_delays_no_end() -> None:
+    async with yard() as tools, gateway(callback_settings(tools.url, {"timeout": "30s"})) as running:
+        tools.acknowledges.clear()
+        async with caller(running.url) as http:
+            waiting = asyncio.create_task(call(http, WORK, {"number": 1}))
+            await until(lambda: 1 in tools.taken, "the call runs")
+            assert await tools.call_back([1]) == [200]
+            assert value(await waiting) == {"number": 1}
+        running.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(ACK_TIMEOUT_S / 2):
+            assert await running.process.wait() == 0
+
+
+@pytest.mark.anyio
+async def test_calls_that_are_cut_off_at_the_end_of_the_grace_are_not_noted_as_left_by_their_callers() -> None:
+    server = {"port": 0, "admin": {"port": 0}, "shutdown_grace": "200ms"}
+    async with yard() as tools, gateway(callback_settings(tools.url, {"timeout": "30s"}, server=server)) as running:
+        async with caller(running.url) as staying, caller(running.url) as leaving:
+            left = asyncio.create_task(call(leaving, WORK, {"number": 1}, call_id="1"))
+            await until(lambda: 1 in tools.taken, "the first call runs")
+            left.cancel()
+            await asyncio.wait([left])
+            waiting = [
+                asyncio.create_task(call(staying, WORK, {"number": number}, **more))
+                for number, more in {2: {"call_id": "2"}, 3: dict[str, str]()}.items()
+            ]
+            await until(lambda: len(tools.taken) == 3, "every call runs")
+            running.process.send_signal(signal.SIGTERM)
+            ends = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(end, httpx.TransportError) for end in ends)
+        assert await running.process.wait() == 0
+        noted = [(line["status"], line["outcome"]) for line in running.logged("request") if line["operation"] == "call"]
+    assert sorted(noted) == [(0, "unknown"), (0, "unknown"), (499, "unknown")]

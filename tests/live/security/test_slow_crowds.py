@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.server import raise_open_files
+from gateway.server.run import raise_open_files
 from tests.live.faults.calling import call, caller, value
 from tests.live.faults.processes import DEADLINE_S, gateway, settings, until
 from tests.live.faults.toolserver import echo, tool_server

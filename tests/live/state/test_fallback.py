@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway.state.address import Address
-from gateway.state.fallback import FallbackState, LocalState
+from gateway.state.fallback import FallbackState
 from gateway.state.known import Known
+from gateway.state.memory import MemoryState
 from gateway.state.port import Conflict, Created, Exists, Full, Record, StateLimits, StateUnavailable
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
@@ -45,7 +46,7 @@ class Replica:
         self.shared = RedisState(
             connect(Address.parse(url)), LIMITS, sealer, timing=TIMING, on_restored=lambda: self.state.back()
         )
-        self.local = LocalState(LIMITS, time.monotonic, self.shared.replica)
+        self.local = MemoryState(LIMITS, time.monotonic, self.shared.replica)
         self.state = FallbackState(self.shared, self.local, Known(LONG_S * 100, 1 << 16, time.monotonic))
 
     async def is_up(self) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from gateway.kept import standing
 from gateway.kept.endings import Endings
 from gateway.kept.orphans import adopt_orphans
-from gateway.kept.standing import PREFIX, Note
+from gateway.kept.standing import PREFIX, Note, pack_note
 from gateway.ports import Backend
 from gateway.state.port import State
 from tests.contract.state.calls import ACCEPTED, DEADLINE_S, began, call, judges, until
@@ -21,9 +21,9 @@ from tests.unit.desk import Later
 pytestmark = pytest.mark.anyio
 
 RUN = "f0e1d2c3b4a59687"
-NOTE = Note(
-    dialect="oxp", spelling="1", call_id="k", tool="T.t@1.0.0", group="g", later=standing.Later(run=RUN)
-).packed()
+NOTE = pack_note(
+    Note(dialect="oxp", spelling="1", call_id="k", tool="T.t@1.0.0", group="g", later=standing.Later(run=RUN))
+)
 
 
 @asynccontextmanager

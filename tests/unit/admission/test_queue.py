@@ -10,8 +10,8 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.admission import Admission, GivenUpError, unavailable
-from gateway.errors import ErrorCode, GatewayError
+from gateway.admission import Admission, GivenUpError
+from gateway.errors import ErrorCode, GatewayError, unavailable
 from tests.unit.admission.clock import Clock, admission
 from tests.unit.turn import Turn
 

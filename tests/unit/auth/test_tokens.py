@@ -12,7 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from gateway.auth import CACHE_ENTRIES, NoAuthentication, Reason
+from gateway.auth import NoAuthentication, Reason
+from gateway.auth.authentication import CACHE_ENTRIES
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
 from tests.unit.auth.making import (

@@ -112,11 +112,11 @@ def backend_at(
 ) -> CallbackBackend:
     limits = Limits(connect_timeout_s=1.0)
     way_in = way_in or admission(url)
-    own = way_in.replicas[0].target
+    own = way_in.replicas[0].target.pool
     return CallbackBackend(
         "builds",
         way_in,
-        {origin: Pool(origin, limits) for origin in map(Origin.parse, allowed)} | {own.origin: own.pool},
+        {origin: Pool(origin, limits) for origin in map(Origin.parse, allowed)} | {own.origin: own},
         credentials=credentials or Fixed(),
         outcomes=ends,
         on_change=lambda: changes.append("builds"),

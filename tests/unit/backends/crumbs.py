@@ -17,7 +17,7 @@ from gateway.backends.rcrt_client import IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
-from gateway.transport import HttpTransport, Limits, Pool
+from gateway.transport import HttpTransport, Limits
 from tests.unit.backends.admitting import admission
 
 OWNER = "00000000-0000-0000-0000-000000000001"
@@ -39,6 +39,13 @@ FAST_POLL = Timings(
     seen_s=0.0,
     change_s=0.05,
 )
+
+AS_BY_DEFAULT: dict[str, Any] = {
+    "on_change": lambda: None,
+    "request_schema": "tool_request",
+    "return_to_llm": True,
+    "cleanup": False,
+}
 
 
 class Kept:
@@ -92,8 +99,8 @@ def invocation(tool: str = "echo", call_id: str = "tg-1", /, **changes: Any) -> 
     return replace(call, **changes)
 
 
-def tokens_of(pool: Pool, url: str) -> IssuedTokens:
-    return IssuedTokens(pool, url, owner_id=OWNER, agent_id=AGENT, clock=time.monotonic, wall_clock=time.time)
+def tokens_of(server: Server) -> IssuedTokens:
+    return IssuedTokens(server, owner_id=OWNER, agent_id=AGENT, clock=time.monotonic, wall_clock=time.time)
 
 
 def backend_at(
@@ -110,14 +117,14 @@ def backend_at(
         "crumbs",
         way_in,
         httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False),
-        tokens=tokens or tokens_of(way_in.replicas[0].target.pool, url),
+        tokens=tokens or tokens_of(way_in.replicas[0].target),
         outcomes=outcomes,
         workspace="workspace:tools",
         toolkit="Crumbs",
         wall_clock=time.time,
         max_response_bytes=MAX_RESPONSE,
         timings=timings,
-        **{"on_change": lambda: None} | settings,
+        **AS_BY_DEFAULT | settings,
     )
 
 

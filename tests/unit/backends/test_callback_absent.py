@@ -16,7 +16,7 @@ import pytest
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.kept.backlog import MAX_BYTES
 from gateway.kept.callbacks import Callbacks, CallbackTokens
-from gateway.kept.standing import Consent, Later, Note, Standing, standing_of
+from gateway.kept.standing import Consent, Later, Note, Standing, pack_note, standing_of
 from gateway.model import ONCE, ToolFailure, ToolResult
 from gateway.request import Request
 from gateway.state.port import DISPATCHING, NewCall, StateUnavailable
@@ -70,7 +70,9 @@ class Elsewhere:
         note = Note(
             dialect="oxp", spelling="1", call_id="k", tool="T.t@1.0.0", group=GROUP, later=Later(run=RUN, **later)
         )
-        new = NewCall(key=KEY, fingerprint="f", principal="p", backend="builds", note=note.packed(), state=DISPATCHING)
+        new = NewCall(
+            key=KEY, fingerprint="f", principal="p", backend="builds", note=pack_note(note), state=DISPATCHING
+        )
         await self.it.state.begin(new)
 
     async def post(self, message: Any, *, run: str = RUN) -> int:

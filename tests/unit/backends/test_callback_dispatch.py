@@ -9,7 +9,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import GivenUpError
+from gateway.admission import BreakerRules, GivenUpError
 from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
@@ -165,6 +165,30 @@ async def test_a_call_that_is_answered_already_is_not_failed_by_any_status(statu
     async with facing(Toolset(reply(status, b""))) as at:
         assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, Turn(answered=True)) is None
         assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, Turn()) is not None
+
+
+@pytest.mark.parametrize(("answered", "state"), [(True, "closed"), (False, "open")])
+async def test_a_tool_server_that_is_hung_up_on_takes_calls_if_it_has_called_back(
+    *, answered: bool, state: str
+) -> None:
+    asked = asyncio.Event()
+
+    async def acknowledge(peer: Peer) -> None:
+        asked.set()
+        await peer.until_closed()
+
+    async with serving(Toolset(acknowledge)) as server:
+        way_in = admission(server.url, breaker=BreakerRules(failures=1))
+        backend = backend_at(server.url, Ends(), [], way_in=way_in)
+        breaker = way_in.replicas[0].breaker
+        breaker.failed(breaker.generation)
+        await backend.list_tools()  # so that the next call may find out
+        dispatch = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, Turn(answered=answered)))
+        await asked.wait()
+        dispatch.cancel()
+        await asyncio.wait([dispatch])
+        assert (dispatch.cancelled(), breaker.state) == (True, state)
+        await backend.aclose()
 
 
 async def test_a_call_that_never_left_is_refused() -> None:

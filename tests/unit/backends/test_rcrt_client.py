@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gateway.backends.rcrt_client import AnswerError, BrokenAnswerError, FixedTokens, IssuedTokens, RcrtClient
+from gateway.backends.server import Server as ToolServer
 from gateway.errors import ErrorCode, GatewayError
-from gateway.transport import Kind, Pool, TransportError
+from gateway.transport import Kind, TransportError
+from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER
 from tests.unit.backends.facing import at_paths, head_of, paths, reply
 from tests.unit.transport.scripted import Peer, Script, Server, pooled, serving
@@ -41,20 +43,20 @@ def token(number: int, life_s: float = 3600.0) -> bytes:
     return reply(200, {"token": f"t{number}", "owner_id": OWNER, "agent_id": AGENT, "exp": WALL + life_s})
 
 
-def tokens_at(pool: Pool, clock: Clock, url: str = "http://x") -> IssuedTokens:
-    return IssuedTokens(pool, url, owner_id=OWNER, agent_id=AGENT, clock=clock, wall_clock=clock.wall)
+def tokens_at(at: ToolServer, clock: Clock) -> IssuedTokens:
+    return IssuedTokens(at, owner_id=OWNER, agent_id=AGENT, clock=clock, wall_clock=clock.wall)
 
 
 @asynccontextmanager
 async def facing(script: Script, path: str = "") -> AsyncIterator[tuple[RcrtClient, Server, Clock]]:
     clock = Clock()
     async with serving(script) as server, pooled(server) as pool:
-        tokens = tokens_at(pool, clock, server.url + path)
-        yield RcrtClient(pool, server.url + path, tokens, read_s=5.0, max_response_bytes=4096), server, clock
+        at = ToolServer(server.url + path, pool, PATIENCE_S)
+        yield RcrtClient(at, tokens_at(at, clock), read_s=5.0, max_response_bytes=4096), server, clock
 
 
 async def create(client: RcrtClient) -> str:
-    return await client.create(b"{}", "tg-1", 5.0)
+    return await client.create(b"{}", "tg-1", 5.0, ())
 
 
 def shown(server: Server) -> list[str]:
@@ -111,7 +113,7 @@ def refusing_once(known: dict[str, bytes]) -> Script:
 
 async def test_a_refused_token_is_replaced_and_the_request_sent_again() -> None:
     async with facing(refusing_once({"/auth/token": token(1), "/breadcrumbs": CREATED})) as (client, server, clock):
-        await client.tokens.headers()
+        await client._tokens.headers()
         clock.now += 10
         assert await create(client) == "1d0b"
     assert shown(server) == ["bearer t1", "bearer t2"]

@@ -149,7 +149,7 @@ async def test_a_stream_that_ends_cleanly_is_opened_again() -> None:
         await until(lambda: server.connections >= 2 and len(heard.crumbs) >= 2)
 
 
-async def test_a_suspected_stream_is_closed_and_trusted_again_with_its_first_event() -> None:
+async def test_a_deaf_stream_is_closed_and_trusted_again_with_its_first_event() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(HEAD + PING)
@@ -159,13 +159,16 @@ async def test_a_suspected_stream_is_closed_and_trusted_again_with_its_first_eve
         await peer.until_closed()
 
     go = asyncio.Event()
-    async with listening(script) as (stream, _, server):
+    async with listening(script, replace(FAST_POLL, canary_s=0.0)) as (stream, _, server):
         await until(lambda: stream.is_up)
-        stream.suspect(stream.connection)
-        stream.suspect(stream.connection)
-        assert not stream.is_up
+        for request_id in ("tg-1", "tg-2", "tg-late"):
+            stream.expect_echo(request_id)
+        for request_id in ("tg-1", "tg-2"):
+            stream.time_echo(request_id, stored=True)
+        await until(lambda: not stream.is_up)
         await until(lambda: stream.connection == 2 and stream.is_open)
-        stream.suspect(1)  # of a connection that is gone
+        stream.time_echo("tg-late", stored=True)  # of a connection that is gone
+        await until(lambda: not stream._echoes)
         assert stream.is_open
         assert not stream.is_up
         go.set()
@@ -262,4 +265,4 @@ async def test_a_fast_tool_is_no_reason_for_suspicion(crumbs: Crumbs) -> None:
             await kept.call(backend, invocation("echo", new_id()))
         await asyncio.sleep(0.1)  # the canaries are judged by then
         assert (backend.stream_up, backend._stream.connection) == (True, 1)
-        assert not backend._awaiting._echoes
+        assert not backend._stream._echoes

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.catalogue.catalogue import Catalogue, Source
+from gateway.catalogue.catalogue import Catalogue
+from gateway.catalogue.offer import Source
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import (
     AuthorizationRequirement,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway import jsontext
-from gateway.catalogue.listing import MAX_LISTS, MIN_GZIP_BYTES, Listing
+from gateway.catalogue.listing import MAX_LISTS, MIN_GZIP_BYTES, Lists
 from gateway.dialects import recognise
 from gateway.dialects.otc import Otc
 from gateway.model import ToolDefinition
@@ -32,8 +32,8 @@ def head(accept: str | None = None, if_none_match: str | None = None, prefix: st
     return Head(method="GET", path="/tools", headers=headers, prefix=prefix)
 
 
-async def asked(router: Router, asking: Head, listing: Listing | None = None) -> WireReply:
-    return await (listing or Listing()).answer(router, ANONYMOUS, recognise.OTC, "otc://1.0", asking)
+async def asked(router: Router, asking: Head, lists: Lists | None = None) -> WireReply:
+    return await (lists or Lists()).answer(router, ANONYMOUS, recognise.OTC, "otc://1.0", asking)
 
 
 def etag(reply: WireReply) -> str:
@@ -135,28 +135,28 @@ async def test_what_the_answer_depends_on_is_said() -> None:
 
 
 async def test_the_dialects_headers_are_on_every_answer() -> None:
-    listing = Listing()
-    first = await listing.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head())
-    again = await listing.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head(None, etag(first)))
+    lists = Lists()
+    first = await lists.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head())
+    again = await lists.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head(None, etag(first)))
     assert (first.status, again.status) == (200, 304)
     assert first.header(b"oxp-version") == again.header(b"oxp-version") == b"1.0.0"
 
 
 async def test_callers_see_what_their_scopes_allow_and_nothing_of_each_others_lists() -> None:
     router = Router([published(), published("Mail.Send@1.0.0", scopes=frozenset({"mail"}))])
-    listing = Listing()
+    lists = Lists()
     seen = []
     for scopes in ((), ("mail",), (), ("other",)):
         caller = Caller(principal="p", scopes=frozenset(scopes))
-        reply = await listing.answer(router, caller, recognise.OTC, "otc://1.0", head())
+        reply = await lists.answer(router, caller, recognise.OTC, "otc://1.0", head())
         seen.append([tool["id"] for tool in jsontext.decode(reply.body)["tools"]])
     assert seen == [["Geo.Find@1.0.0"], ["Geo.Find@1.0.0", "Mail.Send@1.0.0"], *[["Geo.Find@1.0.0"]] * 2]
 
 
 async def test_a_new_catalogue_is_listed_at_once() -> None:
-    listing = Listing()
-    before = await asked(SHORT, head(), listing)
-    after = await asked(LONG, head(None, etag(before)), listing)
+    lists = Lists()
+    before = await asked(SHORT, head(), lists)
+    after = await asked(LONG, head(None, etag(before)), lists)
     assert (after.status, len(jsontext.decode(after.body)["tools"])) == (200, 20)
 
 
@@ -178,17 +178,17 @@ class Counting(Otc):
 
 
 async def test_a_tool_is_encoded_once_and_a_list_joined_once() -> None:
-    router, listing, dialect = Router([published(), published("Geo.Lose@1.0.0")]), Listing(), Counting()
+    router, lists, dialect = Router([published(), published("Geo.Lose@1.0.0")]), Lists(), Counting()
     for spelling in ("a", "b", "a", "b"):
-        await listing.answer(router, ANONYMOUS, dialect, spelling, head())
+        await lists.answer(router, ANONYMOUS, dialect, spelling, head())
     assert (dialect.definitions, dialect.lists) == (2, 2)
 
 
 async def test_a_list_that_many_ask_for_at_once_is_joined_once() -> None:
-    listing, dialect = Listing(), Counting()
+    lists, dialect = Lists(), Counting()
     replies = await asyncio.gather(
-        *(listing.answer(LONG, ANONYMOUS, dialect, "a", head()) for _ in range(50)),
-        listing.answer(LONG, ANONYMOUS, dialect, "b", head()),
+        *(lists.answer(LONG, ANONYMOUS, dialect, "a", head()) for _ in range(50)),
+        lists.answer(LONG, ANONYMOUS, dialect, "b", head()),
     )
     assert dialect.lists == 2
     assert len({reply.body for reply in replies}) == 2
@@ -196,8 +196,8 @@ async def test_a_list_that_many_ask_for_at_once_is_joined_once() -> None:
 
 
 async def test_who_leaves_does_not_take_the_list_from_the_others() -> None:
-    listing, dialect = Listing(), Counting()
-    first, second = (asyncio.ensure_future(listing.answer(LONG, ANONYMOUS, dialect, "a", head())) for _ in range(2))
+    lists, dialect = Lists(), Counting()
+    first, second = (asyncio.ensure_future(lists.answer(LONG, ANONYMOUS, dialect, "a", head())) for _ in range(2))
     await asyncio.sleep(0)  # both ask
     first.cancel()
     assert (await second).status == 200
@@ -213,18 +213,18 @@ async def test_a_list_that_could_not_be_made_is_made_for_the_next() -> None:
                 raise RuntimeError("no room")
             return body
 
-    listing, dialect = Listing(), Failing()
+    lists, dialect = Lists(), Failing()
     with pytest.raises(RuntimeError, match="no room"):
-        await listing.answer(LONG, ANONYMOUS, dialect, "a", head())
-    assert (await listing.answer(LONG, ANONYMOUS, dialect, "a", head())).status == 200
+        await lists.answer(LONG, ANONYMOUS, dialect, "a", head())
+    assert (await lists.answer(LONG, ANONYMOUS, dialect, "a", head())).status == 200
 
 
 async def test_the_lists_of_a_snapshot_that_is_gone_are_not_kept() -> None:
     """Each has megabytes, and dozens of them would wait for a caller who never comes."""
-    listing, dialect, before, after = Listing(), Counting(), Router([published()]), Router([published()])
+    lists, dialect, before, after = Lists(), Counting(), Router([published()]), Router([published()])
 
     async def ask(router: Router) -> weakref.ref[Router]:
-        reply = await listing.answer(router, ANONYMOUS, dialect, "a", head())
+        reply = await lists.answer(router, ANONYMOUS, dialect, "a", head())
         assert reply.status == 200
         return weakref.ref(router)
 
@@ -232,25 +232,25 @@ async def test_the_lists_of_a_snapshot_that_is_gone_are_not_kept() -> None:
     await ask(after)
     await ask(after)
     assert dialect.lists == 2
-    assert len(listing._lists) == 1
+    assert len(lists._lists) == 1
     del before
     gc.collect()
     assert gone() is None
 
 
 async def test_a_list_that_was_overtaken_is_answered_and_not_kept() -> None:
-    listing, dialect, before = Listing(), Counting(), Router(LONG.tools)
-    late = asyncio.ensure_future(listing.answer(before, ANONYMOUS, dialect, "a", head()))
+    lists, dialect, before = Lists(), Counting(), Router(LONG.tools)
+    late = asyncio.ensure_future(lists.answer(before, ANONYMOUS, dialect, "a", head()))
     await asyncio.sleep(0)
-    await listing.answer(SHORT, ANONYMOUS, dialect, "a", head())
+    await lists.answer(SHORT, ANONYMOUS, dialect, "a", head())
     assert len(jsontext.decode((await late).body)["tools"]) == 20
-    assert len(listing._lists) == 1
+    assert len(lists._lists) == 1
 
 
 async def test_only_so_many_lists_are_kept() -> None:
-    listing, dialect = Listing(), Counting()
+    lists, dialect = Lists(), Counting()
     for spelling in ("first", *map(str, range(MAX_LISTS - 1)), "first", "one more", "first"):
-        await listing.answer(SHORT, ANONYMOUS, dialect, spelling, head())
+        await lists.answer(SHORT, ANONYMOUS, dialect, spelling, head())
     assert dialect.lists == MAX_LISTS + 1  # used again in between, the first was never dropped
-    await listing.answer(SHORT, ANONYMOUS, dialect, "0", head())
+    await lists.answer(SHORT, ANONYMOUS, dialect, "0", head())
     assert dialect.lists == MAX_LISTS + 2

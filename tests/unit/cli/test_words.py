@@ -62,7 +62,7 @@ WRONG = [
         ["call", "A.B", "--timeout", "0"],
         "toolgate call: argument --timeout: must be a number of seconds, such as 3600.",
     ),
-    (["call"], "toolgate call: the following arguments are required: TOOL"),
+    (["call"], "toolgate call: the following arguments are required: TOOL."),
     (["call", "A.B", "a"], "An argument is not of the form key=value."),
     (["call", "A.B", "=1"], "An argument is not of the form key=value."),
     (["call", "A.B", "--authorization", "x"], "An argument is not of the form --authorization ID=TOKEN."),

@@ -163,7 +163,7 @@ def test_encoded_tools_are_joined_as_the_dialect_lists_them(name: str) -> None:
 
 
 def test_only_flat_oxp_answers_with_its_version_in_a_header() -> None:
-    headers = {name: recognise.DIALECTS[name].list_headers("1.0.0") for name in DIALECTS}
+    headers = {name: recognise.DIALECTS[name].answer_headers("1.0.0") for name in DIALECTS}
     assert headers == dict.fromkeys(DIALECTS, ()) | {"oxp": ((b"oxp-version", b"1.0.0"),)}
 
 

@@ -54,7 +54,7 @@ async def test_a_call_that_ran_is_noted_with_its_tool() -> None:
     request.speak(recognise.OTC)
     request.principal, request.outcome, request.tool_s = "key:nightly-job", "tool_error", 0.25
     request.tool = published("Mail.Send@1.0.0", backend_name="mail")
-    noted.observer.called(request, 200, 0.5, 300, 400)
+    noted.observer.called(request, 200, 0.5, 400)
     (line,) = noted.lines()
     told = {key: line[key] for key in ("request_id", "principal", "tool", "version", "backend", "outcome", "tool_ms")}
     assert told == {
@@ -73,7 +73,7 @@ async def test_a_call_that_ran_is_noted_with_its_tool() -> None:
 
 async def test_a_call_that_came_to_no_tool_is_noted_without_one() -> None:
     noted = Noted()
-    noted.observer.called(asked(prefix="oxp"), 401, 0.001, 0, 50)
+    noted.observer.called(asked(prefix="oxp"), 401, 0.001, 50)
     (line,) = noted.lines()
     assert (line["dialect"], line["outcome"], line["status"]) == ("oxp", "refused", 401)
     assert not {"tool", "backend", "principal"} & line.keys()
@@ -84,7 +84,7 @@ async def test_a_call_that_came_to_no_tool_is_noted_without_one() -> None:
 
 async def test_a_caller_that_left_is_noted_too() -> None:
     noted = Noted()
-    noted.observer.called(asked(), LEFT, 0.001, 0, 0)
+    noted.observer.called(asked(), LEFT, 0.001, 0)
     assert noted.lines()[0]["status"] == 499
     assert (await noted.samples())["toolgate_requests_total{dialect=none,operation=call,status=499}"] == 1
 
@@ -109,7 +109,7 @@ async def test_a_refusal_is_counted_by_its_reason() -> None:
     noted = Noted()
     request = asked()
     request.refused = UnauthenticatedError("no", reason="expired", attempted=True)
-    noted.observer.called(request, 401, 0.001, 0, 0)
+    noted.observer.called(request, 401, 0.001, 0)
     assert (await noted.samples())["toolgate_auth_failures_total{reason=expired}"] == 1
 
 
@@ -130,7 +130,7 @@ def test_noting_a_call_takes_microseconds() -> None:
         for _ in range(10):
             started = time.thread_time()
             for _ in range(500):
-                observer.called(request, 200, 0.5, 300, 400)
+                observer.called(request, 200, 0.5, 400)
             best_s = min(best_s, (time.thread_time() - started) / 500)
         lines.close()
     assert best_s < 20e-6

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.kept.preference import Preference
-from gateway.kept.standing import TOLD, Consent, Kept
+from gateway.kept.standing import CANCELLED, TOLD, Consent, Kept
 from gateway.model import ToolFailure, ToolResult
 from tests.unit.desk import ADA, BOB, DONE, Desk, Now, desk
 
@@ -56,6 +56,19 @@ async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:
     assert (cancelled.standing, it.later.cancelled) == (TOLD, [])
     assert await it.standing_of(kept.id) == TOLD
     assert len(it.later.dispatched) == 1
+
+
+@pytest.mark.parametrize("call_id", [None, "k"])
+async def test_whoever_cancels_it_is_told_so_even_if_the_caller_who_waits_is_told_first(
+    it: Desk, call_id: str | None
+) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        asking = asyncio.create_task(it.ask(call_id))
+        await it.later.took.wait()
+        it.later.on_cancel = lambda: asyncio.wait([asking])
+        cancelled = await it.calls.cancel(it.later.dispatched[0].call_id, ADA)
+    assert cancelled is not None
+    assert (cancelled.standing, (await asking).standing) == (CANCELLED, CANCELLED)
 
 
 async def test_a_result_at_once_is_one_too(it: Desk) -> None:

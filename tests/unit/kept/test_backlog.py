@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from gateway.kept.backlog import Backlog, Work
+from gateway.kept.backlog import MAX_BYTES, MAX_COUNT, Backlog, Work
 from gateway.state.port import StateUnavailable
 
 pytestmark = pytest.mark.anyio
@@ -76,22 +76,25 @@ async def test_work_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptur
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-async def test_what_it_remembers_is_bounded_until_it_is_done() -> None:
+async def test_the_bytes_it_remembers_are_bounded_until_the_work_is_done() -> None:
     bench = Bench()
-    backlog = Backlog(lambda: bench.is_up, max_bytes=10, max_count=3)
-    assert [backlog.hold(size, bench.work(size)) for size in (11, 6, 5, 4, 1, 0, 0)] == [
-        False,
-        True,
-        False,
-        True,
-        False,
-        True,
-        False,
-    ]
+    backlog = Backlog(lambda: bench.is_up)
+    sizes = {1: MAX_BYTES + 1, 2: MAX_BYTES - 4, 3: 5, 4: 4, 5: 1, 6: 0}
+    held = [number for number, size in sizes.items() if backlog.hold(size, bench.work(number))]
+    assert held == [2, 4, 6]
     bench.is_up = True
-    await bench.until_done(6, 4, 0)
+    await bench.until_done(2, 4, 6)
     bench.is_up = False
-    assert backlog.hold(10, bench.work(10))
+    assert backlog.hold(MAX_BYTES, bench.work(7))
+    await backlog.aclose()
+
+
+async def test_the_pieces_of_work_it_holds_are_bounded() -> None:
+    bench = Bench()
+    backlog = Backlog(lambda: bench.is_up)
+    work = bench.work(1)
+    assert all(backlog.hold(0, work) for _ in range(MAX_COUNT))
+    assert not backlog.hold(0, work)
     await backlog.aclose()
 
 

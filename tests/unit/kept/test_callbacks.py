@@ -12,7 +12,7 @@ import pytest
 
 from gateway.kept.backlog import Backlog
 from gateway.kept.callbacks import Callbacks, CallbackTokens
-from gateway.kept.standing import Later, Note
+from gateway.kept.standing import Later, Note, pack_note
 from gateway.ports import Backend
 from gateway.request import Request
 from gateway.state.memory import MemoryState
@@ -101,7 +101,7 @@ async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_b
     state, reader = MemoryState(StateLimits(), time.monotonic), Reader()
     later = Later(run=RUN, decode="never", failure_patterns=("FAILED",))
     note = Note(dialect="oxp", spelling="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
-    await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=note.packed()))
+    await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_note(note)))
     backends = {"later": cast(Backend, reader)}
     callbacks = Callbacks(
         state,

@@ -10,7 +10,7 @@ import pytest
 from gateway.errors import ErrorCode, GatewayError
 from gateway.kept.orphans import adopt_orphans
 from gateway.kept.preference import Preference
-from gateway.kept.standing import UNREMEMBERED, UNSENT, Note
+from gateway.kept.standing import UNREMEMBERED, UNSENT, Note, pack_note
 from gateway.model import ToolResult
 from gateway.state.port import CallState, NewCall
 from tests.unit.desk import DONE, Desk, desk
@@ -79,7 +79,7 @@ async def test_a_refusal_that_nobody_was_told_counts_as_one(it: Desk) -> None:
 async def left(it: Desk, state: CallState, *, call_id: str = "k") -> None:
     """A call as a dead replica has left it."""
     note = Note(dialect="oxp", spelling="1.0", call_id=call_id, tool=TOOL, begun_s=1.0)
-    await it.state.begin(NewCall(key="left", fingerprint="f", principal="p", backend="now", note=note.packed()))
+    await it.state.begin(NewCall(key="left", fingerprint="f", principal="p", backend="now", note=pack_note(note)))
     if state is not CallState.REGISTERED:
         it.state.lose("left")
     record = await it.state.get("left")

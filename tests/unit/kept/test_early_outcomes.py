@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.kept.preference import Preference
+from gateway.kept.running import ACKNOWLEDGED_WITHIN_S
 from gateway.kept.standing import CANCELLED, TOLD, Consent, Kept
 from gateway.model import JsonObject, ToolFailure, ToolResult
 from gateway.state.port import CallState
@@ -29,14 +31,23 @@ class Hasty:
         self.desk = at
         self.brings: ToolResult | JsonObject | None = DONE
         self.acknowledges = asyncio.Event()
+        self.hung_up = 0
+        self.dispatches: list[asyncio.Task[Any]] = []  # in which it is listened to
         at.later.on_dispatch = self._run
 
     async def _run(self, call_id: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.dispatches.append(task)
         if isinstance(self.brings, ToolResult):
             assert await self.desk.calls.settle(call_id, self.brings)
         elif self.brings is not None:
             assert await self.desk.calls.challenge(call_id, self.brings)
-        await self.acknowledges.wait()
+        try:
+            await self.acknowledges.wait()
+        except asyncio.CancelledError:
+            self.hung_up += 1
+            raise
 
     async def ask(self, call_id: str | None = "k", **how: object) -> Kept:
         async with asyncio.timeout(SOON_S):
@@ -44,9 +55,8 @@ class Hasty:
 
     async def acknowledge(self, so: ToolResult | Exception | None = None) -> None:
         self.desk.later.at_once = so
-        tasks = self.desk.calls.running()
         self.acknowledges.set()
-        await asyncio.wait(tasks, timeout=SOON_S)
+        await asyncio.wait(self.dispatches, timeout=SOON_S)
 
 
 @pytest.fixture
@@ -63,7 +73,7 @@ async def it() -> AsyncIterator[Hasty]:
 async def test_a_result_reaches_its_caller_before_the_acknowledgement(it: Hasty, call_id: str | None) -> None:
     kept = await it.ask(call_id)
     assert (kept.standing, kept.joined) == (DONE, False)
-    assert len(it.desk.calls.running()) == 1  # the tool server is still being listened to
+    assert [task.done() for task in it.dispatches] == [False]  # the tool server is still being listened to
 
 
 @pytest.mark.parametrize("call_id", ["k", None])
@@ -80,7 +90,7 @@ async def test_what_the_acknowledgement_turns_out_to_be_changes_nothing(
     kept = await it.ask(call_id)
     await it.acknowledge(so)
     assert await it.desk.standing_of(kept.id) == (TOLD if call_id is None else DONE)
-    assert it.desk.calls.running() == set()
+    assert [task.done() for task in it.dispatches] == [True]
 
 
 async def test_who_would_not_wait_is_told_at_once_and_finds_the_result_before_the_acknowledgement(it: Hasty) -> None:
@@ -95,6 +105,8 @@ async def test_a_call_that_waits_for_its_user_is_cancelled_before_the_acknowledg
     assert (await it.desk.calls.cancel("k", ADA) or kept).standing == CANCELLED
     assert [call_id for call_id, _ in it.desk.later.cancelled] == [kept.id]
     assert it.desk.calls.running() == set()
+    await asyncio.wait(it.dispatches, timeout=SOON_S)
+    assert it.hung_up == 1
 
 
 async def test_a_result_after_a_consent_ends_the_call_before_the_acknowledgement(it: Hasty) -> None:
@@ -113,6 +125,27 @@ async def test_a_result_while_the_state_is_away_waits_until_it_is_back(it: Hasty
     assert it.desk.state.held(kept.id.removeprefix("tg-")) is not None
     it.desk.state.away.clear()
     assert (await it.ask()).standing == DONE
+
+
+@pytest.mark.parametrize("brings", [DONE, CHALLENGE], ids=["result", "consent"])
+async def test_an_acknowledgement_that_never_comes_is_not_waited_for_long(
+    it: Hasty, brings: ToolResult | JsonObject
+) -> None:
+    it.brings = brings
+    kept = await it.ask()
+    done, _ = await asyncio.wait(it.dispatches, timeout=SOON_S)
+    assert (len(done), it.hung_up) == (1, 1)
+    assert (await it.ask()).standing == kept.standing
+    assert len(it.desk.later.dispatched) == 1
+
+
+async def test_nobody_who_stops_waits_for_an_acknowledgement_that_is_not_needed(it: Hasty) -> None:
+    await it.ask()
+    assert it.desk.calls.running() == set()
+    async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):
+        await it.desk.calls.aclose()
+    assert it.hung_up == 1
+    assert [task.done() for task in it.dispatches] == [True]
 
 
 async def test_a_call_of_which_nothing_has_come_goes_on_to_wait(it: Hasty) -> None:

@@ -76,7 +76,7 @@ async def test_refusals_that_were_told_count_against_nobodys_quota() -> None:
 
 
 async def test_a_refusal_that_nobody_was_told_can_be_asked_for_as_long_as_a_result() -> None:
-    async with desk(result_ttl_s=100.0, parted_ttl_s=10.0) as it:
+    async with desk(result_ttl_s=100.0, remnant_ttl_s=10.0) as it:
         refuse_after(20, it)
         kept = await it.ask(None, backend=it.now, preference=ASYNC)
         assert kept.standing is None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gateway.kept.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
 from gateway.kept.preference import Preference
-from gateway.kept.standing import PREFIX, Later, Note
+from gateway.kept.standing import PREFIX, Later, Note, pack_note
 from gateway.ports import Backend
 from gateway.state.port import CallState, NewCall, Record, StateLimits
 from tests.unit.desk import Away, Clock, Desk, desk
@@ -47,7 +47,7 @@ def left(
         state=state,
         replica="dead",
         created_s=created_s,
-        note=note.packed(),
+        note=pack_note(note),
     )
 
 
@@ -261,15 +261,15 @@ async def test_many_whose_backend_comes_are_not_kept_waiting_for_one_look_after_
 async def test_of_those_whose_backend_is_not_here_a_bounded_number_is_looked_after_and_all_of_these_are_gone_on_with(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with desk(max_pending=2 * MAX_STRANDED, max_records=2 * MAX_STRANDED) as it:
-        await strand(it.state, map(str, range(MAX_STRANDED + 1)))
-        backends: dict[str, Backend] = {}
-        task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=0.0))
-        await have_been_claimed(it.state)
-        backends["later"] = it.later
-        async with asyncio.timeout(LONG_S):
-            while len(it.later.resumed) < MAX_STRANDED:  # noqa: ASYNC110 - there is no event to wait for
-                await asyncio.sleep(0.01)
-        task.cancel()
+    it = Desk(max_pending=2 * MAX_STRANDED, max_records=2 * MAX_STRANDED)  # not started: it would adopt some itself
+    await strand(it.state, map(str, range(MAX_STRANDED + 1)))
+    backends: dict[str, Backend] = {}
+    task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=0.0))
+    await have_been_claimed(it.state)
+    backends["later"] = it.later
+    async with asyncio.timeout(LONG_S):
+        while len(it.later.resumed) < MAX_STRANDED:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+    task.cancel()
     assert len(set(it.later.resumed)) == len(it.later.resumed) == MAX_STRANDED
     assert caplog.text.count("too many calls are of backends that are not here") == 1

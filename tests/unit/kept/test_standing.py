@@ -19,6 +19,7 @@ from gateway.kept.standing import (
     kept_by,
     note_of,
     pack,
+    pack_note,
     refusal_of,
     result_of,
     standing_of,
@@ -43,7 +44,7 @@ def record(state: CallState, **more: Any) -> Record:
         "replica": "r",
         "created_s": 1.0,
     }
-    return Record(**{**fields, "state": state, "note": NOTE.packed()} | more)
+    return Record(**{**fields, "state": state, "note": pack_note(NOTE)} | more)
 
 
 ANY_JSON: st.SearchStrategy[Json] = st.recursive(
@@ -69,7 +70,7 @@ def test_a_note_comes_out_as_it_went_in() -> None:
 
 
 def test_a_record_says_how_its_call_stands() -> None:
-    asking = Note(dialect="oxp", spelling="1.0", call_id="k", tool="t", challenge={"id": "1", "url": "u"}).packed()
+    asking = pack_note(Note(dialect="oxp", spelling="1.0", call_id="k", tool="t", challenge={"id": "1", "url": "u"}))
     assert standing_of(None) == GONE
     for state in (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED):
         assert standing_of(record(state)) is None

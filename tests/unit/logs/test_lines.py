@@ -151,12 +151,12 @@ def test_lines_go_on_when_nobody_reads_any_more() -> None:
 
 
 PROCESS = """
-import logging, sys
+import logging, sys, time
 from gateway.logs import output
-from gateway.front.accesslog import AccessLog
+from gateway.front.accesslog import AccessLine, AccessLog
 access = AccessLog(output.configure("info", "json"))
 for number in range(2000):
-    access.write(b"r", "call", "/tools/call", 200, 0.001, 1, 2)
+    access.put(AccessLine(time.time(), b"r", "call", "/tools/call", 200, 0.001, 1, 2))
     if number % 10 == 0:
         logging.getLogger("gateway.x").info("between", extra={"text": "y" * 200})
 sys.exit(3)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.metrics import Reading, Scraper, SharedStore, clear, families, read_shared
+from gateway.metrics import Reading, Scraper, SharedStore, families, read_shared
 from tests.unit.metrics.scraping import KNOWN, Samples, made, samples_of
 
 CHECKOUT = Path(__file__).parents[3]
@@ -202,11 +202,3 @@ def test_half_a_name_of_a_worker_that_died_while_writing_is_no_tool_and_spoils_n
         metrics.tool_call("mail", tool, "ok", 0.1)
     assert told_apart(tmp_path) == {"A.a": 1, "C.c": 1, "other": 1}
     store.close()
-
-
-def test_whoever_starts_the_workers_may_forget_what_was_before(tmp_path: Path) -> None:
-    store = SharedStore(tmp_path)
-    made(store).reload("ok")
-    store.close()
-    clear(tmp_path)
-    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from gateway.ratelimit import Rule
+from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
 
 
@@ -41,6 +42,12 @@ class TokenBuckets:
     def debt(self, rule: Rule, parts: Parts) -> Fraction:
         """What `Outcome.debts` has for this bucket."""
         return (rule.burst - self.level(rule, parts)) * rule.step
+
+
+def remaining(outcome: Outcome) -> list[int]:
+    """How many more requests each rule of the plan would let through now."""
+    rules = zip(outcome.plan.rules, outcome.debts, strict=True)
+    return [(rule.depth - debt) // rule.step for rule, debt in rules]
 
 
 def rule(name: str = "per-caller", **changed: Any) -> Rule:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gateway.errors import ErrorCode, GatewayError
-from gateway.ratelimit import Limits, MemoryBuckets, Outcome, RateLimited, Rule, Target, headers
+from gateway.ports import Target
+from gateway.ratelimit import Limits, MemoryBuckets, RateLimited, Rule
 from gateway.ratelimit.limits import FAILED_VERIFICATIONS
+from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
 from gateway.state.port import StateUnavailable
 from tests.unit.ratelimit.model import Clock, rule
@@ -42,12 +44,12 @@ async def test_limits_on_addresses_alone_are_of_the_first_phase_and_all_others_o
     ]
     gate = limits(*rules)
     first, second = gate.admit("call", IP), await gate.spend("call", "key:a", IP, WEB)
-    assert [one.rule for one in first.standings] == ["address"]
-    assert [one.rule for one in second.standings] == ["caller", "address-and-tool"]
+    assert dict(first)[b"ratelimit"] == b'"address";r=0;t=1'
+    assert dict(second)[b"ratelimit"] == b'"caller";r=1;t=1, "address-and-tool";r=4;t=1'
     with pytest.raises(RateLimited) as caught:
         gate.admit("call", IP)
     assert caught.value.reason == "address"
-    assert gate.admit("call", "10.0.0.2").refused is None
+    assert dict(gate.admit("call", "10.0.0.2"))[b"ratelimit"] == b'"address";r=0;t=1'
     await gate.spend("call", "key:a", IP, WEB)
     with pytest.raises(RateLimited) as caught:
         await gate.spend("call", "key:a", IP, WEB)
@@ -56,17 +58,18 @@ async def test_limits_on_addresses_alone_are_of_the_first_phase_and_all_others_o
 
 async def test_without_limits_everything_passes_and_nothing_is_said() -> None:
     gate = limits()
-    assert headers(gate.admit("call", IP)) == headers(await gate.spend("call", "key:a", IP)) == ()
+    spent = gate.spend_now("call", "key:a", IP, None), await gate.spend("call", "key:a", IP, WEB)
+    assert (gate.admit("call", IP), *spent) == ((), (), ())
 
 
 async def test_polls_do_not_use_up_what_calls_may() -> None:
     gate = limits(rule("calls", burst=1), rule("polls", burst=2, operations=frozenset({"poll"})))
     for _ in range(2):
-        await gate.spend("poll", "key:a", IP)
-    await gate.spend("call", "key:a", IP)
+        await gate.spend("poll", "key:a", IP, None)
+    await gate.spend("call", "key:a", IP, None)
     for operation, refused_by in (("poll", "polls"), ("list", "calls")):
         with pytest.raises(RateLimited) as caught:
-            await gate.spend(operation, "key:a", IP)  # type: ignore[arg-type]
+            await gate.spend(operation, "key:a", IP, None)  # type: ignore[arg-type]
         assert caught.value.reason == refused_by
 
 
@@ -80,9 +83,9 @@ async def test_an_address_that_fails_to_prove_itself_too_often_is_not_even_asked
         gate.admit("call", IP)
     assert (caught.value.reason, caught.value.retry_after_s) == ("failed-verifications", 1)
     gate.verification_failed(IP)  # of a request that was under way
-    assert gate.admit("call", "10.0.0.2").refused is None
+    assert gate.admit("call", "10.0.0.2") == ()
     clock.now_us += 100_000
-    assert gate.admit("call", IP).refused is None
+    assert gate.admit("call", IP) == ()
 
 
 async def test_the_limit_on_failures_can_be_replaced_and_counts_nothing_else() -> None:
@@ -90,7 +93,7 @@ async def test_the_limit_on_failures_can_be_replaced_and_counts_nothing_else() -
     gate = limits(own)
     for _ in range(5):
         gate.admit("call", IP)
-        await gate.spend("call", "key:a", IP)
+        await gate.spend("call", "key:a", IP, None)
     gate.verification_failed(IP)
     with pytest.raises(RateLimited) as caught:
         gate.admit("call", IP)
@@ -102,27 +105,28 @@ async def test_the_first_phase_never_asks_what_is_shared() -> None:
     gate = Limits([rule("address", parts=("ip",), burst=1)], MemoryBuckets(Clock()), away)
     gate.admit("call", IP)
     gate.verification_failed(IP)
-    await gate.spend("call", "key:a", IP)  # no rule of the second phase: nothing to ask
+    await gate.spend("call", "key:a", IP, None)  # no rule of the second phase: nothing to ask
     assert away.asked == 0
 
 
 async def test_what_is_counted_here_is_the_same_with_a_wait_and_without() -> None:
     gate = limits(rule(burst=2), rule("routes", parts=("route",), burst=1))
-    first, second = gate.spend_here("call", "key:a", IP), await gate.spend("call", "key:a", IP)
-    assert [one.standings[0].remaining for one in (first, second)] == [1, 0]
+    first, second = gate.spend_now("call", "key:a", IP, None), await gate.spend("call", "key:a", IP, None)
+    assert first is not None
+    assert [dict(told)[b"ratelimit"] for told in (first, second)] == [b'"per-caller";r=1;t=1', b'"per-caller";r=0;t=1']
     with pytest.raises(RateLimited):
-        gate.spend_here("call", "key:a", IP)
-    gate.spend_here("call", "key:b", IP, WEB)
+        gate.spend_now("call", "key:a", IP, None)
+    gate.spend_now("call", "key:b", IP, WEB)
     with pytest.raises(RateLimited) as caught:
-        gate.spend_here("call", "key:c", IP, WEB)
-    assert (gate.is_here, caught.value.reason) == (True, "routes")
-    assert not Limits([rule()], MemoryBuckets(Clock()), Away()).is_here
+        gate.spend_now("call", "key:c", IP, WEB)
+    assert caught.value.reason == "routes"
+    assert Limits([rule()], MemoryBuckets(Clock()), Away()).spend_now("call", "key:a", IP, WEB) is None
 
 
 async def test_limits_that_nobody_can_check_refuse_as_unavailable() -> None:
     gate = Limits([rule()], MemoryBuckets(Clock()), Away())
     with pytest.raises(GatewayError) as caught:
-        await gate.spend("call", "key:a", IP)
+        await gate.spend("call", "key:a", IP, None)
     assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.ratelimit.memory import SHARDS
 from gateway.ratelimit.rules import Plan
-from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
+from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, remaining, rule
 
 RATES = st.builds(
     rule,
@@ -63,7 +63,7 @@ def test_what_one_limit_refuses_no_other_counts(order: tuple[int, int]) -> None:
     buckets = MemoryBuckets(Clock())
     taken = [buckets.take(plan, parts()) for _ in range(5)]
     assert [outcome.refused is None for outcome in taken] == [True, False, False, False, False]
-    assert {standing.rule: standing.remaining for standing in taken[-1].standings} == {"narrow": 0, "wide": 9}
+    assert dict(zip((each.name for each in plan.rules), remaining(taken[-1]), strict=True)) == {"narrow": 0, "wide": 9}
 
 
 def test_each_identity_has_a_bucket_of_its_own() -> None:
@@ -78,7 +78,7 @@ def test_limits_of_the_same_key_do_not_share_a_bucket() -> None:
     plan = Plan((rule("a", burst=2), rule("b", burst=1)))
     buckets = MemoryBuckets(Clock())
     assert buckets.take(plan, parts()).refused is None
-    assert [standing.remaining for standing in buckets.take(plan, parts()).standings] == [1, 0]
+    assert remaining(buckets.take(plan, parts())) == [1, 0]
 
 
 def test_what_is_full_again_is_forgotten_and_its_memory_given_back() -> None:

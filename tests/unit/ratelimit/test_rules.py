@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.ratelimit import Operation, Rule, Target
-from gateway.ratelimit.rules import MAX_PLANS, Plans, network
+from gateway.ports import Target
+from gateway.ratelimit import Rule
+from gateway.ratelimit.rules import MAX_PLANS, Operation, Plans, network
 from tests.unit.ratelimit.model import parts, rule
 
 WEB = Target("Search.Web", "1.2.0", "search", "search/*")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.state.port import NewCall, Record
+from gateway.state.port import REGISTERED, NewCall, Record
 from gateway.state.recent import MAX_BYTES, MAX_COUNT, Recent
 
-RECORD = Record.new(NewCall(key="k", fingerprint="f", principal="p", backend="b"), "replica", 0.0)
+RECORD = Record.of(NewCall(key="k", fingerprint="f", principal="p", backend="b"), "replica", 0.0, REGISTERED, b"")
 KEPT_S = 3600.0
 
 
@@ -34,9 +34,9 @@ def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
     recent = Recent(KEPT_S, Clock())
     for number in range(10):
         recent.note(str(number), RECORD, bytes(MAX_BYTES // 2))
-        recent.part(str(number), b"told")
-    recent.part("nobody", b"told")
-    told = [(ended.key, ended.record, ended.outcome, ended.is_parted) for ended in recent.all()]
+        recent.reduce(str(number), b"told")
+    recent.reduce("nobody", b"told")
+    told = [(ended.key, ended.record, ended.outcome, ended.is_reduced) for ended in recent.all()]
     assert told == [(str(number), RECORD, b"told", True) for number in range(10)]
 
 

@@ -93,4 +93,4 @@ async def watched(
     try:
         yield Site(issuer, keys, auth, clock)
     finally:
-        await auth.aclose()
+        await keys.aclose()

@@ -112,7 +112,7 @@ async def test_closing_ends_a_fetch_under_way_and_refuses_who_waits_for_it(site:
     await site.issuer.publish(jwk("rsa", 0, kid="one"), delay_s=0.5)
     waiting = asyncio.create_task(site.refused(site.head("one")))
     await asyncio.sleep(0)
-    await site.auth.aclose()
+    await site.keys.aclose()
     assert await waiting == Reason.NO_KEYS
 
 

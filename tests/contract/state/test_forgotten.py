@@ -56,7 +56,7 @@ async def test_once_begun_anew_nothing_is_told_of_it_however_that_run_goes(open_
 
 
 async def test_it_is_told_for_a_while(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(parted_ttl_s=0.05))
+    state = await open_state(StateLimits(remnant_ttl_s=0.05))
     key = (await began(state)).key
     await state.forget(key, b"refused")
 
@@ -67,7 +67,7 @@ async def test_it_is_told_for_a_while(open_state: OpenState) -> None:
 
 
 async def test_of_each_principal_the_latest_are_told(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(max_parted=2))
+    state = await open_state(StateLimits(max_remnants=2))
     keys = [(await began(state)).key for _ in range(3)]
     other = (await began(state, call(principal="q"))).key
     for key in (other, *keys):
