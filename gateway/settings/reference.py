@@ -21,6 +21,8 @@ PREFACE = """# Configuration reference
 
 <!-- Made by `python -m gateway.config --markdown > docs/configuration.md`; a change belongs into gateway/settings. -->
 
+For operators: every key that the file may have, with its type, its default and what it means.
+
 One YAML file, validated whole: every problem is told at once, as `file:line:col: path: what is wrong`. Unknown keys are
 errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every key, and
 [`config/gateway.schema.json`](../config/gateway.schema.json) lets an editor complete them.

@@ -73,7 +73,7 @@ class Terminal:
 
     def write(self, name: str, text: str) -> None:
         """Saves a file that a page shows; a gateway in it listens wherever there is room."""
-        listens = "" if re.search(r"^server:", text, re.MULTILINE) else ANY_PORT
+        listens = ANY_PORT if name.endswith(".yaml") and not re.search(r"^server:", text, re.MULTILINE) else ""
         (self.folder / name).write_text(self._real(text) + listens)
 
     def _serve(self, words: list[str]) -> None:

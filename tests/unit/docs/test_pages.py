@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from gateway import config
-from gateway.settings import Config
+from gateway.cli.output import USAGE
+from gateway.cli.program import COMMANDS
+from gateway.settings import Config, ServerSettings
 from gateway.settings.keys import keys_of
 from gateway.settings.reference import anchor
 from tests.unit.docs.markdown import DOCS, PAGES, ROOT, blocks, commands, headings, links, prose
@@ -27,8 +29,10 @@ FENCES = {
     ("yaml", ""),
     ("yaml", "values"),
 }
+FILES = {("yaml", ".yaml"), ("python", ".py"), ("ini", ".service")}  # saved under the name that the fence gives
 FOR_A_CLUSTER = {  # the only commands that nothing runs
     "docker build -t toolgate .",
+    'docker run --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD:/etc/toolgate:ro" --env JWT_SECRET toolgate',
     "helm install toolgate helm/toolgate --namespace tools --values production-values.yaml",
     "kubectl --namespace tools rollout status deployment/toolgate",
     "kubectl --namespace tools port-forward deployment/toolgate 9464:9464",
@@ -48,9 +52,19 @@ def anchors(page: Path) -> list[str]:
 @each_page
 def test_every_block_is_of_a_kind_that_some_test_looks_at(page: Path) -> None:
     for block in blocks(text_of(page)):
-        is_file = block.language == "yaml" and block.mark.endswith(".yaml")
+        is_file = (block.language, Path(block.mark).suffix) in FILES
         assert is_file or (block.language, block.mark) in FENCES, f"line {block.line}"
     assert text_of(page).count("```") == 2 * len(blocks(text_of(page)))
+
+
+def test_a_unit_of_systemd_starts_a_command_there_is_and_waits_longer_than_the_gateway() -> None:
+    (unit,) = (block.text for page in PAGES for block in blocks(text_of(page), "ini"))
+    service = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and line[0] not in "#[")
+    program, command, option, file = service["ExecStart"].split()
+    assert (Path(program).name, command, option, file) == ("toolgate", "serve", "-c", "/etc/toolgate/gateway.yaml")
+    assert command in COMMANDS
+    assert int(service["RestartPreventExitStatus"]) == USAGE
+    assert int(service["TimeoutStopSec"]) > ServerSettings().shutdown_grace_s
 
 
 def test_only_commands_for_a_cluster_are_not_run() -> None:
