@@ -107,23 +107,20 @@ class Calls:
                 if ending is not None:
                     kept = kept_as(key, note, new.backend, ending, joined=False)
                     return self._answered(kept) if new.joins else kept
-                backend, deadline = new.backend, asked_at + asked.patience_s
-                del asked, new, begun  # thousands may wait here, for minutes, each with its input
-                return await self._outcome(key, note, backend, deadline)
+                left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
+                # Thousands may wait here, for minutes: without their input, and in no frame more than there must be.
+                del asked, new, begun
+                standing: Standing = None
+                if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
+                    with suppress(StateUnavailable):  # then all that is known is that it runs
+                        standing = standing_of(await self._state.wait(key, left_s))
+                standing = UNREMEMBERED if standing is GONE else standing
+                return self._answered(kept_as(key, note, backend, standing, joined=False))
             if not isinstance(begun, Exists):
                 return kept_as(new.key, note, new.backend, refusal_of(begun))
             joined = await self._join(begun.record, new, note, asked_at + asked.patience_s)
             if joined is not None:  # else whoever began it took that back: it may be begun again
                 return joined
-
-    async def _outcome(self, key: str, note: Note, backend: str, deadline: float) -> Kept:
-        """Waits for what becomes of a call that a tool server or another replica has by now."""
-        standing: Standing = None
-        left_s = self._running.until(deadline)
-        if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
-            with suppress(StateUnavailable):  # then all that is known is that it runs
-                standing = standing_of(await self._state.wait(key, left_s))
-        return self._answered(kept_as(key, note, backend, UNREMEMBERED if standing is GONE else standing, joined=False))
 
     async def _join(self, record: Record, new: NewCall, note: Note, deadline: float) -> Kept | None:
         """Waits for a call that somebody has begun already; None if it is gone. `note` is for one that has none."""
