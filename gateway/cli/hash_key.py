@@ -18,10 +18,13 @@ LONGEST = 4096  # characters; a header with more is refused by most servers
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There are none: what stands on a command line, other users of the machine can read."""
+    parser.add_argument("key", nargs="*", help=argparse.SUPPRESS)  # taken to be refused with the reason
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.key:
+        hint = "Run toolgate hash-key alone, and type the key or pipe it in."
+        raise CommandError(USAGE, "Other users of a machine can read what stands on a command line.", hint)
     put(hashed(read_key(sys.stdin)))
     return OK
 

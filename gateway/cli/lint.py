@@ -35,16 +35,26 @@ def warnings(config: Config) -> Iterator[str]:
     yield from _of_routes(config)
 
 
-def is_keyless(config: Config) -> bool:
-    """Whether what is shared could be read by nobody else."""
-    return config.state is not None and config.state.url is not None and not config.state.keys
+def dangers(config: Config) -> Iterator[str]:
+    """Of these, what lets strangers call, or has a call run twice."""
+    yield from _of_strangers(config)
+    yield from _of_keys(config)
+
+
+def _of_strangers(config: Config) -> Iterator[str]:
+    if config.auth is None and not is_loopback(config.server.host):
+        yield f"auth: none lets everybody call who can reach {config.server.host}"
+
+
+def _of_keys(config: Config) -> Iterator[str]:
+    if config.state is not None and config.state.url is not None and not config.state.keys:
+        yield KEYLESS
 
 
 def _of_callers(config: Config) -> Iterator[str]:
     server = config.server
     is_private = is_loopback(server.host)
-    if config.auth is None and not is_private:
-        yield f"auth: none lets everybody call who can reach {server.host}"
+    yield from _of_strangers(config)
     if server.public_url is None and server.host in EVERYWHERE:
         yield f"server.public_url is not set, and {server.host} in the links of challenges leads nowhere"
     if config.auth is not None and server.tls is None and not is_private and not server.trusted_proxies:
@@ -57,8 +67,7 @@ def _of_state(config: Config) -> Iterator[str]:
     state = config.state
     if state is None or state.url is None:
         return
-    if is_keyless(config):
-        yield KEYLESS
+    yield from _of_keys(config)
     if state.on_failure == "local" and config.server.workers > 1:
         yield (
             f"state.on_failure: local with {config.server.workers} workers: while Redis is away, a call that is "

@@ -14,7 +14,7 @@ from typing import Any
 from gateway import __version__
 from gateway.cli import configuration
 from gateway.cli.command import Command
-from gateway.cli.lint import KEYLESS, is_keyless
+from gateway.cli.lint import dangers
 from gateway.cli.output import FAILED, OK, CommandError
 from gateway.logs import output
 from gateway.processes.reload import Reloader
@@ -48,7 +48,7 @@ def run_until_stopped(serving: Coroutine[Any, Any, None]) -> None:
     except (asyncio.CancelledError, KeyboardInterrupt):
         pass  # stopped before it listened, or told twice
     except ListenError as exc:
-        raise CommandError(FAILED, f"{exc} Stop what is there, or choose another host and port.") from exc
+        raise CommandError(FAILED, f"{exc} Choose another host or port, or stop what is there.") from exc
     except ServerError as exc:
         raise CommandError(FAILED, str(exc)) from exc
 
@@ -93,9 +93,9 @@ async def _supervise(config: Config, reloader: Reloader) -> None:
 
 
 def _warn(config: Config) -> None:
-    """Warns, as `toolgate check` would, of what may have a call run twice."""
-    if is_keyless(config):
-        log.warning(KEYLESS)
+    """Warns of the gravest of what `toolgate check` would, for those who never ask it."""
+    for danger in dangers(config):
+        log.warning(danger)
 
 
 @asynccontextmanager

@@ -87,3 +87,4 @@ def test_a_key_on_the_command_line_is_refused_and_not_repeated() -> None:
     done = entered("hash-key", KEY)
     assert (done.returncode, done.stdout) == (2, "")
     assert KEY not in done.stderr
+    assert done.stderr.splitlines()[-1] == "Run toolgate hash-key alone, and type the key or pipe it in."

@@ -138,6 +138,13 @@ def test_a_redis_whose_records_nobody_else_can_read_is_a_warning_in_the_log(
         redis.kill()
 
 
+def test_a_door_that_is_open_to_strangers_is_a_warning_in_the_log(config: Path) -> None:
+    config.write_text(config.read_text().replace("{port: 0, admin", "{host: 0.0.0.0, port: 0, admin"))
+    with running([*TOOLGATE, "serve", "-c", str(config)]) as command:
+        told = json.loads(command.wait_for("auth: none lets everybody call who can reach 0.0.0.0"))
+    assert told["level"] == "warning"
+
+
 def test_a_gateway_that_is_given_no_standard_streams_serves_and_ends_with_0(config: Path) -> None:
     port = lasting_port()
     config.write_text(config.read_text().replace("{port: 0, admin", f"{{port: {port}, admin"))
@@ -172,7 +179,7 @@ def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:
     done = toolgate("serve", "-c", str(config))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"Cannot listen on 127.0.0.1:{port}: the port is in use. Stop what is there, or choose another host and port."
+        f"Cannot listen on 127.0.0.1:{port}: the port is in use. Choose another host or port, or stop what is there."
     )
 
 
