@@ -12,14 +12,14 @@ from tests.bench.verdicts import Line, lines
 
 # Rows whose bars are of one order of magnitude, so that one scale fits all.
 COMPARED = (
-    *(f.ECHO, f.NGINX_PROXY, f.ENVOY, f.ENVOY_BRIDGE),
+    *(f.ECHO, f.NGINX_PROXY, f.ENVOY, f.ENVOY_BRIDGE, f.MINIMAL, f.MINIMAL_LIMITED),
     *(f.BARE, f.TOOLGATE, f.KEYED, f.GUARDED, f.REFERENCE, f.GUARDED_REDIS, f.REFERENCE_REDIS),
     *(f.LIMITED, f.UNKNOWN, f.FORGED, f.REDIS, f.REDIS_KEYED, f.WORKERS),
     *(f.TO_OTC, f.TO_RCRT, f.CALLBACK, f.CALLBACK_REDIS),
     *(f.TOOLGATE_MANY, f.TOOLGATE_ROUTES, f.TOOLGATE_BACKENDS, f.TOOLGATE_CROWD),
 )
 OURS, OTHERS, OVER, FAINT, INK = "#2b6cb0", "#718096", "#c53030", "#bee3f8", "#1a202c"
-THEIRS = frozenset({f.ECHO, f.NGINX_PROXY, f.ENVOY, f.ENVOY_BRIDGE, f.DIRECT})
+THEIRS = frozenset({f.ECHO, f.NGINX_PROXY, f.ENVOY, f.ENVOY_BRIDGE, f.MINIMAL, f.MINIMAL_LIMITED, f.DIRECT})
 
 WIDTH, LABELS, BARS, STEP = 960, 340, 470, 20  # pixels: all, names, the longest bar, one row
 GAP, HEADING, MARGIN = 30, 26, 16
