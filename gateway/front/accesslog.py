@@ -32,7 +32,7 @@ class AccessLine(Struct, gc=False):
 
     Made from positions: names would cost as much again. `time` is seconds since 1970. `tool_s` went by waiting for a
     tool server. Sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is the template of the
-    path, `outcome` a word of `Request`, `reason` why a caller was not known, the limit that refused him, or the code of
+    path, `outcome` a word of `Request`, `reason` why a caller was not known, the limit that refused it, or the code of
     another refusal.
     """
 

@@ -70,12 +70,11 @@ class CallNames:
             content = _pack((ref.tool, ref.version, call.arguments))  # two thirds of the cost of JSON
         except OverflowError:  # MessagePack has no integers beyond 64 bits
             content = _encode((ref.tool, ref.version, call.arguments))
-        key = self._call.copy()
-        key.update(name)
+        key = hashed(self._call, name)
         if self._alone:  # no call is older than the process and its keys
-            return owners[0], key.hexdigest(), str(hash(content)), ()
+            return owners[0], key, str(hash(content)), ()
         older = [(hashed(one, name), hashed(other, content)) for one, other in self._older] if self._older else ()
-        return owners[0], key.hexdigest(), hashed(self._content, content), tuple(older)
+        return owners[0], key, hashed(self._content, content), tuple(older)
 
     def unkeyed(self, principal: str, call: ToolCall) -> Names:
         """The names of a call without an id: a random key, and its question as the fingerprint."""

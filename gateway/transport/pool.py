@@ -89,7 +89,7 @@ class Pool:
             self._deadlines.wake_at(loop, deadline)
         try:
             return await exchange.reply
-        except BaseException:
+        except (asyncio.CancelledError, GeneratorExit):  # its caller has gone
             connection.abandon(exchange)
             raise
 
