@@ -58,3 +58,4 @@ def readings(
         admitted = admissions[name].snapshot()
         yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
         yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])
+        yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))

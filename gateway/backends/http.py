@@ -14,7 +14,7 @@ from gateway.admission import Admission, Lease, Replica, Turn
 from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader
 from gateway.backends.http_refusals import Refusals
-from gateway.backends.server import USER_AGENT, Server
+from gateway.backends.server import BROKEN, USER_AGENT, Server, note_broken_off, note_status
 from gateway.dialects import definitions, lists, recognise, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolFailure, ToolResult
@@ -82,9 +82,10 @@ class HttpBackend:
         if self._call_path is not None:
             request = replace(request, path=self._call_path)
         deadline, begun = started + invocation.timeout_s, started
-        lease = self._admission.enter()
+        tool = invocation.tool.remote_id
+        lease = self._admission.enter(tool)
         if lease is None:
-            lease = await self._admission.wait(invocation.timeout_s, turn)
+            lease = await self._admission.wait(tool, invocation.timeout_s, turn)
             begun = monotonic()
         try:
             try:
@@ -104,7 +105,7 @@ class HttpBackend:
         return result
 
     def _read(self, reply: Reply, lease: Lease[Server], dialect: ServerDialect, invocation: Invocation) -> ToolResult:
-        """Reads an answer, and tells whether it speaks against the tool server. Raises what that refused with."""
+        """Reads an answer, and tells the breakers what it says. Raises what the tool server refused with."""
         status = reply.status
         try:
             result = replies.decode_reply(reply, invocation)
@@ -112,16 +113,16 @@ class HttpBackend:
             if 400 <= status < 500:
                 lease.answered = True
             else:
-                lease.failed("a broken answer")
+                lease.tool_failed("a broken answer")
             log.warning("a tool server gave a broken answer", extra={"backend": self.name, "reason": str(exc)})
             return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
         except GatewayError as error:
             lease.answered = True
             raise self._refusals.completed(error, lease.replica.target) from None
-        if status < 500:
+        if status == 500 and dialect is recognise.LC:  # its way to say `success: false`, which never counts
             lease.answered = True
         else:
-            lease.failed(f"status {status}")
+            note_status(lease, status)
         challenge = replies.in_band_challenge(result.value) if dialect is recognise.LC else None
         if challenge is not None:
             raise self._refusals.completed(challenge, lease.replica.target)
@@ -187,8 +188,7 @@ class HttpBackend:
         self, exc: TransportError, lease: Lease[Server], invocation: Invocation, given_s: float
     ) -> ToolResult:
         """Raises BACKEND_UNAVAILABLE when nothing was sent; else tells the truth about what may have happened."""
-        if lease.replica.target.is_to_blame(exc, given_s):
-            lease.failed(str(exc.kind))
+        note_broken_off(lease, exc, given_s)
         if not exc.sent:
             raise unavailable(f"{exc.kind}: {exc}") from exc
         log.warning("a tool server broke off", extra={"backend": self.name, "kind": str(exc.kind)})
@@ -196,7 +196,7 @@ class HttpBackend:
         if exc.kind is Kind.TIMEOUT:
             outcome = "timeout"
             message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
-        elif exc.kind in (Kind.PROTOCOL, Kind.TOO_LARGE):
+        elif exc.kind in BROKEN:
             return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
         else:
             message = "The tool server broke off; the tool may have run."
