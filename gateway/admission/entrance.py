@@ -140,10 +140,10 @@ class Admission(Generic[T]):
         else:
             self.in_flight -= 1
 
-    def move(self, lease: Lease[T], *, reason: str, counts: bool) -> bool:
-        """Gives a call of which provably nothing was sent to another replica; False if no other is worth asking.
+    def move(self, lease: Lease[T], *, reason: str, counts: bool, may_return: bool = False) -> bool:
+        """Gives a call that may be sent again to another replica; False if no other is worth asking.
 
-        `counts`: it was the replica's fault.
+        `counts`: it was the replica's fault. `may_return`: it may come back to this one, should the others be gone.
         """
         left = lease.replica
         tried = (*lease.tried, left)
@@ -156,7 +156,9 @@ class Admission(Generic[T]):
         left.in_flight -= 1
         taken = _lease(replica, lease.tool)
         lease.replica, lease.since, lease.tool_since = replica, taken.since, taken.tool_since
-        lease.answered, lease.tried = None, tried
+        lease.answered = None
+        if not may_return:
+            lease.tried = tried
         return True
 
     async def aclose(self) -> None:

@@ -133,7 +133,8 @@ class HttpBackend:
     ) -> Reply:
         """Sends to the next replica what provably was not sent, in time.
 
-        What was is sent a second time, once, if the route allows it and the connection broke before an answer.
+        What was is sent a second time, once, if the route allows it and the connection broke before an answer: to
+        another replica if one is worth asking.
         """
         sent = False
         while monotonic() < deadline:
@@ -141,6 +142,7 @@ class HttpBackend:
                 if sent or exc.kind is not Kind.CLOSED or not invocation.idempotent:
                     break
                 sent = True
+                self._admission.move(lease, reason=str(exc.kind), counts=True, may_return=True)
             elif exc.kind is Kind.INVALID or not self._move(lease, exc.kind):
                 break
             try:

@@ -232,6 +232,19 @@ def test_a_call_that_moves_on_is_counted_where_it_ends(clock: Clock) -> None:
     assert {name: bool(tools) for name, tools in shut(entrance).items()} == {first: False, lease.replica.name: True}
 
 
+def test_a_call_that_broke_off_may_come_back_when_the_others_are_gone(clock: Clock) -> None:
+    entrance = admission("a", "b", clock=clock)
+    lease = enter(entrance, CRASH)
+    first = lease.replica
+    assert entrance.move(lease, reason="closed", counts=True, may_return=True)
+    assert lease.replica is not first
+    assert entrance.move(lease, reason="connect", counts=True)
+    assert lease.replica is first
+    assert not entrance.move(lease, reason="connect", counts=True)
+    entrance.leave(lease)
+    assert [replica.in_flight for replica in entrance.snapshot().replicas] == [0, 0]
+
+
 @pytest.mark.anyio
 async def test_a_call_that_waits_is_refused_at_once_while_its_tool_is_shut_and_when_its_turn_comes(
     clock: Clock,

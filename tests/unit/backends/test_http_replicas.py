@@ -126,22 +126,34 @@ async def test_a_call_that_was_sent_never_goes_to_another_replica() -> None:
         assert sum(map(of.calls, of.servers)) == 1
 
 
-async def test_what_may_run_twice_is_sent_again_and_moves_on_where_the_replica_is_gone() -> None:
-    """The first replica breaks the call off and dies; the second sending is refused there and goes to the other."""
+async def test_what_may_run_twice_is_sent_again_to_another_replica() -> None:
+    async with fleet(answer(), hang_up) as of:
+        assert [(await of.backend.call(IDEMPOTENT)).value for _ in range(3)] == [7] * 3
+        assert [of.calls(server) for server in of.servers] == [3, 2]
+        assert of.states == ["closed", "open"]
 
-    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        listener.close()
-        writer.close()
 
-    listener = await asyncio.start_server(die, "127.0.0.1", 0)
-    async with serving(answer()) as server:
-        way_in = admission(server.url, f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
-        backend = backend_at(server.url, way_in=way_in)
-        assert (await backend.call(IDEMPOTENT)).value == 7
-        assert len(server.requests) == 1
-        assert [replica.failures for replica in way_in.snapshot().replicas] == [0, 1]
-        await backend.aclose()
+async def test_what_may_run_twice_is_sent_twice_at_the_most_wherever_that_was() -> None:
+    async with fleet(hang_up, hang_up, hang_up) as of:
+        result = await of.backend.call(IDEMPOTENT)
+        assert result.failure is not None
+        assert (result.failure.can_retry, sum(map(of.calls, of.servers))) == (True, 2)
+
+
+async def test_what_may_run_twice_goes_back_to_the_replica_that_broke_off_if_no_other_is_there() -> None:
+    """It breaks the first call off and answers the second; the other replica is gone, which nobody knows before."""
+    calls = 0
+
+    async def hang_up_once(peer: Peer) -> None:
+        nonlocal calls
+        calls += 1
+        await (hang_up if calls == 1 else answer())(peer)
+
+    for others in ([], [None]):
+        calls = 0
+        async with fleet(*others, hang_up_once) as of:
+            assert (await of.backend.call(IDEMPOTENT)).value == 7
+            assert of.calls(of.servers[-1]) == 2
 
 
 async def test_when_all_replicas_refuse_connections_the_call_is_refused() -> None:
