@@ -83,7 +83,8 @@ def test_every_outcome_of_a_callback_is_listed() -> None:
 def test_every_field_of_a_line_in_the_log_is_listed() -> None:
     told = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
     line = AccessLine(
-        0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why"
+        0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why",
+        "203.0.113.1",
     )  # fmt: skip
     assert {*told, "level", "logger", "message"} == decode(bytes(line)).keys()
 
