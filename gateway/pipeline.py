@@ -85,6 +85,9 @@ class Pipeline:
         """Answers `POST /tools/call` and `POST /call`."""
         try:
             check_media(request.head)
+        except GatewayError as error:
+            return await self.refuse("call", request, error)
+        try:
             caller = self._identify("call", request) or await self._identify_later(request)
             try:
                 body = arriving.now()
@@ -126,6 +129,21 @@ class Pipeline:
             reply = await self._lists.answer(router, caller, dialect, request.spelling, request.head)
             request.outcome = "ok"
             return reply
+        except Exception as exc:
+            return refusal(exc, request)
+
+    async def refuse(self, operation: Operation, request: Request, error: GatewayError) -> WireReply:
+        """Answers what is refused for its head alone; like any other refusal it counts for its address and its caller.
+
+        That it is wrong is told before that its sender is not known, but not before that it is one too many.
+        """
+        try:
+            try:
+                caller = self._identify(operation, request) or await self._identify_later(request)
+            except UnauthenticatedError:
+                raise error from None
+            request.extra += await self._limiter.spend(operation, caller.principal, request.ip, None)
+            raise error
         except Exception as exc:
             return refusal(exc, request)
 

@@ -16,6 +16,7 @@ from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.front.body import ArrivingBody, CallerLeft, too_large
 from gateway.front.observer import LEFT, Observer, told
+from gateway.ports import Operation
 from gateway.request import Request, read_repeats
 from gateway.served import ANSWER, SERVED, Served
 from gateway.tracing import Chance, identify
@@ -34,12 +35,14 @@ NOT_TAKEN = b'{"message":"This callback is not taken."}'
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
+Refuse = Callable[[Operation, Request, GatewayError], Awaitable[WireReply]]
 Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
 
 
 class Edge:
     """Routes a request to `call`, `list`, `callback` or the application for everything else.
 
+    `refuse` answers a call or list that its head alone condemns.
     `ip_of` tells the caller's address, `observer` hears of every answer, `chance` makes ids. `strict` turns
     401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
     """
@@ -49,6 +52,7 @@ class Edge:
         *,
         call: Answer,
         list_: Answer,
+        refuse: Refuse,
         callback: Callback,
         rest: ASGIApp,
         ip_of: Callable[[Scope], str],
@@ -57,6 +61,7 @@ class Edge:
         max_body_bytes: int,
         strict: bool,
     ) -> None:
+        self._refuse = refuse
         self._callback = callback
         self._ip_of = ip_of
         self._observer = observer
@@ -91,11 +96,10 @@ class Edge:
         try:
             try:
                 _check_head(request, scope, max_bytes)
-                reply = await answer(request, ArrivingBody(served, receive, max_bytes))
             except GatewayError as error:
-                error.drop_trace()
-                request.refused = error
-                reply = recognise.refusal(error, head)
+                reply = await self._refuse("list" if path == LIST else "call", request, error)
+            else:
+                reply = await answer(request, ArrivingBody(served, receive, max_bytes))
             status, size = strictly(reply.status) if self._strict else reply.status, len(reply.body)
             fields = (*reply.headers, request.trace.sent[0], *request.extra)
             answer_now = offered.get(ANSWER)
