@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, FixedError, GatewayError
+from gateway.errors import ErrorCode, FailureCode, FixedError, GatewayError
 from gateway.kept.endings import Run
 from gateway.kept.standing import MISSING, PREFIX, Consent, Kept, still_running
 from gateway.model import JsonObject, ToolFailure, ToolResult
@@ -25,7 +25,9 @@ LOCATION = b"location"
 # Globals: reading a member off its class costs half a microsecond in Python 3.11.
 UNCHECKED, FAILS = OutputCheck.OFF, OutputCheck.FAIL
 FAILED = "The gateway failed."
-BROKEN_VALUE = ToolFailure(message="The tool returned a value that breaks its own output schema.")
+BROKEN_VALUE = ToolFailure(
+    message="The tool returned a value that breaks its own output schema.", code=FailureCode.BROKEN_ANSWER
+)
 
 
 class ChallengeSealer(Protocol):

@@ -16,7 +16,7 @@ from gateway.backends.http_listing import ListReader
 from gateway.backends.http_refusals import Refusals
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import definitions, lists, recognise, replies
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
+from gateway.errors import UNAVAILABLE, ErrorCode, FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.ports import Backend, ServerDialect
 from gateway.transport import Kind, Reply, TransportError
@@ -28,6 +28,9 @@ MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background; nobody waits for it
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # whoever asks only wants to know whether anybody is there
+BROKEN = ToolResult(
+    failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
+)
 
 
 class HttpBackend:
@@ -114,7 +117,7 @@ class HttpBackend:
             else:
                 lease.failed("a broken answer")
             log.warning("a tool server gave a broken answer", extra={"backend": self.name, "reason": str(exc)})
-            return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+            return BROKEN
         except GatewayError as error:
             lease.answered = True
             raise self._refusals.completed(error, lease.replica.target) from None
@@ -197,7 +200,7 @@ class HttpBackend:
             outcome = "timeout"
             message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
         elif exc.kind in (Kind.PROTOCOL, Kind.TOO_LARGE):
-            return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+            return BROKEN
         else:
             message = "The tool server broke off; the tool may have run."
         return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))

@@ -23,7 +23,7 @@ ASKED = (
 # What callers may read besides what browsers always show (Cache-Control, Content-Length, Content-Type).
 EXPOSED = (
     *("ETag", "Location", "OXP-Version", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After"),
-    *("Toolgate-Call-Id", "WWW-Authenticate", "X-Request-ID"),
+    *("Toolgate-Call-Id", "Toolgate-Code", "WWW-Authenticate", "X-Request-ID"),
 )
 
 Fields = list[tuple[bytes, bytes]]

@@ -13,7 +13,7 @@ from time import perf_counter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
 from gateway.front.body import ArrivingBody, CallerLeft, too_large
 from gateway.front.observer import LEFT, Observer, told
 from gateway.ports import Operation
@@ -31,7 +31,12 @@ MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
 LIST = "/tools"
 FAILED = 500
 TAKEN = b"{}"
-NOT_TAKEN = b'{"message":"This callback is not taken."}'
+NOT_TAKEN = {
+    400: ErrorCode.INVALID_REQUEST,
+    404: ErrorCode.NOT_FOUND,
+    413: ErrorCode.PAYLOAD_TOO_LARGE,
+    503: ServerCode.GATEWAY_UNAVAILABLE,
+}
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
@@ -137,8 +142,12 @@ class Edge:
                 status = await self._callback(request, path[len(CALLBACKS) :], media_type, arriving)
             except GatewayError:
                 status = 413
-            body = TAKEN if status == 200 else NOT_TAKEN
-            fields = (*JSON, trace.sent[0])
+            body = TAKEN
+            fields: Headers = (*JSON, trace.sent[0])
+            if status != 200:
+                code = NOT_TAKEN[status].encode()
+                body = b'{"message":"This callback is not taken.","code":"%b"}' % code
+                fields = (*fields, (CODE, code))
             answer_now = offered.get(ANSWER)
             if answer_now is None or not answer_now(status, fields, body):
                 await _send(status, fields, body, send)
