@@ -169,6 +169,7 @@ class Gateway:
         return Edge(
             call=pipeline.call,
             list_=pipeline.list,
+            refuse=pipeline.refuse,
             callback=self.callbacks.answer,
             rest=Watched(rest, self.observer, self._chance, ip_of),
             ip_of=ip_of,

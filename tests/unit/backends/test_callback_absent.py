@@ -28,8 +28,10 @@ pytestmark = pytest.mark.anyio
 
 KEY, RUN, GROUP = "0123456789abcdef", "f0e1d2c3", ONCE + "1"
 ID = "tg-" + KEY
-BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
-NOT_ALLOWED = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer.", code="broken_answer"))
+NOT_ALLOWED = ToolResult(
+    failure=ToolFailure(message="The tool server asked for something that is not allowed here.", code="broken_answer")
+)
 UNANSWERED = ToolResult(
     failure=ToolFailure(
         message="The tool server asked for a choice and could not be answered; the tool may have run.",
