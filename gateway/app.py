@@ -19,7 +19,7 @@ from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import Challenges
+from gateway.challenges import Challenges, is_call
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
 from gateway.front.edge import Edge
@@ -54,7 +54,7 @@ class Gateway:
         self.requests: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
-        self._challenges = Challenges(keys, clock=time.time)
+        self._challenges = Challenges(keys, lifetime_s=self._pending_s, clock=time.time)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
         self._limits = remembering.rate_limits(config)
@@ -290,7 +290,7 @@ class Gateway:
         if opened is None:
             return "failed"
         name, check_url = opened
-        if "/" not in check_url:  # not a URL but the key of a kept call: its record tells, wherever its backend is
+        if is_call(check_url):  # wherever its backend is
             return await self.calls.consent_status(check_url)
         backend = self.backends.get(name)
         return "failed" if backend is None else await backend.challenge_status(check_url)

@@ -129,10 +129,14 @@ def _lines(log: Path) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def gateway(config: Settings, *, ready: bool = True) -> AsyncIterator[GatewayProcess]:
-    """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens."""
+async def gateway(config: Settings, *, ready: bool = True, ahead_s: float = 0.0) -> AsyncIterator[GatewayProcess]:
+    """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens.
+
+    Its clock is `ahead_s` ahead of the machine's.
+    """
+    program = ["tests.live.kept.clock", str(ahead_s)] if ahead_s else ["gateway"]
     with _files(config) as (file, log, output):
-        process = Process("gateway", "serve", "-c", str(file), stdout=output, stderr=output)
+        process = Process(*program, "serve", "-c", str(file), stdout=output, stderr=output)
         try:
             running = await _listening(process, log)
             if ready:
