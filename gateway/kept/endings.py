@@ -75,7 +75,7 @@ class Endings:
             return await self.settle(key, TOO_LARGE, run, can_wait=can_wait)
         except StateUnavailable:
             packed = pack(result)
-            if can_wait and self.backlog.hold(len(packed), partial(self._settle_later, key, packed)):
+            if can_wait and self.backlog.hold(key, len(packed), partial(self._settle_later, key, packed)):
                 return True
             raise
         if is_over and run is not None:
@@ -133,7 +133,7 @@ class Endings:
         try:
             return await self._challenge(key, challenge)
         except StateUnavailable:
-            if self.backlog.hold(MAX_NOTE_BYTES, lambda: self._challenge(key, challenge)):
+            if self.backlog.hold(key, MAX_NOTE_BYTES, lambda: self._challenge(key, challenge)):
                 return True
             raise
 

@@ -178,7 +178,7 @@ async def until_ready(running: GatewayProcess, within_s: float = START_S) -> Non
 
 async def _end(process: Process) -> None:
     """Stops a process, frozen ones too; whatever it owes anybody, no test here waits for it any more."""
-    for number in (signal.SIGCONT, signal.SIGTERM):
+    for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGINT):  # the second that asks for the end insists
         with suppress(ProcessLookupError):
             process.send_signal(number)
     try:
