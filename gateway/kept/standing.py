@@ -20,7 +20,11 @@ MISSING = "missing_requirements"  # a member of the error, where a refusal is to
 RETRY_AFTER_MS = 1000  # told with "still running"; to join costs next to nothing
 STATE_RETRY_S = 1.0
 
-TOO_LARGE = ToolResult(failure=ToolFailure(message="The tool has run, but its result was too large to be kept."))
+TOO_LARGE = ToolResult(
+    failure=ToolFailure(
+        message="The tool has run. Its result was too large to be kept: only a caller who waited for it has got it."
+    )
+)
 CANCELLED = ToolResult(failure=ToolFailure(message="The call was cancelled; the tool may have run.", outcome="unknown"))
 OUTLASTED = ToolResult(
     failure=ToolFailure(
