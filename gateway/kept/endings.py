@@ -106,10 +106,11 @@ class Endings:
 
         It stays at hand if this raises StateUnavailable: that the call has ended may be known by then.
         """
-        if key not in self._large and self._large_bytes + len(packed) <= MAX_LARGE_BYTES:
+        if key not in self._large:
             log.warning("a result is too large to be kept", extra={"call_id": PREFIX + key, "bytes": len(packed)})
-            self._large[key] = packed
-            self._large_bytes += len(packed)
+            if self._large_bytes + len(packed) <= MAX_LARGE_BYTES:
+                self._large[key] = packed
+                self._large_bytes += len(packed)
         is_over = await self._state.settle(key, TOO_LARGE_PACKED)
         asyncio.get_running_loop().call_later(LARGE_S, self._drop_large, key)
         return is_over
