@@ -23,7 +23,8 @@ STATE_RETRY_S = 1.0
 
 TOO_LARGE = ToolResult(
     failure=ToolFailure(
-        message="The tool has run, but its result was too large to be kept.", code=FailureCode.RESULT_TOO_LARGE
+        message="The tool has run. Its result was too large to be kept: only a caller who waited for it has got it.",
+        code=FailureCode.RESULT_TOO_LARGE,
     )
 )
 CANCELLED = ToolResult(
