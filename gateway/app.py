@@ -98,7 +98,7 @@ class Gateway:
             tokens,
             backends=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls),
+            absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,
         )
         self._chance = Chance()
