@@ -10,7 +10,7 @@ import logging
 import math
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from gateway.state.checks import check_digest, check_move, check_note
@@ -42,15 +42,12 @@ BUSY_RETRY_S = 1.0  # a caller's pending calls may end at any moment
 
 
 class MemoryState:
-    """Implements `port.State`. `clock` returns seconds; only differences of it matter.
-
-    `replica` is what records name this process by.
-    """
+    """Implements `port.State`. `clock` returns seconds; only differences of it matter."""
 
     is_up = True
 
-    def __init__(self, limits: StateLimits, clock: Callable[[], float], replica: str | None = None) -> None:
-        self.replica = replica or os.urandom(8).hex()
+    def __init__(self, limits: StateLimits, clock: Callable[[], float]) -> None:
+        self.replica = os.urandom(8).hex()
         self._limits = limits
         self._clock = clock
         self._calls: dict[str, Entry] = {}
@@ -223,11 +220,6 @@ class MemoryState:
         return ()
 
     # What is there, and for how long.
-
-    def knows(self, names: Iterable[str]) -> bool:
-        """Whether one of the names is the key of a call here, or a key that is used up, or an open question."""
-        now = self._now()
-        return any(self._live(name, now) is not None or name in self._seen or name in self._open for name in names)
 
     def _find(self, key: str) -> Entry | None:
         call = self._live(key, self._now())

@@ -42,7 +42,7 @@ LOST = (b"absent", b"restoring")  # replies about a call that Redis does not hav
 
 
 class RedisState:
-    """Implements `port.State`. `on_restored` is called whenever Redis is back and the calls of all replicas with it."""
+    """Implements `port.State`."""
 
     def __init__(
         self,
@@ -51,7 +51,6 @@ class RedisState:
         sealer: Sealer,
         *,
         timing: Timing | None = None,
-        on_restored: Callable[[], None] = lambda: None,
     ) -> None:
         timing = timing or Timing()
         self.replica = os.urandom(8).hex()
@@ -71,7 +70,6 @@ class RedisState:
             self._waiters,
             timing,
             watch=self._watch,
-            on_restored=on_restored,
         )
 
     @property

@@ -60,7 +60,6 @@ class Tending:
         timing: Timing,
         *,
         watch: Callable[[str], Awaitable[Record | None]],
-        on_restored: Callable[[], None],
     ) -> None:
         """`watch` fetches a call and has this process woken when something becomes of it."""
         self.is_settled = False  # Redis is there, and so is everything that replicas hold
@@ -71,7 +70,6 @@ class Tending:
         self._waiters = waiters
         self._timing = timing
         self._watch = watch
-        self._on_restored = on_restored
         self.on_touched: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
         self.epoch = 0  # when the data that we know began, by the clock of Redis; 0: we know none yet
         # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
@@ -175,7 +173,6 @@ class Tending:
         self.is_settled = True
         self._settled.set()
         self._look_at_all()
-        self._on_restored()
 
     async def _listen(self) -> None:
         retry_s = FIRST_RETRY_S
