@@ -23,6 +23,7 @@ def state(settings: StateSettings) -> State:
         max_records=settings.max_records_per_caller,
         max_result_bytes=settings.max_result_bytes,
         max_bytes=settings.max_bytes,
+        max_bytes_per_caller=settings.quota_bytes,
     )
     address = settings.address
     if address is None:
@@ -34,9 +35,13 @@ def state(settings: StateSettings) -> State:
 
 def state_details(state: State) -> JsonObject:
     """Where calls are remembered, for operators."""
-    if isinstance(state, MemoryState):
-        return {"kept_in": "memory", "up": True}
-    return {"kept_in": "redis", "up": state.is_up}
+    room, trouble = state.room, state.trouble
+    return {
+        "kept_in": "redis" if is_shared(state) else "memory",
+        "up": trouble is None,
+        **({} if trouble is None else {"reason": trouble}),
+        **({} if room is None else {"used_bytes": room.used_bytes, "max_bytes": room.max_bytes}),
+    }
 
 
 def is_shared(state: State) -> bool:

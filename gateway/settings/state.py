@@ -85,12 +85,23 @@ class StateSettings:
     )
     max_result_bytes: int = key(Size("1KiB", "64MiB"), "The largest result that is kept.", default="1MiB")
     max_bytes: int = key(Size("1MiB", "64GiB", unit=""), "How much a process keeps in memory.", default="256MiB")
+    max_bytes_per_caller: int | None = key(
+        Size("64KiB", "64GiB", unit=""),
+        "How much of that, or of Redis, the calls of one caller may take, which is never more than is still free; left "
+        "out, half of max_bytes.",
+        default=None,
+    )
     max_pending_per_caller: int = key(
         Integer(1, 1_000_000), "How many unfinished calls a caller may have.", default=1000
     )
     max_records_per_caller: int = key(
-        Integer(1, 10_000_000), "How many calls are remembered for a caller, finished ones included.", default=10000
+        Integer(1, 10_000_000), "How many finished calls are remembered for a caller.", default=10000
     )
+
+    @property
+    def quota_bytes(self) -> int:
+        """`max_bytes_per_caller`, whether written or not."""
+        return self.max_bytes // 2 if self.max_bytes_per_caller is None else self.max_bytes_per_caller
 
     @property
     def address(self) -> Address | None:
@@ -111,3 +122,7 @@ class StateSettings:
             yield "sentinel_password", "has no effect unless url names sentinels"
         if self.max_result_bytes > self.max_bytes:
             yield ("max_result" if "max_result" in written else "max_bytes"), "lets a result be larger than max_bytes"
+        if self.max_bytes_per_caller is not None and self.max_result_bytes > self.max_bytes_per_caller:
+            yield "max_bytes_per_caller", "is less than max_result, one result"
+        if address is None and self.quota_bytes > self.max_bytes:
+            yield "max_bytes_per_caller", "is more than max_bytes, the room of all callers"

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from gateway.state.holding import Holding
 from gateway.state.link import Link
-from gateway.state.port import CallState, Record, StateUnavailable
+from gateway.state.port import CallState, Record, Room, StateUnavailable
 from gateway.state.waiting import Waiters
 
 log = logging.getLogger("gateway.state")
@@ -75,8 +75,9 @@ class Tending:
         # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
         # or of long ago, in old data that Redis has started with.
         self.claims_in_doubt = False
+        self.room: Room | None = None  # as the last heartbeat found it
+        self.reason = "it was not reached yet"  # why it is not settled
         self._up_since = 0.0
-        self._reason = ""  # why the last heartbeat failed
         self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
         self._stale: set[str] = set()
@@ -95,7 +96,7 @@ class Tending:
             async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
                 await self._settled.wait()
         except TimeoutError:
-            log.warning("the state cannot be reached yet", extra={"detail": self._reason})
+            log.warning("the state cannot be reached yet", extra={"detail": self.reason})
 
     async def aclose(self) -> None:
         pending = set(self._tasks)
@@ -109,8 +110,14 @@ class Tending:
     def lost(self, reason: str) -> None:
         """Redis has just stopped answering: it is tried again without waiting for the next heartbeat."""
         log.warning("the state cannot be reached", extra={"detail": reason})
-        self.is_settled = False
+        self.is_settled, self.reason = False, reason
         self._hurry.set()
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What Redis may still take; None if it has no limit."""
+        room = self.room
+        return None if room is None or room.max_bytes is None else max(0, room.max_bytes - room.used_bytes)
 
     def look_at(self, key: str) -> None:
         """Has a call fetched, if anybody waits for it."""
@@ -159,13 +166,15 @@ class Tending:
             if self.may_judge:
                 await self._holding.lose()
             await self._holding.release_doubtful()
+            _, used_bytes, max_bytes = await self._link.ask("room")
+            self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
         except StateUnavailable as exc:
-            self._reason = str(exc)
+            self.reason = str(exc)
             return False
         if not restoring and not self.is_settled:
             self._settle()
         elif restoring:
-            self.is_settled = False
+            self.is_settled, self.reason = False, "replicas put back what it has lost"
         return True
 
     def _settle(self) -> None:
