@@ -92,13 +92,15 @@ end
 -- script only, and lets pass what frees memory. For what keeps calls from getting lost, and takes little.
 local function insist() redis.call('DEL', 'toolgate:nothing') end
 
--- The bytes that the server has left; nil if it has no limit, or does not tell.
+-- The bytes that the server has left, that it uses, and that it may use. The first is nil and the last 0 if it has no limit,
+-- makes room by itself, or does not tell.
 local function room()
   local told = redis.pcall('INFO', 'memory')
-  if type(told) ~= 'string' then return nil end
+  if type(told) ~= 'string' then return nil, 0, 0 end
   local function number(name) return tonumber(string.match(told, name .. ':(%d+)') or 0) end
   local most = number('\nmaxmemory')
-  if most == 0 then return nil, number('used_memory'), 0 end
+  local keeps = string.find(told, 'maxmemory_policy:noeviction', 1, true)
+  if most == 0 or not keeps then return nil, number('used_memory'), 0 end
   local used = number('used_memory') - number('mem_not_counted_for_evict')
   return math.max(0, most - used), used, most
 end

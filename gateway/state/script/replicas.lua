@@ -30,10 +30,9 @@ function operations.restored()
   return standing()
 end
 
--- The bytes of the server's memory that are taken, and those that may be; 0: it has no limit, or does not tell.
 function operations.room()
   local _, used, most = room()
-  return { 'room', used or 0, most or 0 }
+  return { 'room', used, most }
 end
 
 -- Extends this replica's lease, releases calls that ran out of time, and tells the epoch. If that is not the one the replica
