@@ -164,7 +164,7 @@ class CallbackBackend:
                 return replies.busy(reply, invocation)
             case 401 | 403:
                 log.warning("a tool server does not accept our credential", extra={"backend": self.name})
-                return ToolResult(failure=ToolFailure(message=UNAVAILABLE))
+                return ToolResult(failure=ToolFailure(message=UNAVAILABLE, code=ErrorCode.BACKEND_UNAVAILABLE))
             case 409:  # what earlier editions of Transport answer to a stale toolset
                 self._on_change()
                 message = "The tools of the tool server have changed; look at them again before you call."

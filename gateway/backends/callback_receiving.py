@@ -16,6 +16,7 @@ from typing import assert_never
 from gateway.backends.callback_notices import Notices
 from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback
+from gateway.errors import FailureCode
 from gateway.model import ToolFailure, ToolResult
 from gateway.ports import Outcomes
 from gateway.routing import Decode
@@ -26,8 +27,14 @@ JSON = "application/json"
 LARGE_BYTES = 256 * 1024  # at the worst, in brackets alone, so much takes 0.1 s to read
 MAX_AUTH_URL_BYTES = 8 * 1024  # what browsers and servers take; more does not fit what is remembered of a call
 MAX_ABSENT = 256  # backends that are not here and of which it is remembered what was said
-BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
-NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+BROKEN = ToolResult(
+    failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
+)
+NOT_OURS = ToolResult(
+    failure=ToolFailure(
+        message="The tool server asked for something that is not allowed here.", code=FailureCode.BROKEN_ANSWER
+    )
+)
 UNANSWERED = ToolResult(
     failure=ToolFailure(
         message="The tool server asked for a choice and could not be answered; the tool may have run.",

@@ -128,7 +128,7 @@ class Calls:
                     standing: Standing = None
                     if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
                         with suppress(StateUnavailable):  # then all that is known is that it runs
-                            standing = standing_of(await self._state.wait(key, left_s))
+                            standing = self._endings.whole(key, standing_of(await self._state.wait(key, left_s)))
                 except asyncio.CancelledError:
                     if ends_with_caller:
                         self._running.in_background(self._abandon(key, backend, note))
@@ -149,7 +149,8 @@ class Calls:
             await self._tell_no_more(record, note)
         if standing is None:
             with suppress(StateUnavailable):  # as above
-                standing = standing_of(await self._state.wait(record.key, self._running.until(deadline)))
+                ended = await self._state.wait(record.key, self._running.until(deadline))
+                standing = self._endings.whole(record.key, standing_of(ended))
         if standing is GONE:
             return None
         kept = kept_as(record.key, note, new.backend, standing)

@@ -42,7 +42,6 @@ log = logging.getLogger("gateway.state")
 SWEEP_EVERY_S = 1.0  # to sweep in every operation would cost a hundredth of a call; `_live` does not rely on sweeps
 SWEEP = 64  # expired entries dropped by one operation: more than one can add, and too few for a pause to be noticed
 MAX_NAMED = 100  # of the calls that are lost with the process
-NO_ROOM = "there is no room to keep a result"
 BUSY_RETRY_S = 1.0  # a caller's pending calls may end at any moment
 
 
@@ -155,7 +154,6 @@ class MemoryState:
             return False
         while len(outcome) > SMALL_OUTCOME_BYTES and not self._quotas.has_room(call.usage, len(outcome)):
             if not self._sweep(now, SWEEP):
-                log.warning(NO_ROOM, extra={"backend": call.new.backend})
                 raise OutcomeTooLarge
         del self._pending[key]
         call.state, call.outcome, call.expires_s = DONE, outcome, now + limits.result_ttl_s
@@ -166,7 +164,7 @@ class MemoryState:
             self._waiters.tell(key, call.record(self.replica))
         if self._quotas.size_bytes > limits.max_bytes:
             # Whoever waits has got it; whoever comes later is told that it has expired. It never runs again.
-            log.warning(NO_ROOM, extra={"backend": call.new.backend})
+            log.warning("there is no room to keep how a call ended", extra={"backend": call.new.backend})
             self._expire(call, now)
         else:
             self._results[key] = call

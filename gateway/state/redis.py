@@ -8,7 +8,6 @@ different servers, although those of one call share a hash tag.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -41,8 +40,6 @@ from gateway.state.records import Records
 from gateway.state.sealing import Sealer
 from gateway.state.tending import Tending, Timing
 from gateway.state.waiting import Waiters
-
-log = logging.getLogger("gateway.state")
 
 SEALED_BYTES = 64  # that sealing adds to an outcome; it is 32
 NO_MEMORY = "Redis has no memory left (maxmemory)"
@@ -158,8 +155,6 @@ class RedisState:
         if reply[0] in LOST:
             reply = await self._ask_again(key, operation, reply)
         if reply[0] == b"too_large":
-            held = self._holding.get(key)
-            log.warning("there is no room to keep a result", extra={"backend": held.backend if held else ""})
             raise OutcomeTooLarge
         is_the_end = bool(reply[0] == b"yes")
         held = self._holding.end(key, outcome if is_the_end else None)

@@ -106,7 +106,8 @@ def test_only_who_has_an_id_is_told_to_come_back() -> None:
 
 
 def test_why_a_call_may_not_go_on() -> None:
-    assert refusal_of(Conflict()).code is refusal_of(Expired()).code is ErrorCode.INVALID_REQUEST
+    assert refusal_of(Conflict()).code is ErrorCode.CALL_CONFLICT
+    assert refusal_of(Expired()).code is ErrorCode.RESULT_EXPIRED
     refused = refusal_of(Full(7.0, "pending"))
     assert (refused.code, refused.retry_after_s) == (ErrorCode.RATE_LIMITED, 7.0)
     assert refusal_of(Full(7.2, "bytes")).retry_after_s == 8  # whole seconds travel, and after 7 it would still be full
