@@ -124,7 +124,11 @@ class Gateway:
         catalogue = Catalogue(parts.sources(config, backends))
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
+        limits = (
+            self._limits
+            if before is None
+            else before.limits.under(remembering.rate_limit_rules(config), config.limits_on_failure)
+        )
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=limits,
