@@ -60,6 +60,7 @@ class _Shelf:
     """One backend's place in the catalogue."""
 
     source: Source
+    refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)  # or an older list could come after a newer one
     listing: Listing | None = None
     offer: Offer = NOTHING
     shadowed: tuple[Rejected, ...] = ()  # by tools of other backends
@@ -190,6 +191,10 @@ class Catalogue:
             await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))
 
     async def _refresh(self, shelf: _Shelf) -> None:
+        async with shelf.refreshing:
+            await self._refresh_alone(shelf)
+
+    async def _refresh_alone(self, shelf: _Shelf) -> None:
         async with asyncio.timeout(LIST_LIMIT_S):
             listing = await shelf.source.backend.list_tools()
         before = shelf.offer
@@ -205,15 +210,19 @@ class Catalogue:
             _log_problems(other)
 
     async def _rebuild(self, changed: Mapping[str, Offer]) -> None:
-        """Swaps in a snapshot with the changed offers, by backend, and the last of all others."""
+        """Swaps in a snapshot with the changed offers, by backend, and the last of all others.
+
+        It stores no offer: other refreshes, which did not change what is published, end during the thread hop.
+        """
         async with self._rebuilding:
-            shelves = list(self._shelves.values())
+            shelves = self._shelves.values()
             offers = [(shelf.source, changed.get(shelf.source.name, shelf.offer)) for shelf in shelves]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
             won, shadowed, self.router = await asyncio.to_thread(_merge, offers)
             gc.freeze()  # what was just built stays: the collector would walk all of it every few thousand calls
-            for shelf, (_, offer) in zip(shelves, offers, strict=True):
-                shelf.offer = offer
+            for shelf in shelves:
+                if shelf.source.name in changed:
+                    shelf.offer = changed[shelf.source.name]  # with the snapshot, before another one is made
                 shelf.published = won.get(shelf.source.name, 0)
                 shelf.shadowed = tuple(shadowed.get(shelf.source.name, ()))
 
