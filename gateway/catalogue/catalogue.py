@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from gateway.catalogue.offer import NOTHING, Offer, Source, judge
+from gateway.catalogue.unlisted import Unlisted
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, Rejected
 from gateway.routing import PublishedTool, Router
@@ -88,7 +89,7 @@ class Catalogue:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         ready_limit_s: float = READY_LIMIT_S,
     ) -> None:
-        self.router = Router()
+        self.router = Router((), Unlisted(sources).backend_of)
         self._shelves = {source.name: _Shelf(source=source) for source in sources}
         self._clock = clock
         self._uniform = uniform
@@ -199,7 +200,7 @@ class Catalogue:
             listing = await shelf.source.backend.list_tools()
         before = shelf.offer
         offer = await judge(shelf.source, listing, before)
-        if offer.tools != before.tools:
+        if offer.tools != before.tools or shelf.listed_at is None:
             await self._rebuild({shelf.source.name: offer})
         shelf.offer, shelf.listing = offer, listing
         if shelf.last_error is not None:
@@ -218,7 +219,8 @@ class Catalogue:
             shelves = self._shelves.values()
             offers = [(shelf.source, changed.get(shelf.source.name, shelf.offer)) for shelf in shelves]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
-            won, shadowed, self.router = await asyncio.to_thread(_merge, offers)
+            unlisted = [it.source for it in shelves if it.listed_at is None and it.source.name not in changed]
+            won, shadowed, self.router = await asyncio.to_thread(_merge, offers, unlisted)
             gc.freeze()  # what was just built stays: the collector would walk all of it every few thousand calls
             for shelf in shelves:
                 if shelf.source.name in changed:
@@ -231,7 +233,9 @@ class Catalogue:
             self._had_their_time.set()
 
 
-def _merge(offers: Sequence[tuple[Source, Offer]]) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:
+def _merge(
+    offers: Sequence[tuple[Source, Offer]], unlisted: Sequence[Source]
+) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:
     """Puts all offers together; of two tools with one id, or two with one name, that of the earlier route stays.
 
     Returns how many tools of each backend are published, which are not, and the new snapshot.
@@ -258,7 +262,7 @@ def _merge(offers: Sequence[tuple[Source, Offer]]) -> tuple[dict[str, int], dict
             continue
         by_id[definition.id] = tool
         won[backend] = won.get(backend, 0) + 1
-    return won, shadowed, Router(by_id.values())
+    return won, shadowed, Router(by_id.values(), Unlisted(unlisted).backend_of)
 
 
 def _note_failure(shelf: _Shelf, error: Exception) -> None:

@@ -92,4 +92,5 @@ RESPONSES: JsonObject = {
         "Too many requests; or too many calls of the caller's are not over or not forgotten.", Retry_After="RetryAfter"
     ),
     "Refused431": _refusal("The head is too large."),
+    "Refused503": _refusal("The gateway is starting and does not know all tools yet.", Retry_After="RetryAfter"),
 }
