@@ -20,6 +20,7 @@ from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges
+from gateway.checks import Checks
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
 from gateway.front.edge import Edge
@@ -33,6 +34,8 @@ from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
 from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
 from gateway.model import JsonObject
+from gateway.offload import Checker, Offload
+from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
 from gateway.settings import Config, StateSettings
@@ -66,8 +69,11 @@ class Gateway:
         self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics.publish, store.read)
+        self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
+        self._checks = Checks(self._checker)
         self._telling = Telling(
             self._challenges,
+            self._checks,
             location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
@@ -107,7 +113,7 @@ class Gateway:
                 continue
             admissions[name] = admission = parts.admission(name, settings, config.routes)
             backends[name] = parts.backend(
-                name, settings, admission, self.calls, self._refresh, pending_s=self._pending_s
+                name, settings, admission, self.calls, self._refresh, self._checker, pending_s=self._pending_s
             )
         catalogue = Catalogue(parts.sources(config, backends))
         same_auth = before is not None and before.config.auth == config.auth
@@ -119,6 +125,7 @@ class Gateway:
             catalogue=catalogue,
             calls=self.calls,
             telling=self._telling,
+            checks=self._checks,
             new_call_id=lambda: PREFIX + self._chance.draw()[:32].decode(),
             strict=config.errors.strict,
         )
@@ -252,6 +259,7 @@ class Gateway:
         await self._issuers.keep(None)
         await self._limits.aclose()
         await self.state.aclose()
+        await self._checker.aclose()
 
     @property
     def status(self) -> str:

@@ -17,7 +17,8 @@ from gateway.backends.http_refusals import Refusals
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import definitions, lists, recognise, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
-from gateway.model import Invocation, Listing, ToolFailure, ToolResult
+from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
+from gateway.offload import Checker, OffloadError
 from gateway.ports import Backend, ServerDialect
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Headers, WireRequest
@@ -48,6 +49,7 @@ class HttpBackend:
         credentials: Credentials,
         toolkit: str,
         max_response_bytes: int,
+        checker: Checker,
     ) -> None:
         self.name = name
         self._admission = admission
@@ -60,6 +62,7 @@ class HttpBackend:
         self._refusals = Refusals(name, self._servers, credentials)
         self._reader = ListReader(name, toolkit)
         self._max_response_bytes = max_response_bytes
+        self._checker = checker
         self._call_path: str | None = None  # set once a tool server was found not to have the first
 
     @property
@@ -93,21 +96,36 @@ class HttpBackend:
                 reply = await self._again(exc, lease, request, invocation, deadline)
             if reply.status == 404:
                 reply = await self._elsewhere(reply, lease, request, invocation, deadline)
-            result = self._read(reply, lease, dialect, invocation)
+            document = None
+            if reply.status == 200 and len(reply.body) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(reply.body):
+                document = await self._read_wide(reply, invocation)
+            result = self._read(reply, lease, dialect, invocation, document)
         except TransportError as exc:
             return self._broke_off(exc, lease, invocation, deadline - begun)
         finally:
             self._admission.leave(lease)
         if result.duration_ms is None:
             took_ms = int((monotonic() - started) * 1e6) / 1e3
-            return ToolResult(value=result.value, failure=result.failure, duration_ms=took_ms)
+            value, size = result.value, result.value_bytes
+            return ToolResult(value=value, failure=result.failure, duration_ms=took_ms, value_bytes=size)
         return result
 
-    def _read(self, reply: Reply, lease: Lease[Server], dialect: ServerDialect, invocation: Invocation) -> ToolResult:
+    async def _read_wide(self, reply: Reply, invocation: Invocation) -> Json:
+        """Reads an answer of very many values in another process; None if that cannot be done."""
+        text = replies.without_mark(reply.body)
+        try:
+            return await self._checker.read(text, replies.VALUE, replies.MAX_DEPTH, invocation.principal)
+        except (OffloadError, jsontext.JsonError) as exc:
+            log.info("an answer of very many values cannot be read", extra={"backend": self.name, "reason": repr(exc)})
+            return None
+
+    def _read(
+        self, reply: Reply, lease: Lease[Server], dialect: ServerDialect, invocation: Invocation, document: Json
+    ) -> ToolResult:
         """Reads an answer, and tells whether it speaks against the tool server. Raises what that refused with."""
         status = reply.status
         try:
-            result = replies.decode_reply(reply, invocation)
+            result = replies.decode_reply(reply, invocation, document)
         except replies.BrokenReplyError as exc:
             if 400 <= status < 500:
                 lease.answered = True
