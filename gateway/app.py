@@ -32,12 +32,14 @@ from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.calls import Calls
 from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
+from gateway.looks import Looks, digest
 from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
+from gateway.request import Request
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
 from gateway.telling import Telling
@@ -58,6 +60,7 @@ class Gateway:
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
         self._challenges = Challenges(keys, clock=time.time)
+        self._looks = Looks(self._ask_challenge)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
         self._limits = remembering.rate_limits(config)
@@ -154,7 +157,6 @@ class Gateway:
             self,
             self._challenge_status,
             facing.description(config, __version__),
-            admit_look=lambda request: self._setup.pipeline.admit_look(request),
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
@@ -251,6 +253,7 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
+        await self._looks.aclose()
         await self.calls.aclose()
         await self.catalogue.aclose()
         await self._retirement.aclose()
@@ -293,11 +296,13 @@ class Gateway:
         if backend in self.catalogue:
             self.catalogue.refresh(backend)
 
-    async def _challenge_status(self, token: str) -> str:
+    async def _challenge_status(self, request: Request, token: str) -> str:
+        """How the challenge of a token stands. Raises RATE_LIMITED."""
         opened = self._challenges.open(token)
-        if opened is None:
-            return "failed"
-        name, check_url = opened
+        request.extra = self._setup.limits.admit_look(request.ip, opened and digest(opened))
+        return "failed" if opened is None else await self._looks.status(*opened)
+
+    async def _ask_challenge(self, name: str, check_url: str) -> str:
         if "/" not in check_url:  # not a URL but the key of a kept call: its record tells, wherever its backend is
             return await self.calls.consent_status(check_url)
         backend = self.backends.get(name)

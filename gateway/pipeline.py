@@ -174,10 +174,6 @@ class Pipeline:
         except Exception as exc:
             return refusal(exc, request)
 
-    def admit_look(self, request: Request) -> None:
-        """Counts a look at what needs no credential. Raises RATE_LIMITED."""
-        request.extra = self._limiter.admit("poll", request.ip)
-
     # Who asks.
 
     def _identify(self, operation: Operation, request: Request) -> Caller | None:
