@@ -30,6 +30,7 @@ class ErrorCode(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED_MEDIA = "unsupported_media"
     BACKEND_UNAVAILABLE = "backend_unavailable"
+    NOT_READY = "not_ready"  # lists alone: not every tool server has been asked yet
     INTERNAL = "internal"
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
+from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.kept.attempt import Asked
 from gateway.kept.preference import NO_PREFERENCE, Preference, read_preference
@@ -36,6 +36,7 @@ from gateway.wire import Body, WireReply
 log = logging.getLogger("gateway.pipeline")
 
 PREFERENCE_APPLIED = b"preference-applied"
+STARTING = "The gateway is starting and does not know all tools yet."
 
 
 class Catalogue(Protocol):
@@ -43,6 +44,11 @@ class Catalogue(Protocol):
 
     @property
     def router(self) -> Router: ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether every backend had its chance to be asked for its tools."""
+        ...
 
 
 class KeptCalls(Protocol):
@@ -137,6 +143,8 @@ class Pipeline:
             dialect = recognise.of_list(request.head, document)
             request.speak(dialect)
             request.spelling = dialect.negotiate(request.head, document)
+            if not self._catalogue.ready:  # a short list would be taken for all there is
+                raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
             router = self._catalogue.router
             reply = await self._lists.answer(router, caller, dialect, request.spelling, request.head)
             request.outcome = "ok"

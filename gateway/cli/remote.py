@@ -135,7 +135,8 @@ def explain(remote: Remote, reply: httpx.Response, again: str = "repeat the comm
     Raises CommandError for an answer that is none of a gateway's.
     """
     refused = answers.read(reply.content, answers.Refusal)
-    if refused is None or not 400 <= reply.status_code < 500:
+    for_now = reply.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in reply.headers
+    if refused is None or not (for_now or 400 <= reply.status_code < 500):
         no_gateway(remote.url, reply)
     if code_of(reply) == ErrorCode.UNAUTHENTICATED:  # whatever the status: `errors.strict` makes it a 400
         yield "The gateway does not accept the token; it may have expired." if remote.has_token else refused.message

@@ -156,7 +156,7 @@ def _pairs(entries: Json, what: str, value: str) -> dict[str, str]:
     return pairs
 
 
-def status_of(code: ErrorCode) -> int:
+def status_of(code: ErrorCode) -> int:  # noqa: C901 - one flat table, a line per code
     """The HTTP status of a refusal on a call or a list."""
     match code:
         case ErrorCode.INVALID_ARGUMENTS:
@@ -175,6 +175,8 @@ def status_of(code: ErrorCode) -> int:
             return 415
         case ErrorCode.RATE_LIMITED:
             return 429
+        case ErrorCode.NOT_READY:  # never a call's
+            return 503
         case (
             ErrorCode.INVALID_REQUEST
             | ErrorCode.CALL_CONFLICT

@@ -98,4 +98,5 @@ RESPONSES: JsonObject = {
         Retry_After="RetryAfter",
     ),
     "Refused431": _refusal("The head is too large."),
+    "Refused503": _refusal("The gateway is starting and does not know all tools yet.", Retry_After="RetryAfter"),
 }

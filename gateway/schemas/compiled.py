@@ -41,6 +41,10 @@ _NOT_CHECKED = Finding((), "holds something that cannot be checked")
 NO_ERRORS: dict[str, str] = {}
 
 
+class HeavyError(Exception):
+    """A schema that takes too long to compile on the event loop."""
+
+
 class Undecided(Enum):
     """What is said of a value whose check could hold up the event loop."""
 
@@ -60,27 +64,54 @@ class _Compiled:
     """A schema that tells whether a value is valid and, in words, why not.
 
     What is said of a value's size is that of its JSON text in bytes. `deferred` makes one that is not compiled and
-    leaves every check to another process.
+    leaves every check to another process, `uncompiled` one that is compiled for its first check if that is no work.
     """
 
     def __init__(self, schema: Schema, *, deferred: bool = False) -> None:
         self._schema = schema
         self.max_bytes = 0
         self._cost: Cost | None = None
-        if deferred:
-            return
+        self._is_waiting = False
+        self._unusable = ""  # why it is, found out at its first check
+        if not deferred:
+            self._compile()
+
+    def _compile(self, *, here: bool = False) -> None:
+        """Compiles it. Raises SchemaError, HeavyError if `here` that would hold up the event loop."""
+        schema = self._schema
         document = Document(schema)
         work, patterns = document.work(), len(document.patterns)
-        validator, pattern_bytes, backtracks = _validator(schema, patterns)
+        validator, pattern_bytes, backtracks = _validator(schema, patterns, here=here)
         self.is_valid = validator.is_valid
         self._cost = cost_of(work, patterns, pattern_bytes, backtracks=backtracks)
         self.max_bytes = self._cost.max_bytes
         self._is_light = is_light(schema)
 
+    def _compile_here(self) -> None:
+        """Compiles it for its first check, or leaves that and all others to another process. Raises SchemaError."""
+        self._is_waiting = False
+        if is_light(self._schema):
+            try:
+                self._compile(here=True)
+            except SchemaError as exc:
+                self._unusable = exc.reason
+            except HeavyError:
+                pass
+
     @classmethod
     def deferred(cls, schema: JsonObject) -> Self:
         """A schema that was found to be usable, by `compile` in another process; here it decides nothing."""
         return cls(schema, deferred=True)
+
+    @classmethod
+    def uncompiled(cls, schema: JsonObject) -> Self:
+        """A schema to be compiled for its first check: that takes 10 KB, and most tools of many are never called.
+
+        Its checks raise SchemaError if it cannot be used.
+        """
+        made = cls(schema, deferred=True)
+        made._is_waiting = True
+        return made
 
     @property
     def text(self) -> bytes:
@@ -103,6 +134,10 @@ class _Compiled:
         """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text."""
         measured = None
         if size > self.max_bytes or type(value) is Raw:
+            if self._is_waiting:
+                self._compile_here()
+            if self._unusable:
+                raise SchemaError(self._unusable)
             measured = size_of(value)
             if self._cost is None or measured is None or not self._cost.allows_check(measured):
                 return None
@@ -179,14 +214,16 @@ class OutputSchema(_Compiled):
         return found[0].sentence if found else None
 
 
-def _validator(schema: Schema, patterns: int) -> tuple[Validator, int, bool]:
+def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Validator, int, bool]:
     """Compiles with the linear regex engine, or with the backtracking one where a pattern needs look-around.
 
     Returns with it how many bytes each pattern takes at most, compiled, and whether the engine backtracks. Raises
-    SchemaError.
+    SchemaError, HeavyError if `here` a pattern takes too long to compile, or is none.
     """
-    limit = min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(patterns, 1))
-    for pattern_bytes in (*(few for few in FEW_PATTERN_BYTES if few < limit), limit) if patterns else (limit,):
+    most = min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(patterns, 1))
+    limits = [few for few in FEW_PATTERN_BYTES if few < most] if patterns else []
+    refused: ValidationError | None = None
+    for pattern_bytes in limits if limits and here else (*limits, most):
         for backtracks in (False, True):
             try:
                 return _compile(schema, pattern_bytes, backtracks=backtracks), pattern_bytes, backtracks
@@ -196,6 +233,9 @@ def _validator(schema: Schema, patterns: int) -> tuple[Validator, int, bool]:
                 refused = exc
             except ValueError as exc:
                 raise SchemaError(f"It cannot be compiled: {shortened(str(exc), 200)}.") from exc
+    assert refused is not None
+    if here:
+        raise HeavyError
     raise _refusal(refused) from refused
 
 

@@ -83,7 +83,7 @@ def _check_head(dialect: str, operation: Operation, status: int, fields: Mapping
     if dialect == "oxp" or operation == "health":
         version = fields.get("oxp-version")
         assert version in OXP_VERSIONS, f"OXP-Version is {version!r}"
-    demanded = PLAIN_REFUSALS.get(status)
+    demanded = "retry-after" if (operation, status) == ("list", 503) else PLAIN_REFUSALS.get(status)
     assert demanded is None or fields.get(demanded), f"a {status} must carry {demanded}"
 
 
@@ -162,6 +162,8 @@ def _schema_uri(dialect: str, operation: Operation, status: int) -> str:
             name = "invalid-input"
         case ("call" | "kept" | "list", 400):
             name = "refusal"
+        case ("list", 503):  # ours: rather than a list that is too short
+            name = "plain-refusal"
         case (_, _) if status in PLAIN_REFUSALS:
             name = "plain-refusal"
         case _:

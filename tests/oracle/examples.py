@@ -63,8 +63,8 @@ def answer_head(dialect: str, operation: Operation, status: int) -> dict[str, st
         head |= {"Cache-Control": "private, no-cache", "ETag": '"1"', "Vary": "Authorization, OXP-Version"}
     if dialect == "oxp" or operation == "health":
         head["OXP-Version"] = "1.0"
-    return head | {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "POST"}, 429: {"Retry-After": "2"}}.get(
-        status, {}
+    return head | {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "POST"}}.get(
+        status, {"Retry-After": "2"} if status in (429, 503) else {}
     )
 
 

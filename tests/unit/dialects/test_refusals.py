@@ -27,6 +27,7 @@ STATUSES = {
     ErrorCode.RATE_LIMITED: 429,
     ErrorCode.BACKEND_UNAVAILABLE: 400,
     ErrorCode.INTERNAL: 400,
+    ErrorCode.NOT_READY: 503,  # of lists alone
 }
 
 
