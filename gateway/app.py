@@ -18,6 +18,7 @@ from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
+from gateway.backends.http_listing import LIST_MEMORY_BYTES
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges
 from gateway.checks import Checks
@@ -74,6 +75,7 @@ class Gateway:
         self._scraper = Scraper(self.metrics.publish, store.read)
         self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
         self._checks = Checks(self._checker)
+        self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # apart: no call waits for lists
         self._telling = Telling(
             self._challenges,
             self._checks,
@@ -116,9 +118,16 @@ class Gateway:
                 continue
             admissions[name] = admission = parts.admission(name, settings, config.routes)
             backends[name] = parts.backend(
-                name, settings, admission, self.calls, self._refresh, self._checker, pending_s=self._pending_s
+                name,
+                settings,
+                admission,
+                self.calls,
+                self._refresh,
+                self._checker,
+                self._lists,
+                pending_s=self._pending_s,
             )
-        catalogue = Catalogue(parts.sources(config, backends))
+        catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
         limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
@@ -263,6 +272,7 @@ class Gateway:
         await self._limits.aclose()
         await self.state.aclose()
         await self._checker.aclose()
+        await self._lists.aclose()
 
     @property
     def status(self) -> str:

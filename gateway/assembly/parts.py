@@ -13,13 +13,14 @@ from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.backends.callback import ACK_TIMEOUT_S, CallbackBackend
 from gateway.backends.credentials import Credentials, Fixed, Minted
 from gateway.backends.http import HttpBackend
+from gateway.backends.http_listing import Terms
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import FixedTokens, IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
-from gateway.offload import Checker
+from gateway.offload import Checker, Offload
 from gateway.ports import Backend, Outcomes, ServerDialect
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
@@ -77,25 +78,30 @@ def backend(
     outcomes: Outcomes,
     refresh: Callable[[str], None],
     checker: Checker,
+    lists: Offload,
     *,
     pending_s: float,
 ) -> Backend:
     """The adapter to one tool server; `refresh` is called with its name when its tools have changed.
 
-    A call is waited for `pending_s` at the most.
+    A call is waited for `pending_s` at the most. `lists` reads long lists of tools.
     """
+    bounds = settings.discovery
+    terms = Terms(bounds.max_tools, bounds.max_schema_bytes, lists)
     match settings:
         case HttpBackendSettings():
-            return _http_backend(name, settings, admission, checker)
+            return _http_backend(name, settings, admission, checker, terms)
         case CallbackBackendSettings():
-            return _callback_backend(name, settings, admission, outcomes, refresh)
+            return _callback_backend(name, settings, admission, outcomes, refresh, terms)
         case RcrtBackendSettings():
-            return _rcrt_backend(name, settings, admission, outcomes, refresh, pending_s)
+            return _rcrt_backend(name, settings, admission, outcomes, refresh, pending_s, terms)
         case _:
             raise TypeError(f"no adapter for {type(settings).__name__}")
 
 
-def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission[Server], checker: Checker) -> Backend:
+def _http_backend(
+    name: str, settings: HttpBackendSettings, admission: Admission[Server], checker: Checker, lists: Terms
+) -> Backend:
     dialect = None if settings.dialect == "auto" else recognise.SERVER_DIALECTS[settings.dialect]
     return HttpBackend(
         name,
@@ -106,6 +112,7 @@ def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,
         checker=checker,
+        lists=lists,
     )
 
 
@@ -115,6 +122,7 @@ def _callback_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    lists: Terms,
 ) -> Backend:
     pool = admission.replicas[0].target.pool
     pools = {Origin.parse(url): _pool(settings, url) for url in settings.allowed_origins} | {pool.origin: pool}
@@ -126,6 +134,7 @@ def _callback_backend(
         outcomes=outcomes,
         on_change=lambda: refresh(name),
         max_response_bytes=settings.max_response_bytes,
+        lists=lists,
     )
 
 
@@ -136,6 +145,7 @@ def _rcrt_backend(
     outcomes: Outcomes,
     refresh: Callable[[str], None],
     pending_s: float,
+    lists: Terms,
 ) -> Backend:
     server = admission.replicas[0].target
     return RcrtBackend(
@@ -156,6 +166,7 @@ def _rcrt_backend(
         return_to_llm=settings.return_to_llm,
         cleanup=settings.cleanup,
         timings=Timings(watch_s=pending_s),
+        lists=lists,
     )
 
 

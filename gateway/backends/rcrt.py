@@ -18,6 +18,7 @@ import httpx
 
 from gateway import jsontext
 from gateway.admission import Admission, Lease, Turn
+from gateway.backends.http_listing import Terms
 from gateway.backends.rcrt_awaiting import Awaited, Awaiting
 from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens
 from gateway.backends.rcrt_discovery import Discovery
@@ -69,6 +70,7 @@ class RcrtBackend:
         return_to_llm: bool,
         cleanup: bool,
         timings: Timings,
+        lists: Terms = Terms(),  # noqa: B008 - frozen
     ) -> None:
         self.name = name
         self._admission = admission
@@ -83,7 +85,9 @@ class RcrtBackend:
         self._change_due: asyncio.TimerHandle | None = None
         self._workflows = Workflows(timings.workflow_s)
         self._client = RcrtClient(server, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes)
-        self._discovery = Discovery(name, self._client, workspace=workspace, toolkit=toolkit, timings=timings)
+        self._discovery = Discovery(
+            name, self._client, workspace=workspace, toolkit=toolkit, timings=timings, lists=lists
+        )
         self._stream = EventStream(
             name,
             http,

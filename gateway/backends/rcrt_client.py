@@ -41,6 +41,10 @@ class BrokenAnswerError(AnswerError):
     """A 200 from the server itself that nothing can be made of."""
 
 
+class WideAnswerError(BrokenAnswerError):
+    """An answer that would take too long to read."""
+
+
 FAILURES = (TransportError, AnswerError, GatewayError)  # all that a request may end in, besides an answer
 
 
@@ -162,28 +166,40 @@ class RcrtClient:
         crumb_id = document.get("id") if isinstance(document, dict) else None
         return crumb_id if isinstance(crumb_id, str) else ""
 
-    async def find(self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False) -> list[Json]:
-        """The breadcrumbs of a schema with a tag, the last changed first. The list knows no tenants."""
+    async def find(
+        self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False, narrow: bool = False
+    ) -> list[Json]:
+        """The breadcrumbs of a schema with a tag, the last changed first. The list knows no tenants.
+
+        `narrow`: raises WideAnswerError for an answer of very many values.
+        """
+        reply = await self.find_text(schema, tag, limit=limit, offset=offset, context=context)
+        document = decode(reply, narrow=narrow)
+        if not isinstance(document, list):
+            raise BrokenAnswerError(reply.status, "not a list")
+        return document
+
+    async def find_text(self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False) -> Reply:
+        """As `find`, before it is read."""
         query: dict[str, str | int] = {"schema_name": schema, "tag": tag, "limit": limit}
         if offset:
             query["offset"] = offset
         if context:
             query["include_context"] = "true"
-        reply = await self._send(b"GET", f"/breadcrumbs?{urlencode(query)}", entries=limit if context else 1)
-        document = decode(reply)
-        if not isinstance(document, list):
-            raise BrokenAnswerError(reply.status, "not a list")
-        return document
+        return await self._send(b"GET", f"/breadcrumbs?{urlencode(query)}", entries=limit if context else 1)
 
-    async def read(self, crumb_id: str) -> JsonObject | None:
-        """The whole record; None when it is gone. Other views may be rewritten for language models."""
+    async def read(self, crumb_id: str, *, narrow: bool = False) -> JsonObject | None:
+        """The whole record; None when it is gone. Other views may be rewritten for language models.
+
+        `narrow` as for `find`.
+        """
         try:
             reply = await self._send(b"GET", f"/breadcrumbs/{crumb_id}/full")
         except AnswerError as exc:
             if exc.status == 404:
                 return None
             raise
-        document = decode(reply)
+        document = decode(reply, narrow=narrow)
         return document if isinstance(document, dict) else None
 
     async def delete(self, crumb_id: str) -> None:
@@ -219,14 +235,24 @@ class RcrtClient:
         return reply
 
 
-def decode(reply: Reply) -> Json:
-    """Reads the body of a 200. Raises BrokenAnswerError, or AnswerError if some proxy seems to have answered."""
-    if b"json" not in (reply.header(b"content-type") or b"").lower():
-        raise AnswerError(reply.status, "its type is not JSON")
+def decode(reply: Reply, *, narrow: bool = False) -> Json:
+    """Reads the body of a 200. Raises BrokenAnswerError, or AnswerError if some proxy seems to have answered.
+
+    `narrow`: raises WideAnswerError where reading it would hold up the event loop.
+    """
+    check_type(reply)
+    if narrow and jsontext.is_wide(reply.body):
+        raise WideAnswerError(reply.status, "it holds too many values")
     try:
         return jsontext.decode(reply.body, MAX_DEPTH)
     except jsontext.JsonError as exc:
         raise BrokenAnswerError(reply.status, f"not JSON: {exc}") from exc
+
+
+def check_type(reply: Reply) -> None:
+    """Raises AnswerError for what is not JSON."""
+    if b"json" not in (reply.header(b"content-type") or b"").lower():
+        raise AnswerError(reply.status, "its type is not JSON")
 
 
 def reason(reply: Reply) -> str:

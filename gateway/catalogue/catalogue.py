@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from gateway.catalogue.offer import NOTHING, Offer, Source, judge
+from gateway.catalogue.turns import Turns
 from gateway.catalogue.unlisted import Unlisted
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, Rejected
+from gateway.offload import Offload
 from gateway.routing import PublishedTool, Router
 
 log = logging.getLogger("gateway.catalogue")
@@ -78,7 +80,10 @@ class _Shelf:
 
 
 class Catalogue:
-    """Keeps `router` current. `sleep` waits for some seconds; `uniform` picks a number between two."""
+    """Keeps `router` current.
+
+    `sleep` waits for some seconds; `uniform` picks a number between two. `offload` checks schemas that may take long.
+    """
 
     def __init__(
         self,
@@ -88,6 +93,7 @@ class Catalogue:
         uniform: Callable[[float, float], float] = random.uniform,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         ready_limit_s: float = READY_LIMIT_S,
+        offload: Offload | None = None,
     ) -> None:
         self.router = Router((), Unlisted(sources).backend_of)
         self._shelves = {source.name: _Shelf(source=source) for source in sources}
@@ -95,6 +101,7 @@ class Catalogue:
         self._uniform = uniform
         self._sleep = sleep
         self._ready_limit_s = ready_limit_s
+        self._offload = offload
         self._started_at: float | None = None
         self._had_their_time = asyncio.Event()
         self._rebuilding = asyncio.Lock()
@@ -114,7 +121,7 @@ class Catalogue:
                 if before.listing is not None:
                     shelf.source.take_over(before.source)
                     shelf.listing, shelf.told = before.listing, before.told
-                    shelf.offer = await judge(shelf.source, before.listing, NOTHING)
+                    shelf.offer = await judge(shelf.source, before.listing, NOTHING, self._offload)
         await self._rebuild({})
 
     async def start(self) -> None:
@@ -199,16 +206,22 @@ class Catalogue:
         async with asyncio.timeout(LIST_LIMIT_S):
             listing = await shelf.source.backend.list_tools()
         before = shelf.offer
-        offer = await judge(shelf.source, listing, before)
+        if listing is shelf.listing and before.complete:  # as backends say that nothing has changed
+            self._note_listed(shelf)
+            return
+        offer = await judge(shelf.source, listing, before, self._offload)
         if offer.tools != before.tools or shelf.listed_at is None:
             await self._rebuild({shelf.source.name: offer})
         shelf.offer, shelf.listing = offer, listing
+        self._note_listed(shelf)
+        await _log_changes(shelf, before)
+        for other in self._shelves.values():  # what one backend offers may hide what another does
+            _log_problems(other)
+
+    def _note_listed(self, shelf: _Shelf) -> None:
         if shelf.last_error is not None:
             log.info("a backend lists its tools again", extra={"backend": shelf.source.name})
         shelf.listed_at, shelf.last_error = self._clock(), None
-        _log_changes(shelf, before)
-        for other in self._shelves.values():  # what one backend offers may hide what another does
-            _log_problems(other)
 
     async def _rebuild(self, changed: Mapping[str, Offer]) -> None:
         """Swaps in a snapshot with the changed offers, by backend, and the last of all others.
@@ -279,9 +292,13 @@ def _note_failure(shelf: _Shelf, error: Exception) -> None:
     shelf.last_error = text
 
 
-def _log_changes(shelf: _Shelf, before: Offer) -> None:
+async def _log_changes(shelf: _Shelf, before: Offer) -> None:
     old, new = before.judged, shelf.offer.judged
-    changed = [tool_id for tool_id in new.keys() & old.keys() if new[tool_id].digest != old[tool_id].digest]
+    turns, changed = Turns(), []
+    for tool_id in new.keys() & old.keys():
+        await turns.give_way()
+        if new[tool_id].digest != old[tool_id].digest:
+            changed.append(tool_id)
     appeared, vanished = len(new.keys() - old.keys()), len(old.keys() - new.keys())
     if not (changed or appeared or vanished):
         return

@@ -60,15 +60,19 @@ class _Compiled:
     """A schema that tells whether a value is valid and, in words, why not.
 
     What is said of a value's size is that of its JSON text in bytes. `deferred` makes one that is not compiled and
-    leaves every check to another process.
+    leaves every check to another process, `uncompiled` one that is compiled for its first check.
     """
 
     def __init__(self, schema: Schema, *, deferred: bool = False) -> None:
         self._schema = schema
         self.max_bytes = 0
         self._cost: Cost | None = None
-        if deferred:
-            return
+        self._is_waiting = False
+        if not deferred:
+            self._compile()
+
+    def _compile(self) -> None:
+        self._is_waiting, schema = False, self._schema
         document = Document(schema)
         work, patterns = document.work(), len(document.patterns)
         validator, pattern_bytes, backtracks = _validator(schema, patterns)
@@ -82,6 +86,13 @@ class _Compiled:
         """A schema that was found to be usable, by `compile` in another process; here it decides nothing."""
         return cls(schema, deferred=True)
 
+    @classmethod
+    def uncompiled(cls, schema: JsonObject) -> Self:
+        """A schema that was found to be usable. Compiled it takes 10 KB, and most tools of many are never called."""
+        made = cls(schema, deferred=True)
+        made._is_waiting = True
+        return made
+
     @property
     def text(self) -> bytes:
         """The schema as JSON."""
@@ -89,6 +100,8 @@ class _Compiled:
 
     def findings(self, value: Json) -> list[Finding]:
         """Everything that is wrong with a value, up to a limit; empty when it is valid."""
+        if self._is_waiting:
+            self._compile()
         try:
             if self.is_valid(value):
                 return []
@@ -103,6 +116,8 @@ class _Compiled:
         """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text."""
         measured = None
         if size > self.max_bytes or type(value) is Raw:
+            if self._is_waiting:
+                self._compile()
             measured = size_of(value)
             if self._cost is None or measured is None or not self._cost.allows_check(measured):
                 return None

@@ -90,6 +90,14 @@ class Process:
             self._popen.stdout.close()
 
 
+def processor_s(pid: int) -> float:
+    """How long a process has had a processor (proc_pid_stat(5), utime and stime); 0 when it is gone."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 @dataclass
 class GatewayProcess:
     """A gateway that listens."""
@@ -108,9 +116,8 @@ class GatewayProcess:
         return [line for line in _lines(self.log) if line["message"] == message]
 
     def processor_s(self) -> float:
-        """How long it has had a processor (proc_pid_stat(5), utime and stime)."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """How long it has had a processor."""
+        return processor_s(self.process.pid)
 
     def peak_memory_bytes(self) -> int:
         """The most memory it has ever held (proc_pid_status(5), VmHWM)."""

@@ -31,9 +31,8 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
     crumbs.order("echo", "absent")
     settings = RcrtBackendSettings(protocol="rcrt", url=crumbs.url, owner_id=OWNER, agent_id=AGENT)
     way_in = parts.admission("crumbs", settings, ())
-    backend = parts.backend(
-        "crumbs", settings, way_in, Kept(), lambda _: None, Checker(Offload(memory_bytes=0)), pending_s=0.2
-    )
+    unused = Offload(memory_bytes=0)
+    backend = parts.backend("crumbs", settings, way_in, Kept(), lambda _: None, Checker(unused), unused, pending_s=0.2)
     assert isinstance(backend, RcrtBackend)
     try:
         await backend.dispatch(invocation("echo", new_id()), "")
