@@ -20,7 +20,7 @@ from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.backends.http_listing import LIST_MEMORY_BYTES
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import Challenges
+from gateway.challenges import Challenges, is_call
 from gateway.checks import Checks
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
@@ -46,6 +46,8 @@ from gateway.state.sealing import Digester
 from gateway.telling import Telling
 from gateway.tracing import Chance
 
+LOOK_S = 0.1  # at the end, between two looks at whether anything is owed
+
 
 class Gateway:
     """A gateway ready to be started: two ASGI applications and the work behind them.
@@ -60,7 +62,7 @@ class Gateway:
         self.requests: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
-        self._challenges = Challenges(keys, clock=time.time)
+        self._challenges = Challenges(keys, lifetime_s=self._pending_s, clock=time.time)
         self._looks = Looks(self._ask_challenge)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
@@ -83,7 +85,8 @@ class Gateway:
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )
-        tokens, endings = CallbackTokens(Digester(keys, "callbacks")), Endings(self.state, self._telling.ended)
+        tokens = CallbackTokens(Digester(keys, "callbacks"))
+        self._endings = endings = Endings(self.state, self._telling.ended)
         self.calls = Calls(
             self.state,
             Digester(keys, "calls"),
@@ -97,7 +100,7 @@ class Gateway:
             tokens,
             backends=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls),
+            absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,
         )
         self._chance = Chance()
@@ -130,7 +133,11 @@ class Gateway:
         catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
+        limits = (
+            self._limits
+            if before is None
+            else before.limits.under(remembering.rate_limit_rules(config), config.limits_on_failure)
+        )
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=limits,
@@ -178,6 +185,7 @@ class Gateway:
         return Edge(
             call=pipeline.call,
             list_=pipeline.list,
+            refuse=pipeline.refuse,
             callback=self.callbacks.answer,
             rest=Watched(rest, self.observer, self._chance, ip_of),
             ip_of=ip_of,
@@ -243,7 +251,7 @@ class Gateway:
     def drain(self) -> None:
         """Turns readiness off; calls are still answered.
 
-        From here on, calls that run apart from their callers are waited for like requests.
+        From here on, what is to be done apart from callers is waited for like requests.
         """
         self._draining = True
         last = asyncio.create_task(self._until_quiet())
@@ -251,14 +259,28 @@ class Gateway:
         last.add_done_callback(self.requests.discard)
 
     async def _until_quiet(self) -> None:
-        """Returns when no call runs any more. When this is cancelled, so are those that still run."""
+        """Returns when no call runs any more and nothing is owed. When it is cancelled, so are calls that still run."""
         try:
-            while under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
-                await asyncio.wait(under_way)
+            while True:
+                if under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
+                    await asyncio.wait(under_way)
+                elif self._is_owed():
+                    await asyncio.sleep(LOOK_S)
+                else:
+                    return
         except asyncio.CancelledError:
             for call in self.calls.running():
                 call.cancel()
             raise
+
+    def _is_owed(self) -> bool:
+        """Whether results wait for the state, or calls for an outcome that would be lost with this process."""
+        return bool(self._endings.backlog or remembering.unfinished_here(self.state))
+
+    @property
+    def lost_results(self) -> int:
+        """How many results were taken and could not be written down; to be asked when it is closed."""
+        return self._endings.backlog.lost
 
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
@@ -313,7 +335,7 @@ class Gateway:
         return "failed" if opened is None else await self._looks.status(*opened)
 
     async def _ask_challenge(self, name: str, check_url: str) -> str:
-        if "/" not in check_url:  # not a URL but the key of a kept call: its record tells, wherever its backend is
+        if is_call(check_url):  # wherever its backend is
             return await self.calls.consent_status(check_url)
         backend = self.backends.get(name)
         return "failed" if backend is None else await backend.challenge_status(check_url)

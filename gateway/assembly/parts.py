@@ -92,9 +92,9 @@ def backend(
         case HttpBackendSettings():
             return _http_backend(name, settings, admission, checker, terms)
         case CallbackBackendSettings():
-            return _callback_backend(name, settings, admission, outcomes, refresh, terms)
+            return _callback_backend(name, settings, admission, outcomes, refresh, checker, terms)
         case RcrtBackendSettings():
-            return _rcrt_backend(name, settings, admission, outcomes, refresh, pending_s, terms)
+            return _rcrt_backend(name, settings, admission, outcomes, refresh, checker, pending_s, terms)
         case _:
             raise TypeError(f"no adapter for {type(settings).__name__}")
 
@@ -122,6 +122,7 @@ def _callback_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
     lists: Terms,
 ) -> Backend:
     pool = admission.replicas[0].target.pool
@@ -132,6 +133,7 @@ def _callback_backend(
         pools,
         credentials=_credentials(settings),
         outcomes=outcomes,
+        checker=checker,
         on_change=lambda: refresh(name),
         max_response_bytes=settings.max_response_bytes,
         lists=lists,
@@ -144,6 +146,7 @@ def _rcrt_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
     pending_s: float,
     lists: Terms,
 ) -> Backend:
@@ -157,6 +160,7 @@ def _rcrt_backend(
         ),
         tokens=_rcrt_tokens(settings, server),
         outcomes=outcomes,
+        checker=checker,
         workspace=settings.workspace,
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,

@@ -21,6 +21,7 @@ from gateway.backends.server import USER_AGENT, Server, note_broken_off, note_st
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.offload import Checker
 from gateway.ports import Outcomes
 from gateway.transport import Origin, Pool, Reply, TransportError
 
@@ -47,6 +48,7 @@ class CallbackBackend:
         *,
         credentials: Credentials,
         outcomes: Outcomes,
+        checker: Checker,
         on_change: Callable[[], None],
         max_response_bytes: int,
         lists: Terms = Terms(),  # noqa: B008 - frozen
@@ -61,7 +63,8 @@ class CallbackBackend:
         self._reader = ToolsetReader(name, self._server, credentials, lists)
         self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
         self._notices = Notices(name, self._server, pools, credentials)
-        self.receive = Receiving(name, outcomes, self._notices).receive  # bound here: handing on costs a coroutine
+        # Bound here: handing on costs a coroutine.
+        self.receive = Receiving(name, outcomes, checker, self._notices).receive
         self._warned: set[int] = set()  # of these statuses
 
     # Discovery.
@@ -167,7 +170,7 @@ class CallbackBackend:
                 return replies.busy(reply, invocation)
             case 401 | 403:
                 log.warning("a tool server does not accept our credential", extra={"backend": self.name})
-                return ToolResult(failure=ToolFailure(message=UNAVAILABLE))
+                return ToolResult(failure=ToolFailure(message=UNAVAILABLE, code=ErrorCode.BACKEND_UNAVAILABLE))
             case 409:  # what earlier editions of Transport answer to a stale toolset
                 self._on_change()
                 message = "The tools of the tool server have changed; look at them again before you call."

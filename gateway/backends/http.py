@@ -13,9 +13,9 @@ from gateway.admission import Admission, Lease, Replica, Turn
 from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader, Terms, unlisted
 from gateway.backends.http_refusals import Refusals
-from gateway.backends.server import BROKEN, USER_AGENT, Server, note_broken_off, note_status
+from gateway.backends.server import BROKEN_KINDS, USER_AGENT, Server, note_broken_off, note_status
 from gateway.dialects import recognise, replies
-from gateway.errors import GatewayError, unavailable
+from gateway.errors import FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError
 from gateway.ports import Backend, ServerDialect
@@ -28,6 +28,9 @@ MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background; nobody waits for it
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # whoever asks only wants to know whether anybody is there
+BROKEN = ToolResult(
+    failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
+)
 
 
 class HttpBackend:
@@ -133,7 +136,7 @@ class HttpBackend:
             else:
                 lease.tool_failed("a broken answer")
             log.warning("a tool server gave a broken answer", extra={"backend": self.name, "reason": str(exc)})
-            return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+            return BROKEN
         except GatewayError as error:
             lease.answered = True
             raise self._refusals.completed(error, lease.replica.target) from None
@@ -216,8 +219,8 @@ class HttpBackend:
         if exc.kind is Kind.TIMEOUT:
             outcome = "timeout"
             message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
-        elif exc.kind in BROKEN:
-            return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+        elif exc.kind in BROKEN_KINDS:
+            return BROKEN
         else:
             message = "The tool server broke off; the tool may have run."
         return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))

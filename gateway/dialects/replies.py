@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from gateway import jsontext
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
+from gateway.errors import UNAVAILABLE, ErrorCode, FailureCode, GatewayError
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Answer
 
 ERROR_MEMBERS = frozenset(
     {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}
 )
+OUR_CODES = frozenset((*ErrorCode, *FailureCode))
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some dialect's wrapping
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
 SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
@@ -123,13 +124,18 @@ def _failure(error: Json) -> ToolFailure:
     if not isinstance(error, dict):
         error = {"message": error}
     message = error.get("message")
+    extras = {key: value for key, value in error.items() if key not in ERROR_MEMBERS}
+    # `code` is ours to say. That of another gateway repeats what its other members say; a tool's own is kept apart.
+    code = extras.pop("code", None)
+    if code is not None and not (isinstance(code, str) and code in OUR_CODES):
+        extras.setdefault("tool_code", code)
     return ToolFailure(
         message=message if isinstance(message, str) and message else "The tool failed and did not say why.",
         developer_message=_string(error.get("developer_message")),
         can_retry=error.get("can_retry") is True,
         retry_after_ms=_milliseconds(error.get("retry_after_ms")),
         prompt_hint=_string(error.get("additional_prompt_content")),
-        extras={key: value for key, value in error.items() if key not in ERROR_MEMBERS},
+        extras=extras,
     )
 
 
@@ -151,6 +157,7 @@ def busy(reply: Answer, invocation: Invocation) -> ToolResult:
         message="The tool server is busy.",
         can_retry=invocation.idempotent,
         retry_after_ms=None if seconds is None else seconds * 1000,
+        code=FailureCode.BACKEND_BUSY,
     )
     return ToolResult(failure=failure)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gateway.dialects.crumb_listing import read_catalog
 from gateway.dialects.listings import read_list
 from gateway.dialects.toolset_listing import read_toolset
+from gateway.offload.callbacks import read_callback
 from gateway.offload.documents import read_document
 from gateway.offload.judging import judge_schemas
 from gateway.offload.validation import explain_input, explain_output
@@ -16,6 +17,7 @@ Task = Callable[..., tuple[bytes, ...]]
 READ_DOCUMENT = "read_document"
 EXPLAIN_INPUT = "explain_input"
 EXPLAIN_OUTPUT = "explain_output"
+READ_CALLBACK = "read_callback"
 READ_LIST = "read_list"
 READ_TOOLSET = "read_toolset"
 READ_CATALOG = "read_catalog"
@@ -25,6 +27,7 @@ TASKS: dict[str, Task] = {
     READ_DOCUMENT: read_document,
     EXPLAIN_INPUT: explain_input,
     EXPLAIN_OUTPUT: explain_output,
+    READ_CALLBACK: read_callback,
     READ_LIST: read_list,
     READ_TOOLSET: read_toolset,
     READ_CATALOG: read_catalog,

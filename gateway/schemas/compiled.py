@@ -166,9 +166,11 @@ class InputSchema(_Compiled):
         return by_parameter(self.findings(arguments))
 
     def errors_now(self, arguments: Arguments, size: int) -> dict[str, str] | None:
-        """As `errors`; None where that could hold up the event loop."""
+        """As `errors`, NO_ERRORS for valid ones; None where that could hold up the event loop."""
         found = self.findings_now(arguments, size)
-        return by_parameter(found) if found else None if found is None else NO_ERRORS
+        if found is None:
+            return None
+        return by_parameter(found) if found else NO_ERRORS
 
 
 class OutputSchema(_Compiled):
