@@ -179,7 +179,7 @@ class RcrtClient:
         `narrow`: raises WideAnswerError for an answer of very many values.
         """
         reply = await self.find_text(schema, tag, limit=limit, offset=offset, context=context)
-        document = await self._decode(reply, narrow=narrow)
+        document = decode(reply) if narrow else await self._decode(reply)
         if not isinstance(document, list):
             raise BrokenAnswerError(reply.status, "not a list")
         return document
@@ -204,19 +204,16 @@ class RcrtClient:
             if exc.status == 404:
                 return None
             raise
-        document = await self._decode(reply, narrow=narrow)
+        document = decode(reply) if narrow else await self._decode(reply)
         return document if isinstance(document, dict) else None
 
     async def delete(self, crumb_id: str) -> None:
         await self._send(b"DELETE", f"/breadcrumbs/{crumb_id}")
 
-    async def _decode(self, reply: Reply, *, narrow: bool = False) -> Json:
-        """As `decode`; unless it must be `narrow`, an answer of very many values is read in another process.
-
-        What tools returned stays text (`msgspec.Raw`) in it.
-        """
+    async def _decode(self, reply: Reply) -> Json:
+        """As `decode`; what tools returned stays text (`msgspec.Raw`) in an answer of very many values."""
         check_type(reply)
-        if narrow or not jsontext.is_wide(reply.body):
+        if not jsontext.is_wide(reply.body):
             return decode(reply)
         try:
             return await self._checker.read(reply.body, OUTPUTS, MAX_DEPTH, self._server.url)
@@ -254,7 +251,10 @@ class RcrtClient:
 
 
 def decode(reply: Reply) -> Json:
-    """Reads the body of a 200. Raises BrokenAnswerError, or AnswerError if some proxy seems to have answered."""
+    """Reads the body of a 200. Raises BrokenAnswerError, or AnswerError if some proxy seems to have answered.
+
+    WideAnswerError where reading it would hold up the event loop.
+    """
     check_type(reply)
     if jsontext.is_wide(reply.body):
         raise WideAnswerError(reply.status, "it holds too many values")

@@ -161,8 +161,7 @@ def _published(
         return Judged(digest=digest, route=known.route, tool=None, reason=verdict.reason)
     route = source.routes[known.route]
     withheld = _asked_for(definition) - trusted - route.context
-    hold = InputSchema.uncompiled if verdict.is_quick else InputSchema.deferred
-    schema, listed = hold(definition.input_schema), verdict.schemas
+    schema, listed = InputSchema.uncompiled(definition.input_schema), verdict.schemas
     definition = replace(definition, input_schema=listed.input, output_schema=listed.output)
     tool = PublishedTool.publish(definition, route, schema, withheld, shows_output=verdict.shows_output)
     return Judged(digest=known.digest, route=known.route, tool=tool)

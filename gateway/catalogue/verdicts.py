@@ -14,16 +14,28 @@ from gateway.offload import Offload, OffloadError, OverrunError
 from gateway.offload.judging import Schemas, Verdict, decode_verdict, judge
 from gateway.offload.tasks import JUDGE_SCHEMAS
 
-HERE_BYTES = 4 * 1024  # of a definition judged here: 5 ms at worst, without references and patterns
+HERE_BYTES = 4 * 1024  # of a definition judged here: 5 ms at worst
+GROWN_BYTES = 4 * 1024  # as long as it may be with its references replaced; n of them double it n/2 times at worst
+HERE_PATTERNS = 4  # plain ones; others may take 50 ms each
 BATCH_TOOLS, BATCH_BYTES = 16, 64 * 1024  # what the child judges in one go
 BATCH_CPU_S, TOOL_CPU_S = 4.0, 1.0  # of the child; 60 schemas that name one another take 10 ms
 WITHIN_S = 60.0  # for one answer, with the wait for other backends
 LISTING_S = 120.0  # for all of a list; what is not judged by then is left out
 MAX_GROWN_BYTES = 16 * 1024 * 1024  # of all tools of a backend, by references that are replaced with what they name
 
-SLOW = re.compile(rb'"pattern|Ref"|\$ref')
+# Of ASCII characters without groups, and one short repetition: three, one of the other, take 50 ms.
+PLAIN_PATTERN = re.compile(rb'"pattern":"(?![^"]*(?:[0-9]{3}|\{[^"]*\{))[A-Za-z0-9_^$\[\]+*?.,@ {}-]{0,64}"')
 TOO_SLOW = Verdict(Schemas({}, None), reason="It takes too long to check.")
 NO_TIME = Verdict(Schemas({}, None), reason="Too many schemas of its tool server take long to check.")
+
+
+def _is_plain(text: bytes) -> bool:
+    """Whether judging the schemas of a definition takes some milliseconds at most, as far as its text tells."""
+    references = text.count(b"$ref") + text.count(b'Ref"')
+    if len(text) > HERE_BYTES or len(text) << min(references // 2, 8) > GROWN_BYTES:
+        return False
+    patterns = text.count(b'"pattern')
+    return patterns == 0 or (patterns <= HERE_PATTERNS and len(PLAIN_PATTERN.findall(text)) == patterns)
 
 
 class Bench:
@@ -40,7 +52,7 @@ class Bench:
 
     def add(self, definition: ToolDefinition, text: bytes) -> None:
         """Adds a tool and its text."""
-        if self._offload is None or (len(text) <= HERE_BYTES and SLOW.search(text) is None):
+        if self._offload is None or _is_plain(text):
             self._here.append(definition)
         else:
             self._apart.append((definition, encode(Schemas(definition.input_schema, definition.output_schema))))
@@ -95,6 +107,6 @@ class Bench:
         grown = len(answer) - size
         if not verdict.reason and grown > self._room:  # listed as they were sent
             schemas = Schemas(definition.input_schema, definition.output_schema)
-            return Verdict(schemas, shows_output=verdict.shows_output, is_quick=verdict.is_quick)
+            return Verdict(schemas, shows_output=verdict.shows_output)
         self._room -= max(grown - 256, 0)  # a verdict is a little longer than its schemas
         return verdict

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from time import process_time
-
 import msgspec
 from msgspec import Struct
 
 from gateway.model import JsonObject
-from gateway.schemas import InputSchema, SchemaError, inline_refs, inlined, is_json_schema, is_light
-
-QUICK_S = 0.005  # to compile, of processor time: as much as the event loop may be held
+from gateway.schemas import InputSchema, SchemaError, inline_refs, inlined, is_json_schema
 
 
 class Schemas(Struct, frozen=True):
@@ -23,14 +19,12 @@ class Schemas(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     """`reason`: why the schemas cannot be used; else they are listed as these.
 
-    `shows_output`: callers could make something of the output schema. `is_quick`: to compile the input schema takes
-    milliseconds.
+    `shows_output`: callers could make something of the output schema.
     """
 
     schemas: Schemas
     reason: str = ""
     shows_output: bool = True
-    is_quick: bool = True
 
 
 _encode = msgspec.json.Encoder().encode
@@ -45,14 +39,12 @@ def judge_schemas(*texts: bytes) -> tuple[bytes, ...]:
 
 def judge(schemas: Schemas) -> Verdict:
     """Tells whether schemas can be used, with their references inlined."""
-    begun = process_time()
     try:
         InputSchema.compile(schemas.input)
     except SchemaError as exc:
         return Verdict(Schemas({}, None), reason=f"Its input schema cannot be used. {exc.reason}")
-    is_quick = process_time() - begun < QUICK_S and is_light(schemas.input)
     output, useful = _promised(schemas.output)
-    return Verdict(Schemas(inline_refs(schemas.input), output), shows_output=useful, is_quick=is_quick)
+    return Verdict(Schemas(inline_refs(schemas.input), output), shows_output=useful)
 
 
 def _promised(schema: JsonObject | None) -> tuple[JsonObject | None, bool]:

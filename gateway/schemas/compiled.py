@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import cached_property
 from itertools import chain, islice
@@ -63,18 +63,17 @@ def is_json_schema(schema: JsonObject) -> bool:
 class _Compiled:
     """A schema that tells whether a value is valid and, in words, why not.
 
-    What is said of a value's size is that of its JSON text in bytes. `deferred` makes one that is not compiled and
-    leaves every check to another process, `uncompiled` one that is compiled for its first check if that is no work.
+    What is said of a value's size is that of its JSON text in bytes.
     """
 
-    def __init__(self, schema: Schema, *, deferred: bool = False) -> None:
+    is_valid: Callable[[Json], bool]
+
+    def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self.max_bytes = 0
         self._cost: Cost | None = None
-        self._is_waiting = False
-        self._unusable = ""  # why it is, found out at its first check
-        if not deferred:
-            self._compile()
+        self._is_waiting = True  # to be compiled for its first check
+        self._unusable = ""  # why it is, found out then
 
     def _compile(self, *, here: bool = False) -> None:
         """Compiles it. Raises SchemaError, HeavyError if `here` that would hold up the event loop."""
@@ -99,19 +98,21 @@ class _Compiled:
                 pass
 
     @classmethod
-    def deferred(cls, schema: JsonObject) -> Self:
-        """A schema that was found to be usable, by `compile` in another process; here it decides nothing."""
-        return cls(schema, deferred=True)
-
-    @classmethod
     def uncompiled(cls, schema: JsonObject) -> Self:
         """A schema to be compiled for its first check: that takes 10 KB, and most tools of many are never called.
 
-        Its checks raise SchemaError if it cannot be used.
+        If compiling it could hold up the event loop, its checks are all left to another process. They raise SchemaError
+        if it cannot be used.
         """
-        made = cls(schema, deferred=True)
-        made._is_waiting = True
-        return made
+        return cls(schema)
+
+    @classmethod
+    def compile(cls, schema: JsonObject) -> Self:
+        """Compiles a schema. Raises: SchemaError."""
+        compiled = cls(schema)
+        compiled._is_waiting = False
+        compiled._compile()
+        return compiled
 
     @property
     def text(self) -> bytes:
@@ -179,7 +180,7 @@ class InputSchema(_Compiled):
         kinds = schema.get("type", "object") if isinstance(schema, dict) else "object"
         if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
             raise SchemaError("It does not describe an object, and arguments always are one.")
-        return cls(schema)
+        return super().compile(schema)
 
     def errors(self, arguments: JsonObject) -> dict[str, str]:
         """What is wrong, by parameter: the outermost one, or `input`. Empty when the arguments are valid."""
@@ -195,11 +196,6 @@ class InputSchema(_Compiled):
 
 class OutputSchema(_Compiled):
     """The schema of a tool's value."""
-
-    @classmethod
-    def compile(cls, schema: JsonObject) -> Self:
-        """Compiles a schema of any value. Raises: SchemaError."""
-        return cls(schema)
 
     def violation(self, value: Json) -> str | None:
         """The first thing that is wrong with a value, without quoting it; None when it is valid."""

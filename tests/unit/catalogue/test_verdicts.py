@@ -10,6 +10,7 @@ import pytest
 from gateway.catalogue import verdicts
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.offer import NOTHING, judge
+from gateway.errors import GatewayError
 from gateway.model import Listing, ToolDefinition
 from gateway.offload import Offload
 from gateway.schemas import InputSchema
@@ -18,7 +19,8 @@ from tests.unit.catalogue.asking import Hours, ToolServer, one_backend, tool
 pytestmark = pytest.mark.anyio
 
 SLOW = {f"p{number}": {"pattern": f"\\p{{L}}{{{20 + number}}}"} for number in range(20)}  # 0.2 s
-REFERRING = {"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "string"}}}
+APART = {"pattern": "^(x|y)$"}  # of which the text does not tell that it is quick
+REFERRING = {"properties": {"a": {"$ref": "#/$defs/b"}, "z": APART}, "$defs": {"b": {"type": "string"}}}
 
 
 @pytest.fixture
@@ -38,9 +40,9 @@ async def test_a_schema_is_judged_the_same_in_either_process(offload: Offload) -
     tools = [
         tool("A.Plain", {"properties": {"a": {"type": "string"}}}),
         tool("A.Referring", REFERRING),
-        tool("A.Dangling", {"properties": {"a": {"$ref": "#/$defs/nowhere"}}}),
-        tool("A.Broken", {"type": "string", "title": "pattern", "pattern": "x"}),
-        tool("A.Pattern", {"properties": {"a": {"pattern": "^a+$"}}}),
+        tool("A.Dangling", {"properties": {"a": {"$ref": "#/$defs/nowhere"}, "z": APART}}),
+        tool("A.Broken", {"type": "string"} | APART),
+        tool("A.Pattern", {"properties": {"a": {"pattern": "^(a+)$"}}}),
     ]
     here = await judge(one_backend(server), listing(*tools), NOTHING)
     apart = await judge(one_backend(server), listing(*tools), NOTHING, offload)
@@ -81,9 +83,44 @@ async def test_schemas_that_grow_too_much_are_listed_as_they_were_sent(
 ) -> None:
     monkeypatch.setattr(verdicts, "MAX_GROWN_BYTES", 1000)
     shared = {"enum": ["x" * 100] * 3, "uniqueItems": True}
-    schema = {"properties": {f"p{number}": {"$ref": "#/$defs/b"} for number in range(9)}, "$defs": {"b": shared}}
+    schema: dict[str, Any] = {
+        "properties": {f"p{number}": {"$ref": "#/$defs/b"} for number in range(9)},
+        "$defs": {"b": shared},
+    }
+    schema["properties"]["z"] = APART
     offer = await judge(one_backend(ToolServer("crm")), listing(tool("A.B", schema)), NOTHING, offload)
     assert offer.tools[0].definition.input_schema == schema
+
+
+PLAIN = [
+    {"properties": {"a": {"type": "string"}}},
+    {"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "string"}}},
+    {"properties": {"a": {"pattern": "^[+]?[0-9]{7,15}$"}}},
+]
+OTHERS = [
+    {"properties": {"a": {"pattern": "[a-z]{999}"}}},
+    {"properties": {"a": {"pattern": r"\p{L}{99}"}}},
+    {"properties": {"a": {"pattern": "(a|b)"}}},
+    {"properties": {"a": {"pattern": "a{99}{99}"}}},
+    {"patternProperties": {"a": {}}},
+    {"properties": {f"p{number}": {"pattern": "a"} for number in range(5)}},
+    {"allOf": [{"$ref": "#/$defs/b"}] * 20, "$defs": {"b": {}}},
+    {"properties": {"a": {"description": "x" * 5000}}},
+    {"$dynamicRef": "#", "items": [{"$ref": "#"}] * 30},
+]
+
+
+@pytest.mark.parametrize(("schema", "is_apart"), [(it, False) for it in PLAIN] + [(it, True) for it in OTHERS], ids=str)
+async def test_only_what_is_quick_as_its_text_tells_is_judged_here(schema: dict[str, Any], is_apart: bool) -> None:
+    """A closed one does nothing that is asked of it."""
+    closed = Offload(memory_bytes=0)
+    await closed.aclose()
+    source, one = one_backend(ToolServer("crm")), listing(tool("A.B", schema))
+    if is_apart:
+        with pytest.raises(GatewayError):
+            await judge(source, one, NOTHING, closed)
+    else:
+        assert (await judge(source, one, NOTHING, closed)).tools
 
 
 class Unchanging(ToolServer):
@@ -119,8 +156,7 @@ async def test_what_has_not_changed_is_not_looked_at_again(monkeypatch: pytest.M
 
 def test_a_schema_is_compiled_for_its_first_check() -> None:
     schema = {"properties": {"a": {"type": "string"}}}
-    asked, asked_now = InputSchema.uncompiled(schema), InputSchema.uncompiled(schema)
+    asked = InputSchema.uncompiled(schema)
     assert not hasattr(asked, "is_valid")
     for value, wrong in (({"a": 1}, {"a": "is not a string"}), ({"a": "x"}, {})):
-        assert asked.errors(value) == wrong
-        assert asked_now.errors_now(value, 10) == wrong
+        assert asked.errors_now(value, 10) == wrong
