@@ -57,6 +57,13 @@ def state_details(state: State) -> JsonObject:
     return {"kept_in": "redis", "up": state.is_up}
 
 
+def unfinished_here(state: State) -> int:
+    """How many calls that are not over only this process knows of: they end with it."""
+    if isinstance(state, FallbackState):
+        return state.unfinished_here
+    return 0 if is_shared(state) else state.pending().total()
+
+
 def is_shared(state: State) -> bool:
     """Whether others can see what is remembered."""
     return not isinstance(state, MemoryState)

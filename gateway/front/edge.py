@@ -22,12 +22,14 @@ from gateway.served import ANSWER, SERVED, Served
 from gateway.tracing import Chance, identify
 from gateway.wire import Body, Head, Headers, WireReply
 
-MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
+MAX_GET_BODY = 16 * 1024  # OTC allows a body on GET /tools; it holds one short member
 METHODS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
 STRICT = frozenset({401, 403, 413, 415, 429})
 
 CALLBACKS = "/callbacks/"
-MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
+# Results may hold images in base64. Twice what is read from tool servers by default (`max_response`): a result is JSON
+# in a string here, which may double it. Which backend it is for, and so its own limit, is not known before it is read.
+MAX_CALLBACK_BYTES = 16 * 1024 * 1024
 LIST = "/tools"
 FAILED = 500
 TAKEN = b"{}"

@@ -113,7 +113,7 @@ class Calls:
                 standing: Standing = None
                 if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
                     with suppress(StateUnavailable):  # then all that is known is that it runs
-                        standing = standing_of(await self._state.wait(key, left_s))
+                        standing = self._endings.whole(key, standing_of(await self._state.wait(key, left_s)))
                 standing = UNREMEMBERED if standing is GONE else standing
                 return self._answered(kept_as(key, note, backend, standing, joined=False))
             if not isinstance(begun, Exists):
@@ -130,7 +130,8 @@ class Calls:
             await self._tell_no_more(record, note)
         if standing is None:
             with suppress(StateUnavailable):  # as above
-                standing = standing_of(await self._state.wait(record.key, self._running.until(deadline)))
+                ended = await self._state.wait(record.key, self._running.until(deadline))
+                standing = self._endings.whole(record.key, standing_of(ended))
         if standing is GONE:
             return None
         kept = kept_as(record.key, note, new.backend, standing)

@@ -85,7 +85,11 @@ class StateSettings:
         "How long a call whose result is gone is still known, so as not to run again.",
         default="1d",
     )
-    max_result_bytes: int = key(Size("1KiB", "64MiB"), "The largest result that is kept.", default="1MiB")
+    max_result_bytes: int = key(
+        Size("1KiB", "64MiB"),
+        "The largest result that is kept; a larger one reaches only who waits where it arrives.",
+        default="1MiB",
+    )
     max_bytes: int = key(Size("1MiB", "64GiB", unit=""), "How much a process keeps in memory.", default="256MiB")
     max_pending_per_caller: int = key(
         Integer(1, 1_000_000), "How many unfinished calls a caller may have.", default=1000

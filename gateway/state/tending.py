@@ -147,7 +147,8 @@ class Tending:
         """One heartbeat, and whatever Redis needs to get back; False if Redis is away."""
         outlived = self._holding.outlived()
         try:
-            _, epoch, restoring = await self._link.ask("beat", outlived, self.epoch, probing=True)
+            _, epoch, restoring, now_ms = await self._link.ask("beat", outlived, self.epoch, probing=True)
+            self._holding.set_clock(now_ms / 1000)
             for key, record in self._holding.all().items() if outlived else ():
                 if key in outlived:
                     self._holding.let_go(key, record)
@@ -155,7 +156,7 @@ class Tending:
                 self._link.is_up = True
                 self._up_since = asyncio.get_running_loop().time()
                 await self._holding.restore()
-                _, _, restoring = await self._link.ask("restored")
+                _, _, restoring, _ = await self._link.ask("restored")
                 self.epoch = epoch
             await self._holding.retell()
             if self.may_judge:

@@ -22,15 +22,15 @@ function operations.restoring()
   return YES
 end
 
-local function standing() return { 'epoch', read_epoch(), restoring() and 1 or 0 } end
+local function standing() return { 'epoch', read_epoch(), restoring() and 1 or 0, now } end
 
 function operations.restored()
   redis.call('ZREM', RESTORERS, me)
   return standing()
 end
 
--- Extends this replica's lease, releases calls that ran out of time, and tells the epoch. If that is not the one the replica
--- knows, it is counted among those that are putting back their calls.
+-- Extends this replica's lease, releases calls that ran out of time, and tells the epoch and the time. If the epoch is not
+-- the one the replica knows, it is counted among those that are putting back their calls.
 function operations.beat(outlived, known)
   redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end

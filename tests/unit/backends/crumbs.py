@@ -33,6 +33,7 @@ FAST_POLL = Timings(
     canary_s=0.3,
     backoff_s=0.02,
     reconnect_s=0.3,
+    look_s=(0.02, 0.1),
     poll_s=(0.02, 0.1),
     insurance_s=(0.1, 0.2),
     untagged_s=0.05,

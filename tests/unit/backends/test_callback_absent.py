@@ -169,6 +169,6 @@ async def test_what_waits_for_the_state_has_one_bound_with_the_results_that_do()
 
     async with elsewhere() as it:
         room = len(json.dumps(RESULT))
-        assert it.it.endings.backlog.hold(MAX_BYTES - room, be_away)
+        assert it.it.endings.backlog.hold("k", MAX_BYTES - room, be_away)
         it.it.state.away, it.it.state.forgets_what_it_holds = {"get"}, True
         assert [await it.answer(json.dumps(RESULT).encode()) for _ in range(2)] == [200, 503]
