@@ -98,7 +98,7 @@ class Gateway:
             tokens,
             backends=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls),
+            absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,
         )
         self._chance = Chance()
@@ -124,7 +124,11 @@ class Gateway:
         catalogue = Catalogue(parts.sources(config, backends))
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
+        limits = (
+            self._limits
+            if before is None
+            else before.limits.under(remembering.rate_limit_rules(config), config.limits_on_failure)
+        )
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=limits,

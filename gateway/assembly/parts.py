@@ -88,9 +88,9 @@ def backend(
         case HttpBackendSettings():
             return _http_backend(name, settings, admission, checker)
         case CallbackBackendSettings():
-            return _callback_backend(name, settings, admission, outcomes, refresh)
+            return _callback_backend(name, settings, admission, outcomes, refresh, checker)
         case RcrtBackendSettings():
-            return _rcrt_backend(name, settings, admission, outcomes, refresh, pending_s)
+            return _rcrt_backend(name, settings, admission, outcomes, refresh, checker, pending_s)
         case _:
             raise TypeError(f"no adapter for {type(settings).__name__}")
 
@@ -115,6 +115,7 @@ def _callback_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
 ) -> Backend:
     pool = admission.replicas[0].target.pool
     pools = {Origin.parse(url): _pool(settings, url) for url in settings.allowed_origins} | {pool.origin: pool}
@@ -124,6 +125,7 @@ def _callback_backend(
         pools,
         credentials=_credentials(settings),
         outcomes=outcomes,
+        checker=checker,
         on_change=lambda: refresh(name),
         max_response_bytes=settings.max_response_bytes,
     )
@@ -135,6 +137,7 @@ def _rcrt_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
     pending_s: float,
 ) -> Backend:
     server = admission.replicas[0].target
@@ -147,6 +150,7 @@ def _rcrt_backend(
         ),
         tokens=_rcrt_tokens(settings, server),
         outcomes=outcomes,
+        checker=checker,
         workspace=settings.workspace,
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,

@@ -20,6 +20,7 @@ from gateway.backends.server import USER_AGENT, Server, note_broken_off, note_st
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.offload import Checker
 from gateway.ports import Outcomes
 from gateway.transport import Origin, Pool, Reply, TransportError
 
@@ -46,6 +47,7 @@ class CallbackBackend:
         *,
         credentials: Credentials,
         outcomes: Outcomes,
+        checker: Checker,
         on_change: Callable[[], None],
         max_response_bytes: int,
     ) -> None:
@@ -58,7 +60,8 @@ class CallbackBackend:
         self._max_response_bytes = max_response_bytes
         self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
         self._notices = Notices(name, self._server, pools, credentials)
-        self.receive = Receiving(name, outcomes, self._notices).receive  # bound here: handing on costs a coroutine
+        # Bound here: handing on costs a coroutine.
+        self.receive = Receiving(name, outcomes, checker, self._notices).receive
         self._warned: set[int] = set()  # of these statuses
 
     # Discovery.

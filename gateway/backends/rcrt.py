@@ -28,6 +28,7 @@ from gateway.backends.server import Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolResult
+from gateway.offload import Checker
 from gateway.ports import Outcomes
 from gateway.transport import TransportError
 from gateway.wire import Headers
@@ -60,6 +61,7 @@ class RcrtBackend:
         *,
         tokens: Tokens,
         outcomes: Outcomes,
+        checker: Checker,
         workspace: str,
         toolkit: str,
         max_response_bytes: int,
@@ -82,7 +84,7 @@ class RcrtBackend:
         self._timings = timings
         self._change_due: asyncio.TimerHandle | None = None
         self._workflows = Workflows(timings.workflow_s)
-        self._client = RcrtClient(server, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes)
+        self._client = RcrtClient(server, tokens, checker, read_s=timings.read_s, max_response_bytes=max_response_bytes)
         self._discovery = Discovery(name, self._client, workspace=workspace, toolkit=toolkit, timings=timings)
         self._stream = EventStream(
             name,

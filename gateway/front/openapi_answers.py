@@ -94,7 +94,8 @@ RESPONSES: JsonObject = {
     "Refused415": _refusal("The body is not JSON."),
     "Refused422": _after_asking(_refusal("The input does not satisfy the tool's schema.", "InvalidInput")),
     "Refused429": _refusal(
-        "Too many requests; or too many calls of the caller's are not over or not forgotten.", Retry_After="RetryAfter"
+        "Too many requests, too many calls that are not over or not forgotten, or no room to remember more.",
+        Retry_After="RetryAfter",
     ),
     "Refused431": _refusal("The head is too large."),
 }

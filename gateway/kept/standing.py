@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -14,12 +14,18 @@ from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
 from gateway.routing import Decode
-from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Record
+from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
 PREFIX = "tg-"
 MISSING = "missing_requirements"  # a member of the error, where a refusal is told as a failure
 RETRY_AFTER_MS = 1000  # told with "still running"; to join costs next to nothing
 STATE_RETRY_S = 1.0
+FULL: Mapping[Quota, str] = {
+    "pending": "Too many of your calls are not over yet.",
+    "records": "Too many of your calls are over and not forgotten yet.",
+    "bytes": "The results of your calls that are kept take too much room.",
+    "room": "There is no room to remember more calls at the moment.",
+}
 
 TOO_LARGE = ToolResult(
     failure=ToolFailure(
@@ -279,10 +285,9 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
             return GatewayError(ErrorCode.CALL_CONFLICT, "This call_id was used for a different call.")
         case Expired():
             return GatewayError(ErrorCode.RESULT_EXPIRED, "The result of this call_id has expired.")
-        case Full(retry_after_s):
-            message = "Too many of your calls are not over or not forgotten yet."
+        case Full(retry_after_s, quota):
             # Rounded up, so that nobody who comes back at that time is refused once more.
-            return GatewayError(ErrorCode.RATE_LIMITED, message, retry_after_s=math.ceil(retry_after_s))
+            return GatewayError(ErrorCode.RATE_LIMITED, FULL[quota], retry_after_s=math.ceil(retry_after_s))
 
 
 def unavailable() -> GatewayError:

@@ -117,6 +117,12 @@ ISSUER_AGE = Family(
     "toolgate_issuer_keys_age_seconds", "Age of the keys of an issuer in use.", ("issuer",), "gauge", merge="max"
 )
 STATE_UP = Family("toolgate_state_up", "Whether calls can be remembered.", (), "gauge", merge="min")
+STATE_BYTES = Family(
+    "toolgate_state_bytes", "Memory that is taken where calls are remembered.", (), "gauge", merge="max"
+)
+STATE_MAX_BYTES = Family(
+    "toolgate_state_max_bytes", "Memory that may be taken there; absent without a limit.", (), "gauge", merge="max"
+)
 BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
 
 FAMILIES = {
@@ -142,6 +148,8 @@ FAMILIES = {
         ISSUER_UP,
         ISSUER_AGE,
         STATE_UP,
+        STATE_BYTES,
+        STATE_MAX_BYTES,
         BUILD,
     )
 }

@@ -176,7 +176,7 @@ class Holding:
 
     async def _retell(self, ended: Ended) -> None:
         outcome = ended.outcome or b""
-        reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, outcome))
+        reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, outcome), True)
         if ended.is_reduced:
             reply = await self._ask_to_reduce(ended.key, outcome)
         if reply[0] != b"restoring":

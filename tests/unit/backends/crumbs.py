@@ -17,6 +17,7 @@ from gateway.backends.rcrt_client import IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.offload import Checker, Offload
 from gateway.transport import HttpTransport, Limits
 from tests.unit.backends.admitting import admission
 
@@ -120,6 +121,7 @@ def backend_at(
         httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False),
         tokens=tokens or tokens_of(way_in.replicas[0].target),
         outcomes=outcomes,
+        checker=Checker(Offload(memory_bytes=0)),
         workspace="workspace:tools",
         toolkit="Crumbs",
         wall_clock=time.time,

@@ -18,6 +18,7 @@ from gateway.kept.backlog import MAX_BYTES
 from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.standing import Consent, Later, Note, Standing, pack_note, standing_of
 from gateway.model import ONCE, ToolFailure, ToolResult
+from gateway.offload import Checker, Offload
 from gateway.request import Request
 from gateway.state.port import DISPATCHING, NewCall, StateUnavailable
 from gateway.state.sealing import Digester
@@ -64,7 +65,7 @@ class Elsewhere:
             self._tokens,
             backends={},
             published=lambda _tool: None,
-            absent=receiving_for_absent(it.calls),
+            absent=receiving_for_absent(it.calls, Checker(Offload(memory_bytes=0))),
             backlog=it.endings.backlog,
         )
 
