@@ -62,7 +62,7 @@ async def test_a_tool_error_has_the_shape_of_the_callers_dialect_whatever_the_se
 
 @pytest.mark.parametrize(
     ("said", "kept"),
-    [("E_QUOTA", {"tool_code": "E_QUOTA"}), (404, {"tool_code": 404}), ("unknown", {}), (None, {})],
+    [(said, {"tool_code": said}) for said in ("E_QUOTA", 404, ["still_running"], None, "unknown", "still_running")],
 )
 @every_dialect
 async def test_a_code_of_the_tool_s_own_does_not_pass_for_one_of_ours(
