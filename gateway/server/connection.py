@@ -17,6 +17,7 @@ from uvicorn._types import ASGIVersions
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, SLICE_BYTES
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, check_fields, head_size, refusal, split_target
 from gateway.server.listener import Listener
@@ -25,6 +26,7 @@ from gateway.server.upgrade import body_parser
 
 log = logging.getLogger("gateway.server")
 
+NOTHING = memoryview(b"")
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
 ASGI: ASGIVersions = {"version": "3.0", "spec_version": "2.3"}
 
@@ -53,7 +55,11 @@ class Connection(HttpToolsProtocol):
         self.options = listener.options
         self.max_head_bytes = listener.options.max_head_bytes
         self.reading = IDLE
-        self.unread_bytes = 0  # of the head so far; then, of what is not body (chunk extensions, trailers)
+        self.unread_bytes = 0  # of the head so far; then, of what is not body, less what the body allows
+        self.is_uncounted = False  # the head began in the middle of a read
+        self.pieces = 0  # of bodies, since the last turn
+        self.unparsed = NOTHING
+        self.awaits_turn = False
         self.dropped_bytes = 0  # of a body that came after its answer
         self.deadline: float | None = None
         self.progress: tuple[float, int] | None = None  # when the answer began to wait, and how much of it
@@ -85,6 +91,7 @@ class Connection(HttpToolsProtocol):
             if exchange is not None and not exchange.response_complete:
                 exchange.fail()
         self.queued.clear()
+        self.unparsed = NOTHING
         self.flow.resume_writing()
         # Both hold our bound methods: without these cycles everything is freed at once.
         self.parser = self.cycle = self.running = None  # type: ignore[assignment]
@@ -121,13 +128,20 @@ class Connection(HttpToolsProtocol):
         """Parses what came, within the limits of a head."""
         if self.reading is DEAF:
             return
+        if len(data) > SLICE_BYTES:
+            self.unparsed = memoryview(data)
+            self._parse_on()
+            return
         if self.reading is IDLE:
             self.reading, self.deadline, self.unread_bytes = HEAD, None, 0
         self.unread_bytes += len(data)
         try:
             self.parser.feed_data(data)
             if self.unread_bytes > self.max_head_bytes and self.reading is not IDLE:
-                raise Refused(431, "The head of the request is too large.")
+                what = "framing of the body" if self.reading is BODY else "head of the request"
+                raise Refused(431, f"The {what} is too large.")
+            if self.pieces > MAX_PIECES:
+                self._wait_turn()
         except httptools.HttpParserUpgrade as exc:
             self._decline_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
@@ -136,11 +150,40 @@ class Connection(HttpToolsProtocol):
         except Refused as exc:
             self.refuse(exc)
 
+    def _parse_on(self) -> None:
+        """Parses what was read slice by slice, as far as that is cheap."""
+        while self.unparsed and not self.awaits_turn:
+            data, self.unparsed = self.unparsed[:SLICE_BYTES], self.unparsed[SLICE_BYTES:]
+            self.data_received(data)  # type: ignore[arg-type] # the parser takes any buffer
+            if self.reading is DEAF:
+                self.unparsed = NOTHING
+
+    def _wait_turn(self) -> None:
+        """Parses no further until it is its turn: what comes in such small pieces is dear."""
+        if not self.awaits_turn:
+            self.awaits_turn = True
+            self.transport.pause_reading()
+            self.listener.turns.join(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.awaits_turn, self.pieces = False, 0
+        self._parse_on()
+        if not self.awaits_turn and not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def read_on(self) -> None:
+        """Reads what the caller sends if it has sent too much before, unless it has to wait for its turn."""
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+            if self.awaits_turn:
+                self.transport.pause_reading()
+
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
         if self.reading is not HEAD:  # a pipelined request, begun in the middle of a read
             self.reading, self.deadline, self.unread_bytes = HEAD, None, 0
+            self.is_uncounted = True
 
     def on_url(self, url: bytes) -> None:
         self.url += url
@@ -152,8 +195,10 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
-        if not 0 < self.unread_bytes <= self.max_head_bytes and head_size(self.url, self.headers) > self.max_head_bytes:
-            raise Refused(431, "The head of the request is too large.")
+        if self.is_uncounted or self.unread_bytes > self.max_head_bytes:
+            self.is_uncounted = False
+            if head_size(self.url, self.headers) > self.max_head_bytes:
+                raise Refused(431, "The head of the request is too large.")
         fields = check_fields(self.headers, version)
         path, query = split_target(self.url, fields.get(b"host"))
         method = self.parser.get_method().decode("ascii")
@@ -182,14 +227,18 @@ class Connection(HttpToolsProtocol):
         self._open(Exchange(self, self.scope, fields, expects, reusable))
 
     def on_body(self, body: bytes) -> None:
-        self.unread_bytes = 0
+        self.unread_bytes = max(self.unread_bytes - (1 + FRAMING_PER_BYTE) * len(body), 0)
+        self.pieces += 1
         exchange = self.cycle
         if exchange.response_complete:
             self.dropped_bytes += len(body)
             if self.dropped_bytes > MAX_UNREAD_BYTES:
                 raise Refused(413, "The body was not wanted.")
             return
-        exchange.body += body
+        if exchange.body:
+            exchange.append(body)
+        else:
+            exchange.body = body
         if exchange.arrival is not None:
             exchange.arrival.set()
         if len(exchange.body) > HIGH_WATER_LIMIT:
@@ -232,7 +281,7 @@ class Connection(HttpToolsProtocol):
             return
         self.served, self.deadline = True, None
         if self.flow.read_paused:
-            self.flow.resume_reading()
+            self.read_on()
         body_pending = self.reading is BODY and self.cycle is exchange
         if not exchange.keep_alive:
             if body_pending:

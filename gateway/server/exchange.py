@@ -33,6 +33,10 @@ class Owner(Protocol):
     flow: FlowControl
     tasks: set[asyncio.Task[None]]
 
+    def read_on(self) -> None:
+        """The application wants more of the body."""
+        ...
+
     def on_response_complete(self) -> None:
         """The whole answer is written."""
         ...
@@ -54,7 +58,7 @@ class Exchange(Struct, eq=False):
     keep_alive: bool
     answered: int | None = None
     arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
-    body: bytes = b""
+    body: bytes | bytearray = b""  # what has come of it and was not taken
     more_body: bool = True
     held: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
     disconnected: bool = False
@@ -113,7 +117,13 @@ class Exchange(Struct, eq=False):
         if self.more_body or self.is_taken or self.disconnected:
             return None
         body, self.body, self.is_taken = self.body, b"", True
-        return body
+        return bytes(body)
+
+    def append(self, piece: bytes) -> None:
+        """Adds to the body, a piece of which has come before."""
+        if isinstance(self.body, bytes):
+            self.body = bytearray(self.body)
+        self.body += piece
 
     async def receive(self) -> ASGIReceiveEvent:
         """The next piece of the body; after the last one, that the caller has gone or was answered."""
@@ -124,10 +134,10 @@ class Exchange(Struct, eq=False):
             self.continue_due = False
         while not (self.disconnected or self.response_complete):
             if self.body or not (self.more_body or self.is_taken):
-                body, self.body = self.body, b""
+                body, self.body = bytes(self.body), b""
                 self.is_taken = not self.more_body
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
-            owner.flow.resume_reading()
+            owner.read_on()
             self.arrival = self.arrival or asyncio.Event()
             self.arrival.clear()
             await self.arrival.wait()

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from gateway.pacing import Turns
 from gateway.server.options import BACKLOG, ServerOptions
 from gateway.server.tls import ServingContext
 
@@ -40,6 +41,7 @@ class Listener(ServerState):
         self.options = options
         self.max_connections = max_connections
         self.draining = self.is_late = False
+        self.turns = Turns()  # for connections whose requests are dear to parse
         self.late: set[Dismissed] = set()  # connections made since
         self.is_awaiting: Callable[[], bool] = lambda: False
         self.is_awaited: Callable[[str], bool] = lambda path: False

@@ -11,6 +11,7 @@ import asyncio
 import ssl
 from collections import OrderedDict
 
+from gateway.pacing import Turns
 from gateway.transport.connection import Connection
 from gateway.transport.deadlines import Deadlines
 from gateway.transport.dial import Dialler
@@ -41,6 +42,7 @@ class Pool:
         self._idle: list[Connection] = []  # the most recently used last: the rest may grow old and expire
         self._waiters: OrderedDict[asyncio.Future[Connection], None] = OrderedDict()
         self._closing: set[Connection] = set()  # given up, socket not closed yet
+        self.turns = Turns()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._bound: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
