@@ -31,7 +31,8 @@ from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.calls import Calls
 from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
-from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
+from gateway.memory import BodyMemory
+from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store, families
 from gateway.model import JsonObject
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
@@ -57,6 +58,7 @@ class Gateway:
         self._challenges = Challenges(keys, clock=time.time)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
+        self.memory = BodyMemory(config.server.max_memory_bodies_bytes)
         self._limits = remembering.rate_limits(config)
         self.state = remembering.state(remembered)
         # By name; also those that were taken out of the configuration, until they are closed.
@@ -105,7 +107,7 @@ class Gateway:
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = parts.admission(name, settings, config.routes)
+            admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
             backends[name] = parts.backend(
                 name, settings, admission, self.calls, self._refresh, pending_s=self._pending_s
             )
@@ -210,6 +212,8 @@ class Gateway:
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
         parts.give_patience(setup.admissions, config)
+        self.ip_of = facing.ip_of(config.server)
+        self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.know(known(config), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
@@ -278,7 +282,9 @@ class Gateway:
 
     def _readings(self) -> Iterable[Reading]:
         setup = self._setup
-        return readings(setup.backends, setup.admissions, setup.catalogue, self.state, self._issuers.status())
+        yield Reading(families.BODY_MEMORY, (), float(self.memory.held))
+        yield Reading(families.BODY_MEMORY_LIMIT, (), float(self.memory.limit_bytes))
+        yield from readings(setup.backends, setup.admissions, setup.catalogue, self.state, self._issuers.status())
 
     def _refresh(self, backend: str) -> None:
         """A tool server said that its tools have changed."""

@@ -91,7 +91,7 @@ class Edge:
         try:
             try:
                 _check_head(request, scope, max_bytes)
-                reply = await answer(request, ArrivingBody(served, receive, max_bytes))
+                reply = await answer(request, ArrivingBody(served, receive, max_bytes, request))
             except GatewayError as error:
                 error.drop_trace()
                 request.refused = error

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import cast
+
+from starlette.types import Scope
 
 from gateway.app import Gateway
 from gateway.front import facing
@@ -56,6 +59,7 @@ class Serving:
         self.gateway.requests, listener.refused = listener.tasks, observer.turned_away
         callbacks = self.gateway.callbacks
         listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
+        listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(cast(Scope, scope))
         if isinstance(self.options.tls, ServingContext):
             self.options.tls.refused = partial(observer.turned_away, 0, operation="handshake")
 

@@ -39,7 +39,7 @@ def refusal(status: int, message: str) -> bytes:
         STATUS_LINE[status]
         + b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         # A caller refused for what all callers do at once should not come back at once.
-        + (b"retry-after: 1\r\n" if status == 503 else b"")
+        + (b"retry-after: 1\r\n" if status in (429, 503) else b"")
         + b"connection: close\r\n\r\n"
         + body
     )

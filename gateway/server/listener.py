@@ -8,10 +8,12 @@ from typing import Protocol, cast
 
 from starlette.types import ASGIApp
 from uvicorn import Config
+from uvicorn._types import HTTPScope
 from uvicorn.server import ServerState
 
+from gateway.memory import BodyMemory
 from gateway.pacing import Turns
-from gateway.server.options import BACKLOG, ServerOptions
+from gateway.server.options import BACKLOG, BODY_MEMORY_BYTES, ServerOptions
 from gateway.server.tls import ServingContext
 
 ABORT_S = 1.0  # how long cancelled applications may take to let go; they have nothing left to say to anyone
@@ -27,6 +29,25 @@ class Dismissed(Protocol):
     def cut_off(self) -> None: ...
 
 
+class Reader(Protocol):
+    """A connection whose caller has an answer to read."""
+
+    slow_since: float
+
+    @property
+    def unread_of(self) -> str:
+        """For whom the answer is held in memory."""
+        ...
+
+    def note_taken(self, now: float) -> None:
+        """Looks how much its caller has taken."""
+        ...
+
+    def drop_unread(self) -> None:
+        """Ends the connection at once, and its answer with it."""
+        ...
+
+
 class Listener(ServerState):
     """One listening address: its application, its limits, its connections and the tasks that answer them.
 
@@ -34,6 +55,8 @@ class Listener(ServerState):
     Once it drains nobody is let in any more, unless an answer that is owed depends on a request yet to come, such as a
     callback: `is_awaiting` tells. Then it goes on listening and `is_late`: new connections are served only at the paths
     for which `is_awaited` is true.
+
+    `memory` counts bodies and answers, for whom `holder_of` says; what `is_awaited` is never refused for want of it.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
@@ -41,6 +64,9 @@ class Listener(ServerState):
         self.options = options
         self.max_connections = max_connections
         self.draining = self.is_late = False
+        self.memory = BodyMemory(BODY_MEMORY_BYTES)
+        self.holder_of: Callable[[HTTPScope], str] = lambda scope: (scope["client"] or ("", 0))[0]
+        self.unread: set[Reader] = set()  # connections with an answer that waits to be read
         self.turns = Turns()  # for connections whose requests are dear to parse
         self.late: set[Dismissed] = set()  # connections made since
         self.is_awaiting: Callable[[], bool] = lambda: False

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import uvloop
 from starlette.types import ASGIApp
 
+from gateway.memory import give_back_freed
 from gateway.server.connection import Connection
 from gateway.server.door import Door
 from gateway.server.listener import Listener
@@ -49,6 +50,7 @@ BIND_ERRORS = {
 
 def main_loop(coro: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine on uvloop and returns what it returns."""
+    give_back_freed()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(coro)
 

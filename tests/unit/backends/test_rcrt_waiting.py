@@ -8,6 +8,7 @@ import pytest
 
 from gateway.assembly import parts
 from gateway.backends.rcrt import RcrtBackend
+from gateway.memory import BodyMemory
 from gateway.model import ToolResult
 from gateway.settings import RcrtBackendSettings
 from tests.unit.backends.conftest import Crumbs
@@ -29,7 +30,7 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
     """With the waits of a real gateway, whose polls are seconds apart."""
     crumbs.order("echo", "absent")
     settings = RcrtBackendSettings(protocol="rcrt", url=crumbs.url, owner_id=OWNER, agent_id=AGENT)
-    way_in = parts.admission("crumbs", settings, ())
+    way_in = parts.admission("crumbs", settings, (), BodyMemory(2**28))
     backend = parts.backend("crumbs", settings, way_in, Kept(), lambda _: None, pending_s=0.2)
     assert isinstance(backend, RcrtBackend)
     try:
