@@ -226,6 +226,10 @@ class Gateway:
         self._challenges.public_url = server.public_url or f"{scheme}://{shown}:{port}"
         self._called_back_at = server.callback_url or self._challenges.public_url
 
+    def turn_away(self) -> None:
+        """Turns readiness off; calls are still taken."""
+        self._draining = True
+
     def drain(self) -> None:
         """Turns readiness off; calls are still answered.
 

@@ -31,6 +31,7 @@ def server_options(config: Config) -> ServerOptions:
         head_timeout_s=server.head_timeout_s,
         body_timeout_s=server.body_timeout_s,
         idle_timeout_s=server.idle_timeout_s,
+        drain_delay_s=server.drain_delay_s,
         shutdown_grace_s=server.shutdown_grace_s,
         tls=facing.serving_context(server),
     )
@@ -77,6 +78,7 @@ class Serving:
             self.options,
             on_ready=listening,
             on_drain=gateway.drain,
+            on_stop=gateway.turn_away,
             on_listener=self.attach,
         )
 

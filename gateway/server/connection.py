@@ -287,7 +287,7 @@ class Connection(HttpToolsProtocol):
         }
         self.headers = []  # trailers end up here, unread: the application has decided by the head
         expects = b"expect" in fields and version == "1.1" and fields[b"expect"].lower() == b"100-continue"
-        reusable = version == "1.1" and not self.listener.draining and self.parser.should_keep_alive()
+        reusable = version == "1.1" and not self.listener.is_retiring and self.parser.should_keep_alive()
         self._open(Exchange(self, self.scope, fields, expects, reusable))
 
     def on_body(self, body: bytes) -> None:

@@ -52,6 +52,7 @@ class Listener(ServerState):
     """One listening address: its application, its limits, its connections and the tasks that answer them.
 
     `refused` hears of the requests that the application never sees: with what status, and why in a fixed sentence.
+    Once it `is_retiring`, answers end their connections, so that none is left idle for a call to come when it drains.
     Once it drains nobody is let in any more, unless an answer that is owed depends on a request yet to come, such as a
     callback: `is_awaiting` tells. Then it goes on listening and `is_late`: new connections are served only at the paths
     for which `is_awaited` is true.
@@ -63,7 +64,7 @@ class Listener(ServerState):
         super().__init__()
         self.options = options
         self.max_connections = max_connections
-        self.draining = self.is_late = False
+        self.is_retiring = self.draining = self.is_late = False
         self.memory = BodyMemory(BODY_MEMORY_BYTES)
         self.holder_of: Callable[[HTTPScope], str] = lambda scope: (scope["client"] or ("", 0))[0]
         self.unread: set[Reader] = set()  # connections with an answer that waits to be read

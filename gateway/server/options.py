@@ -52,6 +52,7 @@ class ServerOptions:
     idle_timeout_s: float
     shutdown_grace_s: float
     stall_timeout_s: float = 60.0
+    drain_delay_s: float = 0.0
     tls: ssl.SSLContext | None = None
 
     @property

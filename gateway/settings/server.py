@@ -109,6 +109,12 @@ class ServerSettings:
         "Networks of proxies whose X-Forwarded-For or Forwarded tells who calls; left out, the peer itself does.",
         default=[],
     )
+    drain_delay_s: float = key(
+        Duration("0s", "10m"),
+        "How long after the signal to stop new calls are still taken while /health says 503, for proxies that look "
+        "rarely.",
+        default="0s",
+    )
     shutdown_grace_s: float = key(
         Duration("0s", "1h"), "How long running calls may take to finish after the signal to stop.", default="30s"
     )
