@@ -19,7 +19,8 @@ from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import Challenges
+from gateway.challenges import Challenges, is_call
+from gateway.checks import Checks
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
 from gateway.front.edge import Edge
@@ -31,15 +32,21 @@ from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.calls import Calls
 from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
+from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store, families
 from gateway.model import JsonObject
+from gateway.offload import Checker, Offload
+from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
+from gateway.request import Request
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
 from gateway.telling import Telling
 from gateway.tracing import Chance
+
+LOOK_S = 0.1  # at the end, between two looks at whether anything is owed
 
 
 class Gateway:
@@ -55,7 +62,8 @@ class Gateway:
         self.requests: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
-        self._challenges = Challenges(keys, clock=time.time)
+        self._challenges = Challenges(keys, lifetime_s=self._pending_s, clock=time.time)
+        self._looks = Looks(self._ask_challenge)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
         self.memory = BodyMemory(config.server.max_memory_bodies_bytes)
@@ -68,13 +76,17 @@ class Gateway:
         self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics.publish, store.read)
+        self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
+        self._checks = Checks(self._checker)
         self._telling = Telling(
             self._challenges,
+            self._checks,
             location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )
-        tokens, endings = CallbackTokens(Digester(keys, "callbacks")), Endings(self.state, self._telling.ended)
+        tokens = CallbackTokens(Digester(keys, "callbacks"))
+        self._endings = endings = Endings(self.state, self._telling.ended)
         self.calls = Calls(
             self.state,
             Digester(keys, "calls"),
@@ -88,7 +100,7 @@ class Gateway:
             tokens,
             backends=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls),
+            absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,
         )
         self._chance = Chance()
@@ -109,18 +121,23 @@ class Gateway:
                 continue
             admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
             backends[name] = parts.backend(
-                name, settings, admission, self.calls, self._refresh, pending_s=self._pending_s
+                name, settings, admission, self.calls, self._refresh, self._checker, pending_s=self._pending_s
             )
         catalogue = Catalogue(parts.sources(config, backends))
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
+        limits = (
+            self._limits
+            if before is None
+            else before.limits.under(remembering.rate_limit_rules(config), config.limits_on_failure)
+        )
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
             telling=self._telling,
+            checks=self._checks,
             new_call_id=lambda: PREFIX + self._chance.draw()[:32].decode(),
             strict=config.errors.strict,
         )
@@ -149,7 +166,6 @@ class Gateway:
             self,
             self._challenge_status,
             facing.description(config, __version__),
-            admit_look=lambda request: self._setup.pipeline.admit_look(request),
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
@@ -162,6 +178,7 @@ class Gateway:
         return Edge(
             call=pipeline.call,
             list_=pipeline.list,
+            refuse=pipeline.refuse,
             callback=self.callbacks.answer,
             rest=Watched(rest, self.observer, self._chance, ip_of),
             ip_of=ip_of,
@@ -233,7 +250,7 @@ class Gateway:
     def drain(self) -> None:
         """Turns readiness off; calls are still answered.
 
-        From here on, calls that run apart from their callers are waited for like requests.
+        From here on, what is to be done apart from callers is waited for like requests.
         """
         self._draining = True
         last = asyncio.create_task(self._until_quiet())
@@ -241,17 +258,32 @@ class Gateway:
         last.add_done_callback(self.requests.discard)
 
     async def _until_quiet(self) -> None:
-        """Returns when no call runs any more. When this is cancelled, so are those that still run."""
+        """Returns when no call runs any more and nothing is owed. When it is cancelled, so are calls that still run."""
         try:
-            while under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
-                await asyncio.wait(under_way)
+            while True:
+                if under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
+                    await asyncio.wait(under_way)
+                elif self._is_owed():
+                    await asyncio.sleep(LOOK_S)
+                else:
+                    return
         except asyncio.CancelledError:
             for call in self.calls.running():
                 call.cancel()
             raise
 
+    def _is_owed(self) -> bool:
+        """Whether results wait for the state, or calls for an outcome that would be lost with this process."""
+        return bool(self._endings.backlog or remembering.unfinished_here(self.state))
+
+    @property
+    def lost_results(self) -> int:
+        """How many results were taken and could not be written down; to be asked when it is closed."""
+        return self._endings.backlog.lost
+
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
+        await self._looks.aclose()
         await self.calls.aclose()
         await self.catalogue.aclose()
         await self._retirement.aclose()
@@ -260,6 +292,7 @@ class Gateway:
         await self._issuers.keep(None)
         await self._limits.aclose()
         await self.state.aclose()
+        await self._checker.aclose()
 
     @property
     def status(self) -> str:
@@ -295,12 +328,14 @@ class Gateway:
         if backend in self.catalogue:
             self.catalogue.refresh(backend)
 
-    async def _challenge_status(self, token: str) -> str:
+    async def _challenge_status(self, request: Request, token: str) -> str:
+        """How the challenge of a token stands. Raises RATE_LIMITED."""
         opened = self._challenges.open(token)
-        if opened is None:
-            return "failed"
-        name, check_url = opened
-        if "/" not in check_url:  # not a URL but the key of a kept call: its record tells, wherever its backend is
+        request.extra = self._setup.limits.admit_look(request.ip, opened and digest(opened))
+        return "failed" if opened is None else await self._looks.status(*opened)
+
+    async def _ask_challenge(self, name: str, check_url: str) -> str:
+        if is_call(check_url):  # wherever its backend is
             return await self.calls.consent_status(check_url)
         backend = self.backends.get(name)
         return "failed" if backend is None else await backend.challenge_status(check_url)

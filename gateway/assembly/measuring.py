@@ -14,7 +14,7 @@ from gateway.dialects import recognise
 from gateway.metrics import Known, Reading, families
 from gateway.ports import Backend
 from gateway.settings import Config
-from gateway.settings.limits import BUILT_IN
+from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
 
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
@@ -26,7 +26,7 @@ def known(config: Config) -> Known:
         dialects=frozenset(recognise.DIALECTS),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),
-        rules=frozenset({BUILT_IN, *(rule.name for rule in config.rate_limits)}),
+        rules=frozenset({BUILT_IN, *ALWAYS_THERE, *(rule.name for rule in config.rate_limits)}),
     )
 
 
@@ -40,6 +40,10 @@ def readings(
     """Everything, in the event loop: some microseconds for each backend and for each hundred pending calls."""
     yield Reading(families.BUILD, (__version__,), 1.0)
     yield Reading(families.STATE_UP, (), float(state.is_up))
+    if (room := state.room) is not None:
+        yield Reading(families.STATE_BYTES, (), float(room.used_bytes))
+        if room.max_bytes is not None:
+            yield Reading(families.STATE_MAX_BYTES, (), float(room.max_bytes))
     for name, issuer in issuers.items():
         yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
         if issuer.age_s is not None:
@@ -58,3 +62,4 @@ def readings(
         admitted = admissions[name].snapshot()
         yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
         yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])
+        yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))

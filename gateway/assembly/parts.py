@@ -20,6 +20,7 @@ from gateway.backends.server import Server
 from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
 from gateway.memory import BodyMemory
+from gateway.offload import Checker
 from gateway.ports import Backend, Outcomes, ServerDialect
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
@@ -78,6 +79,7 @@ def backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
     *,
     pending_s: float,
 ) -> Backend:
@@ -87,16 +89,16 @@ def backend(
     """
     match settings:
         case HttpBackendSettings():
-            return _http_backend(name, settings, admission)
+            return _http_backend(name, settings, admission, checker)
         case CallbackBackendSettings():
-            return _callback_backend(name, settings, admission, outcomes, refresh)
+            return _callback_backend(name, settings, admission, outcomes, refresh, checker)
         case RcrtBackendSettings():
-            return _rcrt_backend(name, settings, admission, outcomes, refresh, pending_s)
+            return _rcrt_backend(name, settings, admission, outcomes, refresh, checker, pending_s)
         case _:
             raise TypeError(f"no adapter for {type(settings).__name__}")
 
 
-def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission[Server]) -> Backend:
+def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission[Server], checker: Checker) -> Backend:
     dialect = None if settings.dialect == "auto" else recognise.SERVER_DIALECTS[settings.dialect]
     return HttpBackend(
         name,
@@ -106,6 +108,7 @@ def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission
         credentials=_credentials(settings),
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,
+        checker=checker,
     )
 
 
@@ -115,6 +118,7 @@ def _callback_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
 ) -> Backend:
     pool = admission.replicas[0].target.pool
     pools = {Origin.parse(url): _pool(settings, url) for url in settings.allowed_origins} | {pool.origin: pool}
@@ -124,6 +128,7 @@ def _callback_backend(
         pools,
         credentials=_credentials(settings),
         outcomes=outcomes,
+        checker=checker,
         on_change=lambda: refresh(name),
         max_response_bytes=settings.max_response_bytes,
     )
@@ -135,6 +140,7 @@ def _rcrt_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
     pending_s: float,
 ) -> Backend:
     server = admission.replicas[0].target
@@ -147,6 +153,7 @@ def _rcrt_backend(
         ),
         tokens=_rcrt_tokens(settings, server),
         outcomes=outcomes,
+        checker=checker,
         workspace=settings.workspace,
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,

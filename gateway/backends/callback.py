@@ -16,10 +16,11 @@ from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiving import BROKEN, Receiving
 from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT, Server
+from gateway.backends.server import USER_AGENT, Server, note_broken_off, note_status
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.offload import Checker
 from gateway.ports import Outcomes
 from gateway.transport import Origin, Pool, Reply, TransportError
 
@@ -46,6 +47,7 @@ class CallbackBackend:
         *,
         credentials: Credentials,
         outcomes: Outcomes,
+        checker: Checker,
         on_change: Callable[[], None],
         max_response_bytes: int,
     ) -> None:
@@ -58,7 +60,8 @@ class CallbackBackend:
         self._max_response_bytes = max_response_bytes
         self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
         self._notices = Notices(name, self._server, pools, credentials)
-        self.receive = Receiving(name, outcomes, self._notices).receive  # bound here: handing on costs a coroutine
+        # Bound here: handing on costs a coroutine.
+        self.receive = Receiving(name, outcomes, checker, self._notices).receive
         self._warned: set[int] = set()  # of these statuses
 
     # Discovery.
@@ -94,10 +97,11 @@ class CallbackBackend:
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `turn` raises.
         """
         timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
-        lease = self._admission.enter()
+        tool = invocation.tool.remote_id
+        lease = self._admission.enter(tool)
         if lease is None:
             begun = time.monotonic()
-            lease = await self._admission.wait(invocation.timeout_s, turn)
+            lease = await self._admission.wait(tool, invocation.timeout_s, turn)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
             return await self._hand_over(lease, invocation, callback_url, timeout_s, turn)
@@ -119,8 +123,7 @@ class CallbackBackend:
             if exc.sent and turn is not None and await turn.is_answered():
                 lease.answered = True
                 return None
-            if self._server.is_to_blame(exc, timeout_s):
-                lease.failed(str(exc.kind))
+            note_broken_off(lease, exc, timeout_s)
             if not exc.sent:
                 raise unavailable(f"{exc.kind}: {exc}") from exc
             extra = {"backend": self.name, "kind": str(exc.kind)}
@@ -129,10 +132,7 @@ class CallbackBackend:
         if not 200 <= reply.status < 300 and turn is not None and await turn.is_answered():
             lease.answered = True
             return None
-        if reply.status < 500:
-            lease.answered = True
-        else:
-            lease.failed(f"status {reply.status}")
+        note_status(lease, reply.status)
         result = self._acknowledged(reply, invocation)
         if result is not None:
             log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
@@ -167,7 +167,7 @@ class CallbackBackend:
                 return replies.busy(reply, invocation)
             case 401 | 403:
                 log.warning("a tool server does not accept our credential", extra={"backend": self.name})
-                return ToolResult(failure=ToolFailure(message=UNAVAILABLE))
+                return ToolResult(failure=ToolFailure(message=UNAVAILABLE, code=ErrorCode.BACKEND_UNAVAILABLE))
             case 409:  # what earlier editions of Transport answer to a stale toolset
                 self._on_change()
                 message = "The tools of the tool server have changed; look at them again before you call."

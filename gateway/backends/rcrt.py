@@ -28,6 +28,7 @@ from gateway.backends.server import Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolResult
+from gateway.offload import Checker
 from gateway.ports import Outcomes
 from gateway.transport import TransportError
 from gateway.wire import Headers
@@ -60,6 +61,7 @@ class RcrtBackend:
         *,
         tokens: Tokens,
         outcomes: Outcomes,
+        checker: Checker,
         workspace: str,
         toolkit: str,
         max_response_bytes: int,
@@ -82,7 +84,7 @@ class RcrtBackend:
         self._timings = timings
         self._change_due: asyncio.TimerHandle | None = None
         self._workflows = Workflows(timings.workflow_s)
-        self._client = RcrtClient(server, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes)
+        self._client = RcrtClient(server, tokens, checker, read_s=timings.read_s, max_response_bytes=max_response_bytes)
         self._discovery = Discovery(name, self._client, workspace=workspace, toolkit=toolkit, timings=timings)
         self._stream = EventStream(
             name,
@@ -111,7 +113,7 @@ class RcrtBackend:
         raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
 
     async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
-        """Stores the request. None: it is stored, or may be, and its outcome goes to `Outcomes`.
+        """Stores the request. None: its outcome goes to `Outcomes`, also that it was not stored after all.
 
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
         not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `turn` raises.
@@ -123,13 +125,16 @@ class RcrtBackend:
         with contextlib.ExitStack() as unless_sent:
             if call.place is not None:
                 unless_sent.callback(call.place.leave)
-            lease = self._admission.enter() or await self._admission.wait(deadline - time.monotonic(), turn)
+            tool = invocation.tool.remote_id
+            lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), turn)
             try:
-                await self._prepare(invocation.tool.remote_id)
+                await self._prepare(tool)
                 unless_sent.pop_all()
-                await self._store(call, body, invocation.headers, lease, deadline)
+                is_stored = await self._store(call, body, invocation.headers, lease, deadline)
             finally:
                 self._admission.leave(lease)
+        if not is_stored:  # a replica that dies meanwhile leaves a call that may have run, not one that is waited for
+            await self._awaiting.make_sure(call, self._look_up, within_s=deadline - time.monotonic())
         return None
 
     async def _prepare(self, tool: str) -> None:
@@ -155,10 +160,10 @@ class RcrtBackend:
             raise GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE)
         return body
 
-    async def _store(self, call: Awaited, body: bytes, headers: Headers, lease: Lease[Server], deadline: float) -> None:
-        """Begins to look for the outcome, then creates the request's breadcrumb.
+    async def _store(self, call: Awaited, body: bytes, headers: Headers, lease: Lease[Server], deadline: float) -> bool:
+        """Begins to look for the outcome, then creates the request's breadcrumb; False if it may not be there.
 
-        Returns also when that may exist. Raises GatewayError when it does not.
+        Raises GatewayError when it is not.
         """
         create = partial(self._create, call.request_id, body, headers, lease, deadline)
         crumb_id = None
@@ -175,6 +180,7 @@ class RcrtBackend:
         finally:
             self._stream.time_echo(call.request_id, stored=crumb_id is not None)
         self._awaiting.created(call.request_id, crumb_id or "")
+        return crumb_id is not None
 
     async def _create(
         self, request_id: str, body: bytes, headers: Headers, lease: Lease[Server], deadline: float, key: str
@@ -210,7 +216,7 @@ class RcrtBackend:
         return crumb_id
 
     def _judge(self, lease: Lease[Server], failure: BaseException | None, given_s: float) -> None:
-        """Says whether a failure was the server's."""
+        """Says whether a failure was the server's; no tool runs while it stores a request."""
         match failure:
             case TransportError() if self._server.is_to_blame(failure, given_s):
                 lease.failed(str(failure.kind))

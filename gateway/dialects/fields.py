@@ -6,7 +6,9 @@ import re
 from functools import lru_cache
 from typing import assert_never
 
-from gateway.errors import ErrorCode, FixedError, GatewayError
+from msgspec import Raw
+
+from gateway.errors import CODE, ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
 from gateway.model import CallContext, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
 from gateway.wire import Headers, WireReply
@@ -34,6 +36,13 @@ def object_(value: Json, what: str) -> JsonObject:
     if not isinstance(value, dict):
         raise invalid(f"{what} must be a JSON object.")
     return value
+
+
+def _encoded_object(value: Json, what: str) -> Raw:
+    """Checks that a member is an object, of which the JSON text is there."""
+    if isinstance(value, Raw) and bytes(value).startswith(b"{"):
+        return value
+    raise invalid(f"{what} must be a JSON object.")
 
 
 def enveloped(document: Json) -> JsonObject:
@@ -72,9 +81,10 @@ def tool_ref(wire_id: Json) -> ToolRef:
 
 def call_of(request: JsonObject, ref: ToolRef, *, arguments: str = "input") -> ToolCall:
     """Builds the call from a request object whose tool id has been read; `arguments` names the member they are in."""
+    given = request.get(arguments, {})
     return ToolCall(
         ref=ref,
-        arguments=object_(request.get(arguments, {}), arguments),
+        arguments=given if isinstance(given, dict) else _encoded_object(given, arguments),
         call_id=_call_id(request["call_id"]) if "call_id" in request else None,
         context=_read_context(object_(request["context"], "context")) if "context" in request else _EMPTY_CONTEXT,
         trace_id=_trace_id(request["trace_id"]) if "trace_id" in request else None,
@@ -167,6 +177,8 @@ def status_of(code: ErrorCode) -> int:
             return 429
         case (
             ErrorCode.INVALID_REQUEST
+            | ErrorCode.CALL_CONFLICT
+            | ErrorCode.RESULT_EXPIRED
             | ErrorCode.TOOL_NOT_FOUND
             | ErrorCode.MISSING_REQUIREMENTS
             | ErrorCode.BACKEND_UNAVAILABLE
@@ -177,6 +189,7 @@ def status_of(code: ErrorCode) -> int:
 
 
 STATUSES = {code: status_of(code) for code in ErrorCode}  # a dozen comparisons with members cost as much as a frame
+CODES = {code: (CODE, code.encode("ascii")) for code in ErrorCode}
 Members = tuple[tuple[str, str], ...]
 
 
@@ -193,18 +206,19 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
 def _fixed(
     code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers
 ) -> WireReply:
-    return _reply(code, retry_after_s, (*headers, *own), dict(first) | {"message": message})
+    return _reply(code, retry_after_s, (*headers, *own), dict(first) | {"message": message, "code": code})
 
 
 def _reply(code: ErrorCode, retry_after_s: float | None, headers: Headers, body: JsonObject) -> WireReply:
     if retry_after_s is not None:
         headers = (*headers, (b"retry-after", b"%d" % max(1, round(retry_after_s))))
-    return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, *headers), body=encode(body))
+    return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, CODES[code], *headers), body=encode(body))
 
 
 def _refusal_object(error: GatewayError, first: Members) -> JsonObject:
     body: JsonObject = dict(first)
     body["message"] = error.message
+    body["code"] = error.code
     if error.developer_message is not None:
         body["developer_message"] = error.developer_message
     if error.parameters is not None:
@@ -227,8 +241,13 @@ def result_object(result: ToolResult, call_id: str) -> JsonObject:
 
 
 def _failure_object(failure: ToolFailure) -> JsonObject:
-    """ToolError of OTC and OXP 1.0; `can_retry` is always said."""
-    error: JsonObject = {**failure.extras, "message": failure.message, "can_retry": failure.can_retry}
+    """ToolError of OTC and OXP 1.0, which is open; `can_retry` is always said."""
+    error: JsonObject = {
+        **failure.extras,
+        "message": failure.message,
+        "code": failure.word,
+        "can_retry": failure.can_retry,
+    }
     if failure.developer_message is not None:
         error["developer_message"] = failure.developer_message
     if failure.prompt_hint is not None:
@@ -238,6 +257,8 @@ def _failure_object(failure: ToolFailure) -> JsonObject:
     return error
 
 
-def ok(body: bytes, headers: Headers = ()) -> WireReply:
+def ok(body: bytes, failure: ToolFailure | None, headers: Headers = ()) -> WireReply:
     """A call's 200."""
+    if failure is not None:
+        headers = (*headers, (CODE, failure.word.encode("ascii")))
     return WireReply(status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=body)

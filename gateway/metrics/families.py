@@ -92,6 +92,13 @@ BACKEND_UP = Family(
 BREAKER = Family(
     "toolgate_breaker_state", "Whether calls go through: 0 closed, 1 half open, 2 open.", BACKEND, "gauge", merge="max"
 )
+TOOLS_SHUT = Family(
+    "toolgate_tools_shut",
+    "Tools that get no calls for now because they failed too often, at tool servers that do.",
+    BACKEND,
+    "gauge",
+    merge="max",
+)
 CATALOGUE_TOOLS = Family("toolgate_catalogue_tools", "Tools that are published.", BACKEND, "gauge", merge="min")
 CATALOGUE_AGE = Family(
     "toolgate_catalogue_age_seconds", "Age of the list of tools in use.", BACKEND, "gauge", merge="max"
@@ -124,6 +131,12 @@ BODY_MEMORY_LIMIT = Family(
     "gauge",
     merge="min",
 )
+STATE_BYTES = Family(
+    "toolgate_state_bytes", "Memory that is taken where calls are remembered.", (), "gauge", merge="max"
+)
+STATE_MAX_BYTES = Family(
+    "toolgate_state_max_bytes", "Memory that may be taken there; absent without a limit.", (), "gauge", merge="max"
+)
 BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
 
 FAMILIES = {
@@ -142,6 +155,7 @@ FAMILIES = {
         PENDING,
         BACKEND_UP,
         BREAKER,
+        TOOLS_SHUT,
         CATALOGUE_TOOLS,
         CATALOGUE_AGE,
         STREAM_UP,
@@ -150,6 +164,8 @@ FAMILIES = {
         STATE_UP,
         BODY_MEMORY,
         BODY_MEMORY_LIMIT,
+        STATE_BYTES,
+        STATE_MAX_BYTES,
         BUILD,
     )
 }

@@ -12,6 +12,7 @@ from starlette.types import Scope
 from gateway.app import Gateway
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
+from gateway.front.clientip import peer
 from gateway.logs import output
 from gateway.metrics import Store
 from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, run
@@ -57,7 +58,8 @@ class Serving:
         """Lets the listener and the gateway know of each other: requests under way, those turned away, callbacks."""
         self._listener = listener
         observer = self.gateway.observer
-        self.gateway.requests, listener.refused = listener.tasks, observer.turned_away
+        self.gateway.requests = listener.tasks
+        listener.refused = lambda status, why, client: observer.turned_away(status, why, peer({"client": client}))
         callbacks = self.gateway.callbacks
         listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
         listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(cast(Scope, scope))

@@ -44,13 +44,17 @@ FORCED_S = 10.0  # for the same when it is to end at once
 
 
 class Supervisor:
-    """Runs the workers of a configuration. Files that they share are there for as long as the block it is used in."""
+    """Runs the workers of a configuration. Files that they share are there for as long as the block it is used in.
+
+    `has_lost`: results that workers had taken are lost.
+    """
 
     def __init__(self, config: Config) -> None:
         """Raises ServerError."""
         self._config = config = _with_keys(config)
         self._directory = _directory()
         self._stop = Stop()
+        self.has_lost = False
         self._started = asyncio.Event()
         self._places = [Place(number, self._directory, self._stop) for number in range(config.server.workers)]
         self._store = self._own_store()
@@ -141,9 +145,12 @@ class Supervisor:
             for place in self._places:
                 place.terminate(at_once=True)
             await asyncio.wait([ended], timeout=FORCED_S)
+        # Nobody knows what one that has to be killed had taken.
+        self.has_lost = not ended.done()
         for place in self._places:
             place.kill()
         await ended
+        self.has_lost |= any(place.has_lost for place in self._places)
 
     async def _delay(self) -> None:
         """Has workers take no more calls when a second signal comes before they stop to by themselves."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
@@ -17,6 +17,7 @@ from gateway.wire import Headers
 
 SWEEP_S = 10.0  # full buckets are kept no longer; a sweep of a rule with 131,072 takes 5 ms, in steps of 0.1 ms
 RETRY_S = 1.0  # while Redis is away: as often as it is looked for
+OnFailure = Literal["local", "refuse", "allow"]
 FAILED_VERIFICATIONS = Rule(
     name="failed-verifications",
     parts=("ip",),
@@ -26,6 +27,23 @@ FAILED_VERIFICATIONS = Rule(
     per_s=1,
     burst=100,
     operations=frozenset({"failed_verification"}),
+)
+# Looks at challenges need no credential: these are always there. The first counts each challenge, as a `caller`.
+LOOKS_AT_ONE = Rule(
+    name="challenge-looks",
+    parts=("caller",),
+    count=5,  # a program and a page that look once a second, each of them twice
+    per_s=1,
+    burst=20,
+    operations=frozenset({"poll"}),
+)
+LOOKS_OF_ADDRESS = Rule(
+    name="challenge-looks-address",
+    parts=("ip",),
+    count=50,  # a hundred users behind one address, for each of whom somebody looks every other second
+    per_s=1,
+    burst=200,
+    operations=frozenset({"poll"}),
 )
 
 
@@ -42,29 +60,43 @@ class SharedBuckets(Protocol):
 class Limits:
     """The `ports.Limiter`: counts requests. `here` keeps the first phase and, without `shared`, the second.
 
+    While `shared` cannot be asked, `on_failure` says what becomes of the second phase: `local` counts it `here`,
+    `refuse` refuses every request that it would count, and `allow` lets them pass uncounted.
+
     The first phase has the rules that need nothing but an address, and the one on failed verifications, which is
     built in unless a rule is for that operation. They are never asked of Redis: a flood must not reach it.
     """
 
-    def __init__(self, rules: Sequence[Rule], here: MemoryBuckets, shared: SharedBuckets | None = None) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        here: MemoryBuckets,
+        shared: SharedBuckets | None = None,
+        *,
+        on_failure: OnFailure = "local",
+    ) -> None:
         failures = [rule for rule in rules if "failed_verification" in rule.operations] or [FAILED_VERIFICATIONS]
         counting = [rule for rule in rules if rule.operations != {"failed_verification"}]
         early = [rule for rule in counting if rule.parts == ("ip",) and not rule.needs_target]
         self._rules = tuple(rules)
         self._failures = [(rule, Plan((rule,))) for rule in failures]
         self._early = Plans(early)
+        polls = self._early.of("poll").rules
+        self._look = Plan((*polls, LOOKS_OF_ADDRESS, LOOKS_AT_ONE))
+        self._vain_look = Plan((*polls, LOOKS_OF_ADDRESS))
         self._late = Plans([rule for rule in counting if rule not in early])
         self._here = here
         self._shared = shared
+        self._on_failure = on_failure
         self._sweeping: asyncio.Task[None] | None = None
 
-    def under(self, rules: Sequence[Rule]) -> Limits:
+    def under(self, rules: Sequence[Rule], on_failure: OnFailure) -> Limits:
         """Other rules over the same buckets, which stay these limits' own to sweep and to close.
 
         A rule that says the same as one of these goes on where that one was.
         """
         kept = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
-        return Limits(kept, self._here, self._shared)
+        return Limits(kept, self._here, self._shared, on_failure=on_failure)
 
     def admit(self, operation: Operation, ip: str) -> Headers:
         """The first phase, before the caller is asked who it is. Raises RateLimited."""
@@ -77,6 +109,15 @@ class Limits:
         if not self._early.rules:
             return ()
         return _passed(here.take(self._early.of(operation), ("", network(ip), "", "")))
+
+    def admit_look(self, ip: str, challenge: str | None) -> Headers:
+        """Counts a look at a challenge, None for a token that leads to none. Raises RateLimited.
+
+        Besides the built-in limits, those on polls of an address count it.
+        """
+        if challenge is None:
+            return _passed(self._here.take(self._vain_look, ("", network(ip), "", "")))
+        return _passed(self._here.take(self._look, (challenge, network(ip), "", "")))
 
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was not accepted."""
@@ -93,7 +134,7 @@ class Limits:
         return _passed(self._here.take(plan, _parts(caller, ip, target))) if plan.rules else ()
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE while `shared` cannot be asked."""
+        """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE if it is to refuse what it cannot count."""
         told = self.spend_now(operation, caller, ip, target)
         if told is not None:
             return told
@@ -101,11 +142,16 @@ class Limits:
         plan = self._late.of(operation, target)
         if not plan.rules:
             return ()
+        parts = _parts(caller, ip, target)
         try:
-            outcome = await self._shared.take(plan, _parts(caller, ip, target))
+            outcome = await self._shared.take(plan, parts)
         except StateUnavailable as exc:
-            message = "Rate limits cannot be checked at the moment."
-            raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
+            if self._on_failure == "allow":
+                return ()
+            if self._on_failure == "refuse":
+                message = "Rate limits cannot be checked at the moment."
+                raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
+            outcome = self._here.take(plan, parts)
         return _passed(outcome)
 
     async def start(self) -> None:

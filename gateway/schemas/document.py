@@ -39,6 +39,16 @@ _DEFINITIONS = ("$defs", "definitions")
 _ONE = {*_IN_PLACE_ONE, *_CHILD_ONE}
 _LIST = {*_IN_PLACE_LIST, "prefixItems", "items"}
 _MAP = {*_IN_PLACE_MAP, "properties", "patternProperties", *_DEFINITIONS}
+_COMPARED = (
+    "const",
+    "dependencies",
+    "dependentRequired",
+    "enum",
+    "patternProperties",
+    "properties",
+    "required",
+    "type",
+)
 _DYNAMIC = {"$dynamicRef", "$recursiveRef"}
 _ANCHORS = ("$anchor", "$dynamicAnchor", "$recursiveAnchor")
 _REF_ONLY_DRAFTS = ("draft-04", "draft-06", "draft-07")
@@ -57,6 +67,17 @@ class Position(NamedTuple):
 
     keys: Pointer
     schema: Schema
+
+
+class Work(NamedTuple):
+    """How many schemas may look at one value, and how many keywords, names and alternatives these compare with it."""
+
+    schemas: int
+    looks: int
+
+    def plus(self, other: Work) -> Work:
+        """Both one after the other."""
+        return Work(self.schemas + other.schemas, self.looks + other.looks)
 
 
 def subschemas(schema: Schema) -> Iterator[Position]:
@@ -112,12 +133,12 @@ class Document:
         """Whether a `$ref` stands inside the circle it refers to; without those, no path through the schema repeats."""
         return id(schema) in self._closing
 
-    def check_work(self) -> None:
-        """Refuses schemas that could look at one value very often, as in a chain of `allOf` that doubles.
+    def work(self) -> Work:
+        """How much is done for one value. Refuses schemas that could look at one very often, as doubling `allOf`s do.
 
         Raises: SchemaError.
         """
-        _Work(self).of(self.root, 0)
+        return _Work(self).of(self.root, 0)
 
     def _scan(self) -> None:
         """Resolves every reference. Targets may lie where no keyword has a schema, so they are looked through too."""
@@ -262,7 +283,7 @@ def _turned(leads_to: dict[Pointer, set[Pointer]]) -> dict[Pointer, set[Pointer]
 
 
 class _Work:
-    """Counts how many schemas may look at one value, at worst.
+    """Counts how many schemas may look at one value, at worst, and with how many names and alternatives.
 
     In-place keywords add up. Of `properties` only one applies to a value. A reference that runs in a circle counts
     once, because the validator remembers those: 60 levels of `anyOf: [self, self]` take it 13 microseconds.
@@ -270,30 +291,43 @@ class _Work:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._known: dict[int, int] = {}
+        self._known: dict[int, Work] = {}
 
-    def of(self, schema: Any, depth: int) -> int:
+    def of(self, schema: Any, depth: int) -> Work:
         if not isinstance(schema, dict):
-            return 1
+            return Work(1, 1)
         if id(schema) in self._known:
             return self._known[id(schema)]
         if depth > MAX_CHAIN:
             raise SchemaError(f"Its references lead through more than {MAX_CHAIN} schemas.")
-        work, widest = 1, 0
+        work, widest = Work(1, _looks(schema)), Work(0, 0)
         for (keyword, *_), inner in subschemas(schema):
             if keyword in _DEFINITIONS:
                 continue
             cost = self.of(inner, depth + 1)
             if keyword == "properties":
-                widest = max(widest, cost)
+                widest = Work(max(widest.schemas, cost.schemas), max(widest.looks, cost.looks))
             else:
-                work += cost
-        work += widest
+                work = work.plus(cost)
+        work = work.plus(widest)
         if self._document.has_ref(schema) and not self._document.closes_circle(schema):
-            work += self.of(self._document.target(schema), depth + 1)
+            work = work.plus(self.of(self._document.target(schema), depth + 1))
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
-            work *= 2  # the validator runs the siblings again to learn what they have seen
-        if work > MAX_WORK:
+            work = work.plus(work)  # the validator runs the siblings again to learn what they have seen
+        if work.schemas > MAX_WORK:
             raise SchemaError(f"It makes more than {MAX_WORK} schemas look at one value.")
         self._known[id(schema)] = work
         return work
+
+
+def _looks(schema: Schema) -> int:
+    """How many keywords, names and alternatives a schema itself compares with one value."""
+    return len(schema) + sum(_size(schema[keyword]) for keyword in _COMPARED if keyword in schema)
+
+
+def _size(compared: Any) -> int:
+    if isinstance(compared, dict):
+        return len(compared)
+    if not isinstance(compared, list):
+        return 1
+    return sum(1 + len(repr(option)) // 8 if isinstance(option, dict | list) else 1 for option in compared)

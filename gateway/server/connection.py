@@ -417,7 +417,7 @@ class Connection(HttpToolsProtocol):
 
     def _refusal(self, why: Refused) -> bytes:
         """The answer to a request that the application does not get to see."""
-        self.listener.refused(why.status, why.message)
+        self.listener.refused(why.status, why.message, self.client)
         return refusal(why.status, why.message)
 
     def _close_after(self, words: bytes) -> None:

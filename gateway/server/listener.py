@@ -51,7 +51,8 @@ class Reader(Protocol):
 class Listener(ServerState):
     """One listening address: its application, its limits, its connections and the tasks that answer them.
 
-    `refused` hears of the requests that the application never sees: with what status, and why in a fixed sentence.
+    `refused` hears of the requests that the application never sees: with what status, why in a fixed sentence, and from
+    whom, as `client` of an ASGI scope.
     Once it `is_retiring`, answers end their connections, so that none is left idle for a call to come when it drains.
     Once it drains nobody is let in any more, unless an answer that is owed depends on a request yet to come, such as a
     callback: `is_awaiting` tells. Then it goes on listening and `is_late`: new connections are served only at the paths
@@ -72,7 +73,7 @@ class Listener(ServerState):
         self.late: set[Dismissed] = set()  # connections made since
         self.is_awaiting: Callable[[], bool] = lambda: False
         self.is_awaited: Callable[[str], bool] = lambda path: False
-        self.refused: Callable[[int, str], None] = lambda status, why: None
+        self.refused: Callable[[int, str, tuple[str, int] | None], None] = lambda status, why, client: None
         self._emptied = asyncio.Event()
         self.config = Config(
             app,

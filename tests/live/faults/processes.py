@@ -129,10 +129,14 @@ def _lines(log: Path) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def gateway(config: Settings, *, ready: bool = True) -> AsyncIterator[GatewayProcess]:
-    """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens."""
+async def gateway(config: Settings, *, ready: bool = True, ahead_s: float = 0.0) -> AsyncIterator[GatewayProcess]:
+    """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens.
+
+    Its clock is `ahead_s` ahead of the machine's.
+    """
+    program = ["tests.live.kept.clock", str(ahead_s)] if ahead_s else ["gateway"]
     with _files(config) as (file, log, output):
-        process = Process("gateway", "serve", "-c", str(file), stdout=output, stderr=output)
+        process = Process(*program, "serve", "-c", str(file), stdout=output, stderr=output)
         try:
             running = await _listening(process, log)
             if ready:
@@ -174,7 +178,7 @@ async def until_ready(running: GatewayProcess, within_s: float = START_S) -> Non
 
 async def _end(process: Process) -> None:
     """Stops a process, frozen ones too; whatever it owes anybody, no test here waits for it any more."""
-    for number in (signal.SIGCONT, signal.SIGTERM):
+    for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGINT):  # the second that asks for the end insists
         with suppress(ProcessLookupError):
             process.send_signal(number)
     try:

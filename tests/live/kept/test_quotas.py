@@ -18,7 +18,7 @@ from tests.live.faults.processes import until
 from tests.live.kept.site import Replica, pair
 from tests.live.kept.yard import WORK, Yard, yard
 
-PENDING, RECORDS = 20, 50
+PENDING, RECORDS = 20, 60
 FLOOD = 100
 AUTH = {"jwt": [{"secret": SECRET}]}
 ACCEPTED, REFUSED = httpx.codes.ACCEPTED, httpx.codes.TOO_MANY_REQUESTS

@@ -73,7 +73,9 @@ async def test_what_the_parser_refuses_is_counted_by_its_status_with_the_reason_
         assert await metric(site, "toolgate_requests_total", **labels) == expected, status
     await until(lambda: len(lines(site, operation="other", route="-")) == len(MALFORMED), "one line each")
     assert {line["reason"] for line in lines(site, status=408)} == {"The head of the request took too long."}
-    assert all(line["reason"] and line["outcome"] == "refused" for line in lines(site, operation="other"))
+    refused = lines(site, operation="other")
+    assert all(line["reason"] and line["outcome"] == "refused" for line in refused)
+    assert {line["client"] for line in refused} == {"127.0.0.1"}
     assert CANARY not in site.log_text()
 
 

@@ -152,4 +152,4 @@ def type_of(section: str) -> set[str]:
 def test_the_sections_that_names_are_looked_up_in_have_keys() -> None:
     assert {field.name for field in fields(Config)} == {key.name for key in keys_of(Config).values()}
     assert "callback_url" in type_of("server")
-    assert "on_failure" in type_of("state")
+    assert "result_ttl" in type_of("state")

@@ -30,6 +30,7 @@ DOCUMENTED = {
     "toolgate_rate_limited_total": "rule",
     "toolgate_backend_up": "backend",
     "toolgate_breaker_state": "backend",
+    "toolgate_tools_shut": "backend",
     "toolgate_catalogue_tools": "backend",
     "toolgate_catalogue_age_seconds": "backend",
     "toolgate_callbacks_total": "backend,outcome",
@@ -39,6 +40,8 @@ DOCUMENTED = {
     "toolgate_state_up": "",
     "toolgate_body_memory_bytes": "",
     "toolgate_body_memory_limit_bytes": "",
+    "toolgate_state_bytes": "",
+    "toolgate_state_max_bytes": "",
     "toolgate_config_reloads_total": "outcome",
     "toolgate_build_info": "version",
 }

@@ -7,7 +7,7 @@ import pytest
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
 from gateway.ratelimit import Limits, MemoryBuckets, RateLimited, Rule
-from gateway.ratelimit.limits import FAILED_VERIFICATIONS
+from gateway.ratelimit.limits import FAILED_VERIFICATIONS, LOOKS_AT_ONE, LOOKS_OF_ADDRESS
 from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
 from gateway.state.port import StateUnavailable
@@ -100,6 +100,37 @@ async def test_the_limit_on_failures_can_be_replaced_and_counts_nothing_else() -
     assert (caught.value.reason, caught.value.retry_after_s) == ("own", 60)
 
 
+async def test_looks_at_a_challenge_are_counted_by_challenge_and_by_address() -> None:
+    clock = Clock()
+    gate = limits(clock=clock)
+    for _ in range(LOOKS_AT_ONE.burst):
+        gate.admit_look(IP, "one")
+    for ip in (IP, "10.0.0.2"):
+        with pytest.raises(RateLimited) as caught:
+            gate.admit_look(ip, "one")
+        assert (caught.value.reason, caught.value.retry_after_s) == ("challenge-looks", 1)
+    for number in range(LOOKS_AT_ONE.burst, LOOKS_OF_ADDRESS.burst):
+        gate.admit_look(IP, f"challenge {number}")
+    for challenge in ("another", None):
+        with pytest.raises(RateLimited) as caught:
+            gate.admit_look(IP, challenge)
+        assert (caught.value.reason, caught.value.retry_after_s) == ("challenge-looks-address", 1)
+    gate.admit_look("10.0.0.2", "another")
+    clock.now_us += 1_000_000
+    gate.admit_look(IP, "one")
+
+
+async def test_looks_count_as_polls_of_their_address_too_and_use_up_no_calls() -> None:
+    gate = limits(rule("polls", parts=("ip",), burst=2, operations=frozenset({"poll"})), rule("calls", parts=("ip",)))
+    for challenge in ("one", None):
+        names = [header for header, _ in gate.admit_look(IP, challenge)]
+        assert names == [b"ratelimit-policy", b"ratelimit"]
+    with pytest.raises(RateLimited) as caught:
+        gate.admit_look(IP, "two")
+    assert caught.value.reason == "polls"
+    gate.admit("call", IP)
+
+
 async def test_the_first_phase_never_asks_what_is_shared() -> None:
     away = Away()
     gate = Limits([rule("address", parts=("ip",), burst=1)], MemoryBuckets(Clock()), away)
@@ -123,8 +154,27 @@ async def test_what_is_counted_here_is_the_same_with_a_wait_and_without() -> Non
     assert Limits([rule()], MemoryBuckets(Clock()), Away()).spend_now("call", "key:a", IP, WEB) is None
 
 
-async def test_limits_that_nobody_can_check_refuse_as_unavailable() -> None:
-    gate = Limits([rule()], MemoryBuckets(Clock()), Away())
+async def test_limits_that_nobody_can_check_are_counted_here_unless_told_otherwise() -> None:
+    gate = Limits([rule(burst=2)], MemoryBuckets(Clock()), Away())
+    assert dict(await gate.spend("call", "key:a", IP, None))[b"ratelimit"] == b'"per-caller";r=1;t=1'
+    await gate.spend("call", "key:a", IP, None)
+    with pytest.raises(RateLimited):
+        await gate.spend("call", "key:a", IP, None)
+    await gate.spend("call", "key:b", IP, None)
+
+
+async def test_limits_that_nobody_can_check_let_everything_pass_if_told_so() -> None:
+    gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="allow")
+    assert [await gate.spend("call", "key:a", IP, None) for _ in range(3)] == [()] * 3
+
+
+async def test_what_becomes_of_limits_that_nobody_can_check_can_be_changed_while_they_run() -> None:
+    gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="refuse").under([rule(burst=1)], "allow")
+    assert await gate.spend("call", "key:a", IP, None) == ()
+
+
+async def test_limits_that_nobody_can_check_refuse_as_unavailable_if_told_so() -> None:
+    gate = Limits([rule()], MemoryBuckets(Clock()), Away(), on_failure="refuse")
     with pytest.raises(GatewayError) as caught:
         await gate.spend("call", "key:a", IP, None)
     assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
