@@ -34,7 +34,8 @@ from gateway.kept.calls import Calls
 from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
 from gateway.looks import Looks, digest
-from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
+from gateway.memory import BodyMemory
+from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store, families
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
@@ -66,6 +67,7 @@ class Gateway:
         self._looks = Looks(self._ask_challenge)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
+        self.memory = BodyMemory(config.server.max_memory_bodies_bytes)
         self._limits = remembering.rate_limits(config)
         self.state = remembering.state(remembered)
         # By name; also those that were taken out of the configuration, until they are closed.
@@ -119,7 +121,7 @@ class Gateway:
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = parts.admission(name, settings, config.routes)
+            admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
             backends[name] = parts.backend(
                 name,
                 settings,
@@ -236,6 +238,8 @@ class Gateway:
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
         parts.give_patience(setup.admissions, config)
+        self.ip_of = facing.ip_of(config.server)
+        self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.know(known(config), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
@@ -247,6 +251,10 @@ class Gateway:
         shown = f"[{host}]" if ":" in host else host
         self._challenges.public_url = server.public_url or f"{scheme}://{shown}:{port}"
         self._called_back_at = server.callback_url or self._challenges.public_url
+
+    def turn_away(self) -> None:
+        """Turns readiness off; calls are still taken."""
+        self._draining = True
 
     def drain(self) -> None:
         """Turns readiness off; calls are still answered.
@@ -321,7 +329,9 @@ class Gateway:
 
     def _readings(self) -> Iterable[Reading]:
         setup = self._setup
-        return readings(setup.backends, setup.admissions, setup.catalogue, self.state, self._issuers.status())
+        yield Reading(families.BODY_MEMORY, (), float(self.memory.held))
+        yield Reading(families.BODY_MEMORY_LIMIT, (), float(self.memory.limit_bytes))
+        yield from readings(setup.backends, setup.admissions, setup.catalogue, self.state, self._issuers.status())
 
     def _refresh(self, backend: str) -> None:
         """A tool server said that its tools have changed."""

@@ -20,6 +20,7 @@ from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
+from gateway.memory import BodyMemory
 from gateway.offload import Checker, Offload
 from gateway.ports import Backend, Outcomes, ServerDialect
 from gateway.routing import OutputCheck, Route
@@ -46,10 +47,12 @@ ASKS_IN: dict[str, ServerDialect] = {
 }  # how a tool server of unknown dialect is asked for its tools
 
 
-def admission(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> Admission[Server]:
-    """The way into a backend, with connections to all replicas of its tool server."""
+def admission(
+    name: str, settings: BackendSettings, routes: Sequence[RouteSettings], memory: BodyMemory
+) -> Admission[Server]:
+    """The way into a backend, with connections to all replicas of its tool server, whose answers `memory` counts."""
     given_s = patience_s(name, settings, routes)
-    targets = [(url, Server(url, _pool(settings, url), given_s)) for url in settings.addresses]
+    targets = [(url, Server(url, _pool(settings, url, memory), given_s)) for url in settings.addresses]
     limits = AdmissionLimits(
         concurrency=settings.max_concurrency,
         queue=settings.max_queue,
@@ -186,14 +189,14 @@ def _rcrt_tokens(settings: RcrtBackendSettings, server: Server) -> Tokens:
     )
 
 
-def _pool(settings: BackendSettings, url: str) -> Pool:
+def _pool(settings: BackendSettings, url: str, memory: BodyMemory | None = None) -> Pool:
     """Connections to one server. It is the backend's admission that limits calls; this pool is there should it fail."""
     origin = Origin.parse(url)
     limits = Limits(
         connections=settings.max_concurrency + SPARE_CONNECTIONS,
         connect_timeout_s=settings.connect_timeout_s,
     )
-    return Pool(origin, limits, _trust(settings, (url,)))
+    return Pool(origin, limits, _trust(settings, (url,)), memory)
 
 
 def _trust(settings: BackendSettings, urls: Iterable[str]) -> ssl.SSLContext | None:

@@ -106,7 +106,7 @@ class Edge:
             except GatewayError as error:
                 reply = await self._refuse("list" if path == LIST else "call", request, error)
             else:
-                reply = await answer(request, ArrivingBody(served, receive, max_bytes))
+                reply = await answer(request, ArrivingBody(served, receive, max_bytes, request))
             status, size = strictly(reply.status) if self._strict else reply.status, len(reply.body)
             fields = (*reply.headers, request.trace.sent[0], *request.extra)
             answer_now = offered.get(ANSWER)

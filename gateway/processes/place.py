@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gateway.model import JsonObject
 from gateway.processes.sockets import renew
-from gateway.processes.worker import AT_ONCE, LOST, MAX_REPORT_BYTES, REPORT_S, packed
+from gateway.processes.worker import AT_ONCE, LOST, MAX_REPORT_BYTES, REPORT_S, WITHOUT_DELAY, packed
 from gateway.server import Stop
 from gateway.settings import Config
 
@@ -231,10 +231,13 @@ class Place:
         """Has the next worker start now, if there is none: by another configuration it may live."""
         self._hurried.set()
 
-    def terminate(self, *, at_once: bool = False) -> None:
-        """Asks the worker to stop, which lets its calls end unless it is to stop at once."""
+    def terminate(self, *, at_once: bool = False, without_delay: bool = False) -> None:
+        """Asks the worker to stop, which lets its calls end unless it is to stop at once.
+
+        `without_delay`: it was asked already, and shall take no more new calls.
+        """
         self._hurried.set()
-        self._signal(AT_ONCE if at_once else signal.SIGTERM)
+        self._signal(AT_ONCE if at_once else WITHOUT_DELAY if without_delay else signal.SIGTERM)
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)

@@ -32,6 +32,7 @@ from gateway.settings import Config
 log = logging.getLogger("gateway.workers")
 
 OK, FAILED, LOST = 0, 1, 3  # exit codes; LOST: it has taken results that it could not write down
+WITHOUT_DELAY = signal.SIGUSR2  # ends the time in which new calls are still taken
 AT_ONCE = signal.SIGUSR1  # kills a worker that does not handle signals yet
 REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be; a worker without reports hangs
 LENGTH_BYTES = 4
@@ -110,6 +111,7 @@ def _stop() -> Stop:
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.asked.set)
+    loop.add_signal_handler(WITHOUT_DELAY, stop.skipped.set)
     loop.add_signal_handler(AT_ONCE, at_once)
     return stop
 
@@ -172,7 +174,7 @@ class Worker:
             with closing_all(servers):
                 self._tell()
                 say(self._writer, kind="ready")
-                await serve(listener, servers, stop, gateway.drain)
+                await serve(listener, servers, stop, gateway.drain, gateway.turn_away)
         finally:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)

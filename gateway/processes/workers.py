@@ -134,11 +134,13 @@ class Supervisor:
         self._stop.asked.set()
         for place in self._places:
             place.terminate()
-        grace_s = self._config.server.shutdown_grace_s + END_S
+        delaying = asyncio.create_task(self._delay())
+        grace_s = self._config.server.drain_delay_s + self._config.server.shutdown_grace_s + END_S
         forced: asyncio.Future[Any] = asyncio.ensure_future(self._stop.forced.wait())
         ended: asyncio.Future[Any] = asyncio.gather(*keeping, return_exceptions=True)
         await asyncio.wait([ended, forced], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         forced.cancel()
+        delaying.cancel()
         if not ended.done():
             for place in self._places:
                 place.terminate(at_once=True)
@@ -149,6 +151,13 @@ class Supervisor:
             place.kill()
         await ended
         self.has_lost |= any(place.has_lost for place in self._places)
+
+    async def _delay(self) -> None:
+        """Has workers take no more calls when a second signal comes before they stop to by themselves."""
+        await self._stop.delay(self._config.server.drain_delay_s)
+        if self._stop.skipped.is_set():
+            for place in self._places:
+                place.terminate(without_delay=True)
 
     async def apply(self, config: Config) -> None:
         """Hands all workers another configuration, once they have started.

@@ -37,6 +37,7 @@ CODES = {
     408: ServerCode.REQUEST_TIMEOUT,
     413: ErrorCode.PAYLOAD_TOO_LARGE,
     414: ServerCode.HEAD_TOO_LARGE,
+    429: ErrorCode.RATE_LIMITED,
     431: ServerCode.HEAD_TOO_LARGE,
     500: ErrorCode.INTERNAL,
     503: ServerCode.GATEWAY_UNAVAILABLE,
@@ -57,7 +58,7 @@ def refusal(status: int, message: str) -> bytes:
         + b"%b: %b\r\n" % (CODE, code.encode())
         + b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         # A caller refused for what all callers do at once should not come back at once.
-        + (b"retry-after: 1\r\n" if status == 503 else b"")
+        + (b"retry-after: 1\r\n" if status in (429, 503) else b"")
         + b"connection: close\r\n\r\n"
         + body
     )

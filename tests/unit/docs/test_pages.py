@@ -29,7 +29,13 @@ FENCES = {
     ("yaml", ""),
     ("yaml", "values"),
 }
-FILES = {("yaml", ".yaml"), ("python", ".py"), ("ini", ".service")}  # saved under the name that the fence gives
+FILES = {
+    ("yaml", ".yaml"),
+    ("python", ".py"),
+    ("ini", ".service"),
+    ("nginx", ".conf"),
+    ("haproxy", ".cfg"),
+}  # saved under the name that the fence gives
 FOR_A_CLUSTER = {  # the only commands that nothing runs
     "docker build -t toolgate .",
     'docker run --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD:/etc/toolgate:ro" --env JWT_SECRET toolgate',
