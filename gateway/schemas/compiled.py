@@ -46,8 +46,8 @@ class _Compiled:
     def __init__(self, schema: Schema) -> None:
         document = Document(schema)
         document.check_work()
-        self.is_valid = _validator(schema, _pattern_limit(document)).is_valid
-        self._schema = schema
+        self.is_valid = _validator(document.root, _pattern_limit(document)).is_valid
+        self._schema = document.root
 
     def findings(self, value: Json) -> list[Finding]:
         """Everything that is wrong with a value, up to a limit; empty when it is valid."""
@@ -134,7 +134,11 @@ def _pattern_limit(document: Document) -> int:
 
 def _compile(schema: Schema, patterns: RegexOptions | FancyRegexOptions) -> Validator:
     return jsonschema_rs.validator_for(
-        schema, offline=True, validate_formats=True, pattern_options=patterns, mask=_MASK
+        schema,
+        offline=True,
+        validate_formats=True,
+        pattern_options=patterns,
+        mask=_MASK,
     )
 
 
