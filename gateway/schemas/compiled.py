@@ -15,6 +15,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 from gateway.model import Json, JsonObject
 from gateway.schemas.document import Document, Schema, SchemaError, subschemas
 from gateway.schemas.inline import inline_refs, with_subschemas
+from gateway.schemas.keywords import is_before_2019
 from gateway.schemas.wording import Finding, by_parameter, findings, shortened
 
 MAX_FINDINGS = 50  # told about one call; nobody reads more
@@ -136,7 +137,7 @@ def _compile(schema: Schema, patterns: RegexOptions | FancyRegexOptions) -> Vali
     return jsonschema_rs.validator_for(
         schema,
         offline=True,
-        validate_formats=True,
+        validate_formats=is_before_2019(schema),  # since 2019-09 `format` only describes (validation, section 7.2.1)
         pattern_options=patterns,
         mask=_MASK,
     )

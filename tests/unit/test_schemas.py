@@ -9,9 +9,7 @@ import pytest
 
 from gateway.schemas import InputSchema, OutputSchema
 from gateway.schemas.compiled import MAX_EXPLAINED, MAX_FINDINGS
-from tests.unit.compiling import DRAFT_7, properties
-
-DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+from tests.unit.compiling import DRAFT_4, DRAFT_7, properties
 
 
 def errors(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, str]:
@@ -41,7 +39,6 @@ WORDS = [  # the schema of `a`, a value of it, what is said
     ({"uniqueItems": True}, [1, 1], "has repeated items"),
     ({"contains": {"const": 1}}, [2], "does not have the right number of the items it must contain"),
     ({"pattern": "^[a-z]+$"}, "A", "does not match the pattern ^[a-z]+$"),
-    ({"format": "date"}, "yesterday", "is not a valid date"),
     ({"not": {"type": "null"}}, None, "has a form that is not allowed"),
     ({"items": {"properties": {"name": {"type": "string"}}}}, [{}, {"name": 1}], "at a[1].name: is not a string"),
     ({"required": ["x"]}, {}, "at a.x: is required"),
@@ -127,7 +124,7 @@ def test_integers_are_exact_up_to_4300_digits(schema: dict[str, Any], fit: list[
 
 
 def test_what_the_validator_cannot_read_is_an_error_of_the_input() -> None:
-    schema = properties(a={"type": "string", "format": "email"})
+    schema = {"$schema": DRAFT_7, **properties(a={"type": "string", "format": "email"})}
     assert errors(schema, {"a": "\ud800"}) == {"input": "holds something that cannot be checked"}
 
 
@@ -144,6 +141,22 @@ def test_what_the_validator_cannot_read_is_an_error_of_the_input() -> None:
 )
 def test_the_draft_is_the_one_the_schema_names(schema: dict[str, Any], value: Any) -> None:
     assert set(errors(schema, {"a": value})) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("meta_schema", "is_checked"),
+    [
+        (DRAFT_4, True),
+        ("http://json-schema.org/draft-06/schema#", True),
+        (DRAFT_7, True),
+        ("https://json-schema.org/draft/2019-09/schema", False),
+        ("https://json-schema.org/draft/2020-12/schema", False),
+        (None, False),
+    ],
+)
+def test_a_format_is_checked_by_the_drafts_that_assert_it(meta_schema: str | None, is_checked: bool) -> None:
+    schema = properties(a={"format": "date-time"}) | ({"$schema": meta_schema} if meta_schema else {})
+    assert ("a" in errors(schema, {"a": "yesterday"})) is is_checked
 
 
 @pytest.mark.parametrize("meta_schema", [DRAFT_4, DRAFT_7, None])
