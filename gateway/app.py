@@ -20,6 +20,7 @@ from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges
+from gateway.checks import Checks
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
 from gateway.front.edge import Edge
@@ -31,10 +32,14 @@ from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.calls import Calls
 from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
+from gateway.looks import Looks, digest
 from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
 from gateway.model import JsonObject
+from gateway.offload import Checker, Offload
+from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
+from gateway.request import Request
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
 from gateway.telling import Telling
@@ -55,6 +60,7 @@ class Gateway:
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
         self._challenges = Challenges(keys, clock=time.time)
+        self._looks = Looks(self._ask_challenge)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
         self._limits = remembering.rate_limits(config)
@@ -66,8 +72,11 @@ class Gateway:
         self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics.publish, store.read)
+        self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
+        self._checks = Checks(self._checker)
         self._telling = Telling(
             self._challenges,
+            self._checks,
             location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
@@ -107,7 +116,7 @@ class Gateway:
                 continue
             admissions[name] = admission = parts.admission(name, settings, config.routes)
             backends[name] = parts.backend(
-                name, settings, admission, self.calls, self._refresh, pending_s=self._pending_s
+                name, settings, admission, self.calls, self._refresh, self._checker, pending_s=self._pending_s
             )
         catalogue = Catalogue(parts.sources(config, backends))
         same_auth = before is not None and before.config.auth == config.auth
@@ -119,6 +128,7 @@ class Gateway:
             catalogue=catalogue,
             calls=self.calls,
             telling=self._telling,
+            checks=self._checks,
             new_call_id=lambda: PREFIX + self._chance.draw()[:32].decode(),
             strict=config.errors.strict,
         )
@@ -147,7 +157,6 @@ class Gateway:
             self,
             self._challenge_status,
             facing.description(config, __version__),
-            admit_look=lambda request: self._setup.pipeline.admit_look(request),
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
@@ -244,6 +253,7 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
+        await self._looks.aclose()
         await self.calls.aclose()
         await self.catalogue.aclose()
         await self._retirement.aclose()
@@ -252,6 +262,7 @@ class Gateway:
         await self._issuers.keep(None)
         await self._limits.aclose()
         await self.state.aclose()
+        await self._checker.aclose()
 
     @property
     def status(self) -> str:
@@ -285,11 +296,13 @@ class Gateway:
         if backend in self.catalogue:
             self.catalogue.refresh(backend)
 
-    async def _challenge_status(self, token: str) -> str:
+    async def _challenge_status(self, request: Request, token: str) -> str:
+        """How the challenge of a token stands. Raises RATE_LIMITED."""
         opened = self._challenges.open(token)
-        if opened is None:
-            return "failed"
-        name, check_url = opened
+        request.extra = self._setup.limits.admit_look(request.ip, opened and digest(opened))
+        return "failed" if opened is None else await self._looks.status(*opened)
+
+    async def _ask_challenge(self, name: str, check_url: str) -> str:
         if "/" not in check_url:  # not a URL but the key of a kept call: its record tells, wherever its backend is
             return await self.calls.consent_status(check_url)
         backend = self.backends.get(name)

@@ -16,6 +16,14 @@ from gateway.model import Json
 
 MAX_DEPTH = 64  # deeper than any argument a person writes, far below what the validators recurse through
 
+# What reading, checking and encoding a text may take here, in nanoseconds; longer ones are left to another process.
+MAX_HERE_NS = 5_000_000
+CONTAINER_NS, VALUE_NS = 800, 130  # at worst, measured: lists in lists; short numbers
+MAX_CONTAINERS, MAX_VALUES = MAX_HERE_NS // CONTAINER_NS, MAX_HERE_NS // VALUE_NS
+ALWAYS_HERE_BYTES = 16 * 1024  # of nothing but brackets: 6 ms
+LONG_NUMBER = b"0" * 256  # digits; 64 KiB of longer ones take 5 ms, because reading and writing them is quadratic
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+
 HALF_A_PAIR = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])", re.DOTALL)  # an escaped backslash may feign one
 
 _decode = msgspec.json.Decoder().decode
@@ -39,6 +47,18 @@ def decode(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
     if _brackets(text, max_depth + 1) > max_depth and _deeper_than(value, max_depth):
         raise JsonError(f"it is nested deeper than {max_depth} levels")
     return value
+
+
+def is_wide(text: bytes) -> bool:
+    """Whether a text may hold so many values, or numbers so long, that reading it would hold up the event loop."""
+    size = len(text)
+    if size <= ALWAYS_HERE_BYTES:
+        return False
+    containers = len(text.split(b"{", MAX_CONTAINERS)) + len(text.split(b"[", MAX_CONTAINERS))
+    values = len(text.split(b",", MAX_VALUES))
+    if containers * CONTAINER_NS + values * VALUE_NS > MAX_HERE_NS:
+        return True
+    return size > 4 * ALWAYS_HERE_BYTES and values > 16 and LONG_NUMBER in text.translate(_DIGITS)
 
 
 def _reason(said: str, text: bytes) -> str:

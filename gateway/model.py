@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
+# Of a call: an object, or its JSON text where there are so many values that reading them would hold up other calls.
+Arguments: TypeAlias = JsonObject | Raw
 
 
 class AuthorizationRequirement(Struct, frozen=True, kw_only=True):
@@ -106,7 +108,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     """A call as the caller asked for it. `call_id` is None when the caller sent none."""
 
     ref: ToolRef
-    arguments: JsonObject
+    arguments: Arguments
     call_id: str | None = None
     context: CallContext = CallContext()
     trace_id: str | None = None
@@ -127,7 +129,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
 
     call_id: str
     tool: ToolDefinition
-    arguments: JsonObject
+    arguments: Arguments
     timeout_s: float
     context: CallContext = CallContext()
     trace_id: str | None = None
@@ -157,9 +159,25 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
     outcome: str = "tool_error"
 
 
+UNKNOWN_BYTES = 1 << 62  # more than there can be
+
+
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """How a call ended: a value (None when the tool returns nothing) or a failure. `duration_ms` of the tool."""
+    """How a call ended: a value (None when the tool returns nothing) or a failure. `duration_ms` of the tool.
+
+    A value of very many parts is its JSON text (`msgspec.Raw`). `value_bytes` bounds its length as text.
+    """
 
     value: Json = None
     failure: ToolFailure | None = None
     duration_ms: float | None = None
+    value_bytes: int = UNKNOWN_BYTES
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both tell the same, however long their texts were."""
+        if not isinstance(other, ToolResult):
+            return NotImplemented
+        ours, theirs = (self.value, self.failure, self.duration_ms), (other.value, other.failure, other.duration_ms)
+        return ours == theirs
+
+    __hash__ = None  # type: ignore[assignment] # a value may hold anything

@@ -16,22 +16,25 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gateway.catalogue.listing import Lists
+from gateway.checks import Checks, checked
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
+from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.kept.attempt import Asked
 from gateway.kept.preference import NO_PREFERENCE, Preference, read_preference
 from gateway.kept.standing import BROKEN, Kept
-from gateway.model import CallContext, Invocation, ToolCall
+from gateway.model import CallContext, Invocation, JsonObject, ToolCall
 from gateway.ports import Authenticator, Caller, Limiter, Operation
 from gateway.reading import check_media, forwarded, read_object, read_optional
 from gateway.request import Request
 from gateway.requirements import fitting, for_user
 from gateway.routing import PublishedTool, Router
-from gateway.telling import CALL_ID, Telling, checked, outcome_of, refusal, with_headers
+from gateway.telling import CALL_ID, Telling, outcome_of, refusal, with_headers
 from gateway.wire import Body, WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
+INVALID_INPUT = "Some input parameters are invalid."
 PREFERENCE_APPLIED = b"preference-applied"
 
 
@@ -69,6 +72,7 @@ class Pipeline:
         catalogue: Catalogue,
         calls: KeptCalls,
         telling: Telling,
+        checks: Checks,
         new_call_id: Callable[[], str],
         strict: bool,
     ) -> None:
@@ -77,6 +81,7 @@ class Pipeline:
         self._catalogue = catalogue
         self._calls = calls
         self._telling = telling
+        self._checks = checks
         self._new_call_id = new_call_id
         self._strict = strict
         self._lists = Lists()
@@ -90,8 +95,12 @@ class Pipeline:
                 body = arriving.now()
                 if body is None:
                     body = await arriving.read()
-                request.bytes_in = len(body)
-                call, tool = self._read(body, request, caller)
+                request.bytes_in = size = len(body)
+                if size > ALWAYS_HERE_BYTES and is_wide(body):
+                    document = await self._checks.document(body, caller.principal)
+                else:
+                    document = read_object(body)
+                call, tool = self._read(document, request, caller)
             except GatewayError:  # counts, but for no tool: whoever may not call it must not use up what others may
                 request.extra += await self._limiter.spend("call", caller.principal, request.ip, None)
                 raise
@@ -101,14 +110,19 @@ class Pipeline:
             request.extra += told
             if caller.user_id is not None:
                 call = for_user(call, caller.user_id)
+            wrong = tool.schema.errors_now(call.arguments, size)
+            if wrong is None:
+                wrong = await self._checks.errors(tool, call.arguments, caller.principal)
+            if wrong:
+                raise GatewayError(ErrorCode.INVALID_ARGUMENTS, INVALID_INPUT, parameters=wrong)
             invocation = self._admit(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
             if call.call_id is None and not tool.backend.asynchronous and not preference.respond_async:
-                del body, call
+                del body, document, call
                 return await self._answer(tool, invocation, preference, request)
             kept = self._keep(call, caller, invocation, preference, request)
-            del body, call, invocation  # a call may wait for minutes, and thousands at a time
+            del body, document, call, invocation  # a call may wait for minutes, and thousands at a time
             return await kept
         except Exception as exc:
             return refusal(exc, request)
@@ -148,13 +162,9 @@ class Pipeline:
             if kept is None:
                 raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
             accepted = request.head.method == "DELETE" or kept.standing is None
-            return self._telling.kept(kept, request, accepted=accepted)
+            return await self._telling.kept(kept, request, accepted=accepted)
         except Exception as exc:
             return refusal(exc, request)
-
-    def admit_look(self, request: Request) -> None:
-        """Counts a look at what needs no credential. Raises RATE_LIMITED."""
-        request.extra = self._limiter.admit("poll", request.ip)
 
     # Who asks.
 
@@ -186,10 +196,9 @@ class Pipeline:
 
     # What is asked.
 
-    def _read(self, body: bytes, request: Request, caller: Caller) -> tuple[ToolCall, PublishedTool]:
+    def _read(self, document: JsonObject, request: Request, caller: Caller) -> tuple[ToolCall, PublishedTool]:
         """The call and its tool. Raises INVALID_REQUEST, TOOL_NOT_FOUND, FORBIDDEN."""
         head = request.head
-        document = read_object(body)
         dialect = recognise.of_call(head, document)
         request.speak(dialect)
         request.spelling = dialect.negotiate(head, document)
@@ -203,10 +212,7 @@ class Pipeline:
         return call, tool
 
     def _admit(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
-        """Every check that needs no tool server."""
-        wrong = tool.schema.errors(call.arguments)
-        if wrong:
-            raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
+        """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
         context = fitting(tool, call.context)
         route = tool.route
         return Invocation(
@@ -248,7 +254,7 @@ class Pipeline:
                 result = await tool.backend.call(invocation)
             finally:
                 request.tool_s = monotonic() - asked_at
-            result = checked(result, tool)
+            result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             request.outcome = outcome_of(result)
             reply = dialect.encode_result(result, call_id, spelling)
         except GatewayError as error:
@@ -287,7 +293,7 @@ class Pipeline:
             request.tool_s = monotonic() - asked_at  # with what it takes to remember it
         request.joined = kept.joined
         accepted = preference.respond_async and kept.standing is None
-        reply = self._telling.kept(kept, request, accepted=accepted)
+        reply = await self._telling.kept(kept, request, accepted=accepted)
         if preference is NO_PREFERENCE:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)

@@ -20,7 +20,7 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import version_key
 from gateway.ports import Backend, Caller, Target
-from gateway.schemas import InputSchema, OutputSchema, SchemaError
+from gateway.schemas import InputSchema, OutputSchema, SchemaError, Undecided, is_light
 
 Decode = Literal["auto", "always", "never"]
 
@@ -128,24 +128,38 @@ class PublishedTool:
             shows_output=shows_output,
         )
 
-    def output_violation(self, value: Json) -> str | None:
-        """What in a value breaks the output schema, None when nothing does.
+    def output_violation(self, value: Json, size: int) -> str | Undecided | None:
+        """What in a value breaks the output schema, None when nothing does. `size` is at most that of its text.
 
-        The schema is compiled at the first value: most tools of a large catalogue are never called.
+        UNDECIDED where finding out could hold up the event loop: then `output` has to be asked in another process.
         """
         promised = self.definition.output_schema
         if promised is None:  # it returns nothing (OTC 1.0 and OXP 1.0, Tool)
             return None if value is None else "there is a value, of a tool that returns none"
         if not promised:
             return None
+        try:
+            return self.output.violation_now(value, size)
+        except SchemaError as exc:
+            return f"The output schema cannot be used: {exc.reason}"
+
+    @property
+    def output(self) -> OutputSchema:
+        """The output schema, if there is one; compiled for the first value, since most tools are never called.
+
+        Raises SchemaError if it cannot be used.
+        """
         if self._output is None:
+            promised = self.definition.output_schema
+            assert promised is not None
             try:
-                self._output = OutputSchema.compile(promised)
+                light = is_light(promised)
+                self._output = OutputSchema.compile(promised) if light else OutputSchema.deferred(promised)
             except SchemaError as exc:
                 self._output = exc
         if isinstance(self._output, SchemaError):
-            return f"The output schema cannot be used: {self._output.reason}"
-        return self._output.violation(value)
+            raise self._output
+        return self._output
 
 
 class _Family:

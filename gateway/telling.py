@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -9,13 +10,15 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from gateway.checks import BROKEN_VALUE, Checks, checked
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.kept.endings import Run
 from gateway.kept.standing import MISSING, PREFIX, Consent, Kept, still_running
-from gateway.model import JsonObject, ToolFailure, ToolResult
+from gateway.model import Json, JsonObject, ToolResult
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
+from gateway.schemas import UNDECIDED
 from gateway.wire import WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -25,7 +28,6 @@ LOCATION = b"location"
 # Globals: reading a member off its class costs half a microsecond in Python 3.11.
 UNCHECKED, FAILS = OutputCheck.OFF, OutputCheck.FAIL
 FAILED = "The gateway failed."
-BROKEN_VALUE = ToolFailure(message="The tool returned a value that breaks its own output schema.")
 
 
 class ChallengeSealer(Protocol):
@@ -43,17 +45,20 @@ class Telling:
     def __init__(
         self,
         challenges: ChallengeSealer,
+        checks: Checks,
         *,
         location: Callable[[str], str],
         published: Callable[[str], PublishedTool | None],
         count: Callable[[str, str, str, float], None],
     ) -> None:
         self._challenges = challenges
+        self._checks = checks
         self._location = location
         self._published = published
         self._count = count
+        self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
 
-    def kept(self, kept: Kept, request: Request, *, accepted: bool) -> WireReply:
+    async def kept(self, kept: Kept, request: Request, *, accepted: bool) -> WireReply:
         """Tells how a kept call stands, with 202 if it was `accepted` rather than awaited.
 
         `request.extra` gets the headers that say where to find the call later.
@@ -67,7 +72,7 @@ class Telling:
             if kept.joined and (tool is None or tool.id != kept.note.tool):  # the version that ran counts
                 tool = self._published(kept.note.tool)
             if tool is not None and tool.route.validate_output is not UNCHECKED:
-                result = checked(result, tool)
+                result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             if result.failure is not None and MISSING in result.failure.extras:
                 result = self._with_public_challenges(result, kept.backend)
             request.outcome = outcome_of(result)
@@ -101,7 +106,6 @@ class Telling:
     def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
         """A run of a kept call has ended, in what its caller is told of it."""
         tool = run.published
-        name = run.tool.partition("@")[0] if tool is None else tool.target.tool
         if isinstance(ending, GatewayError):
             outcome = outcome_of_refusal(ending)
         elif ending.failure is not None:
@@ -109,8 +113,23 @@ class Telling:
         else:
             tool = tool or self._published(run.tool)
             outcome = "ok"
-            if tool is not None and tool.route.validate_output is FAILS and tool.output_violation(ending.value):
-                outcome = BROKEN_VALUE.outcome  # the warning is written when it is told
+            if tool is not None and tool.route.validate_output is FAILS:
+                violation = tool.output_violation(ending.value, ending.value_bytes)
+                if violation is UNDECIDED:
+                    counting = asyncio.ensure_future(self._count_checked(run, tool, ending.value))
+                    self._counting.add(counting)
+                    counting.add_done_callback(self._counting.discard)
+                    return
+                if violation is not None:
+                    outcome = BROKEN_VALUE.outcome  # the warning is written when it is told
+        self._count_run(run, tool, outcome)
+
+    async def _count_checked(self, run: Run, tool: PublishedTool, value: Json) -> None:
+        violation = await self._checks.violation(tool, value, "")
+        self._count_run(run, tool, "ok" if violation is None else BROKEN_VALUE.outcome)
+
+    def _count_run(self, run: Run, tool: PublishedTool | None, outcome: str) -> None:
+        name = run.tool.partition("@")[0] if tool is None else tool.target.tool
         self._count(run.backend, name, outcome, time.time() - run.begun_s if run.begun_s else 0.0)
 
     def run_refusal(self, error: GatewayError, backend: str, request: Request) -> WireReply:
@@ -147,20 +166,6 @@ def refusal(exc: Exception, request: Request) -> WireReply:
 def with_headers(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:
     """A reply with more headers."""
     return WireReply(status=reply.status, headers=(*reply.headers, *headers), body=reply.body)
-
-
-def checked(result: ToolResult, tool: PublishedTool) -> ToolResult:
-    """The result, unless its value breaks the tool's output schema and the route minds."""
-    check = tool.route.validate_output
-    if check is UNCHECKED or result.failure is not None:
-        return result
-    violation = tool.output_violation(result.value)
-    if violation is None:
-        return result
-    log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})
-    if check is OutputCheck.WARN:
-        return result
-    return ToolResult(failure=BROKEN_VALUE, duration_ms=result.duration_ms)
 
 
 def outcome_of(result: ToolResult) -> str:

@@ -1,4 +1,4 @@
-"""Whether a replica is worth asking: not for a while after so many failures in a row.
+"""Whether a replica, or one tool at it, is worth asking: not for a while after so many failures in a row.
 
 Closed: it is asked. Open: it is not, until `probe_at`. Half open: one attempt is under way and decides.
 """
@@ -26,7 +26,7 @@ class BreakerRules(Struct, frozen=True, kw_only=True):
 
 
 class Breaker:
-    """One replica's. Every attempt is made in a `generation`, and counts only while that lasts.
+    """One replica's, or one tool's there. Every attempt is made in a `generation`, and counts only while that lasts.
 
     So an attempt from before it opened can neither close it again nor open it once more, and none but the probe
     decides while it is half open.
@@ -45,6 +45,15 @@ class Breaker:
         self._rules = rules
         self._clock = clock
         self._uniform = uniform
+
+    @property
+    def can_open(self) -> bool:
+        """Whether it counts at all."""
+        return self._rules.failures > 0
+
+    def admits(self, now: float) -> bool:
+        """Whether an attempt may be made, be it as the probe."""
+        return self.state is CLOSED or (self.state is OPEN and self.probe_at <= now)
 
     def succeeded(self, since: int) -> bool:
         """An attempt of that generation got an answer. Returns whether that closed a breaker that was not."""

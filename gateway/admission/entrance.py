@@ -6,7 +6,6 @@ Plain integers and no awaiting where there is room, which is nearly always; only
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 import time
@@ -17,13 +16,11 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules
+from gateway.admission.breaker import CLOSED, OPEN, Breaker, BreakerRules
 from gateway.admission.lease import Lease, Replica
 from gateway.admission.status import AdmissionStatus, ReplicaStatus
 from gateway.admission.turn import Turn
 from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
-
-log = logging.getLogger("gateway.admission")
 
 T = TypeVar("T")
 Check = Callable[[T], Awaitable[bool]]
@@ -58,7 +55,9 @@ class Admission(Generic[T]):
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self.backend = backend
-        self.replicas = [Replica(name, target, Breaker(limits.breaker, clock, uniform)) for name, target in targets]
+        self.replicas = [
+            Replica(backend, name, target, lambda: Breaker(limits.breaker, clock, uniform)) for name, target in targets
+        ]
         self.in_flight = 0
         self.check: Check[T] | None = None
         self._only = self.replicas[0] if len(self.replicas) == 1 else None
@@ -71,6 +70,7 @@ class Admission(Generic[T]):
 
     def snapshot(self) -> AdmissionStatus:
         """How it stands now."""
+        now = self._clock()
         return AdmissionStatus(
             in_flight=self.in_flight,
             queued=len(self._waiting),
@@ -80,6 +80,7 @@ class Admission(Generic[T]):
                     breaker=replica.breaker.state,
                     failures=replica.breaker.failures,
                     in_flight=replica.in_flight,
+                    tools_shut=replica.tools_shut(now),
                 )
                 for replica in self.replicas
             ),
@@ -87,25 +88,31 @@ class Admission(Generic[T]):
 
     # Coming and going.
 
-    def enter(self) -> Lease[T] | None:
-        """Takes a call on; None if it has to `wait`. Raises BACKEND_UNAVAILABLE while no replica is worth asking."""
+    def enter(self, tool: str) -> Lease[T] | None:
+        """Takes a call of a tool on; None if it has to `wait`.
+
+        Raises BACKEND_UNAVAILABLE while no replica is worth asking for that tool.
+        """
         if self.in_flight >= self._concurrency:
             return None
         only = self._only
-        replica = only if only is not None and only.breaker.state is CLOSED else self._choose(())
+        if only is not None and only.breaker.state is CLOSED and not only.tools:  # as nearly always
+            only.in_flight += 1
+            self.in_flight += 1
+            return Lease(only, only.breaker.generation, tool)
+        replica = self._choose(tool, ())
         if replica is None:
-            raise self._shut()
+            raise self._shut(tool)
         self.in_flight += 1
-        replica.in_flight += 1
-        return Lease(replica, replica.breaker.generation)
+        return _lease(replica, tool)
 
-    async def wait(self, timeout_s: float, turn: Turn | None = None) -> Lease[T]:
-        """Takes a call on when it is its turn, within `timeout_s` and the queue's own limit.
+    async def wait(self, tool: str, timeout_s: float, turn: Turn | None = None) -> Lease[T]:
+        """Takes a call of a tool on when it is its turn, within `timeout_s` and the queue's own limit.
 
         Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
         """
-        if not self._is_open():
-            raise self._shut()
+        if not any(replica.admits(tool, self._clock()) for replica in self.replicas):
+            raise self._shut(tool)
         if len(self._waiting) >= self._limits.queue:
             raise unavailable("as many calls run and wait as are allowed")
         deadline = self._clock() + timeout_s
@@ -116,39 +123,42 @@ class Admission(Generic[T]):
                 raise unavailable("its turn came when its time was up")
             if turn is not None:
                 await turn.goes()
-            replica = self._choose(())
+            replica = self._choose(tool, ())
             if replica is None:
-                raise self._shut()
+                raise self._shut(tool)
             unless_taken.pop_all()
-        replica.in_flight += 1
-        return Lease(replica, replica.breaker.generation)
+        return _lease(replica, tool)
 
     def leave(self, lease: Lease[T]) -> None:
-        """Ends a call, tells the breaker, and lets the next one in."""
+        """Ends a call, tells the breakers, and lets the next one in."""
         replica, breaker = lease.replica, lease.replica.breaker
         replica.in_flight -= 1
-        if lease.answered is not True or breaker.failures or breaker.state is not CLOSED:
-            self._settle(replica, lease.since, lease.answered, lease.reason)
+        if lease.answered is not True or breaker.failures or breaker.state is not CLOSED or replica.tools:
+            self._settle(lease)
         if self._waiting:
             self._pass_on()
         else:
             self.in_flight -= 1
 
-    def move(self, lease: Lease[T], *, reason: str, counts: bool) -> bool:
-        """Gives a call of which provably nothing was sent to another replica; False if no other is worth asking.
+    def move(self, lease: Lease[T], *, reason: str, counts: bool, may_return: bool = False) -> bool:
+        """Gives a call that may be sent again to another replica; False if no other is worth asking.
 
-        `counts`: it was the replica's fault.
+        `counts`: it was the replica's fault. `may_return`: it may come back to this one, should the others be gone.
         """
         left = lease.replica
         tried = (*lease.tried, left)
-        replica = self._choose(tried)
+        replica = self._choose(lease.tool, tried)
         if replica is None:
             return False
+        if counts:
+            lease.failed(reason)
+        self._settle(lease)
         left.in_flight -= 1
-        replica.in_flight += 1
-        since, lease.since = lease.since, replica.breaker.generation
-        lease.replica, lease.tried = replica, tried
-        self._settle(left, since, False if counts else None, reason)
+        taken = _lease(replica, lease.tool)
+        lease.replica, lease.since, lease.tool_since = replica, taken.since, taken.tool_since
+        lease.answered = None
+        if not may_return:
+            lease.tried = tried
         return True
 
     async def aclose(self) -> None:
@@ -210,72 +220,73 @@ class Admission(Generic[T]):
         """The replica has answered something that ran no tool."""
         replica.breaker.vouched_for()
 
-    def _choose(self, tried: tuple[Replica[T], ...]) -> Replica[T] | None:
+    def _choose(self, tool: str, tried: tuple[Replica[T], ...]) -> Replica[T] | None:
         """The replica for a call: one that is due for its probe, else the one with the fewest calls, each in turn."""
         best = probed = None
         count, first = len(self.replicas), self._last + 1
         for index in range(first, first + count):
             replica = self.replicas[index % count]
-            state = replica.breaker.state
-            if replica in tried or state is HALF_OPEN:
+            if replica in tried:
                 continue
-            if state is OPEN:
-                if probed is None and replica.breaker.probe_at <= self._clock():
+            if replica.breaker.state is not CLOSED or (replica.tools and replica.obstacles(tool)):
+                if probed is None and replica.admits(tool, self._clock()):
                     probed = replica
             elif best is None or replica.in_flight < best.in_flight:
                 best = replica
                 self._last = index % count
         if probed is None:
             return best
-        if best is not None and not probed.breaker.checked and self.check is not None:
-            self._begin_check(probed, self.check)
+        obstacles = probed.obstacles(tool)
+        if best is not None and self.check is not None and not all(breaker.checked for breaker in obstacles):
+            self._begin_check(probed, obstacles, self.check)
             return best
-        probed.breaker.probe()
+        for breaker in obstacles:
+            breaker.probe()
         return probed
 
-    def _is_open(self) -> bool:
-        """Whether a call could be sent somewhere."""
+    def _shut(self, tool: str) -> GatewayError:
+        """The refusal while no replica takes calls of a tool, until the next may be tried."""
         now = self._clock()
-        breakers = (replica.breaker for replica in self.replicas)
-        return any(each.state is CLOSED or (each.state is OPEN and each.probe_at <= now) for each in breakers)
+        waits_s = (
+            max(breaker.probe_at - now if breaker.state is OPEN else 0.0 for breaker in replica.obstacles(tool))
+            for replica in self.replicas
+        )
+        is_tools = any(replica.breaker.state is CLOSED for replica in self.replicas)
+        detail = f"{'the tool' if is_tools else 'its tool server'} failed too often lately"
+        return unavailable(detail, max(math.ceil(min(waits_s)), RETRY_AFTER_S))
 
-    def _shut(self) -> GatewayError:
-        """The refusal while no replica takes calls, until the next may be tried."""
-        probes = [replica.breaker.probe_at for replica in self.replicas if replica.breaker.state is OPEN]
-        wait_s = math.ceil(min(probes) - self._clock()) if probes else RETRY_AFTER_S
-        return unavailable("its tool server failed too often lately", max(wait_s, RETRY_AFTER_S))
+    def _settle(self, lease: Lease[T]) -> None:
+        """Tells the breakers how an attempt went; with the last replica given up, so are the calls in the queue."""
+        if lease.replica.settle(lease) and not any(each.breaker.state is CLOSED for each in self.replicas):
+            self._send_away(lambda: self._shut(""))
 
-    def _settle(self, replica: Replica[T], since: int, answered: bool | None, reason: str) -> None:
-        """Tells the breaker how an attempt went, and the operator what comes of that."""
-        breaker = replica.breaker
-        if answered is None:
-            breaker.came_to_nothing(since)
-        elif answered:
-            if breaker.succeeded(since):
-                log.info("a tool server takes calls again", extra={"backend": self.backend, "replica": replica.name})
-        elif breaker.failed(since):
-            extra = {"backend": self.backend, "replica": replica.name, "failures": breaker.failures, "reason": reason}
-            log.warning("a tool server gets no more calls for now", extra=extra)
-            if not any(each.breaker.state is CLOSED for each in self.replicas):
-                self._send_away(self._shut)
-
-    def _begin_check(self, replica: Replica[T], check: Check[T]) -> None:
+    def _begin_check(self, replica: Replica[T], breakers: Sequence[Breaker], check: Check[T]) -> None:
         """Finds out, off everybody's path, whether a replica is back."""
-        task = asyncio.get_running_loop().create_task(self._run_check(replica, replica.breaker.probe(), check))
+        probes = [(breaker, breaker.probe()) for breaker in breakers]
+        task = asyncio.get_running_loop().create_task(self._run_check(replica, probes, check))
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
 
-    async def _run_check(self, replica: Replica[T], since: int, check: Check[T]) -> None:
+    async def _run_check(self, replica: Replica[T], probes: Sequence[tuple[Breaker, int]], check: Check[T]) -> None:
         answers: bool | None = None  # stays None if the check is cancelled, or has a bug
         try:
             answers = await check(replica.target)
         finally:
-            if answers is False:
-                replica.breaker.failed(since)
-            else:
-                replica.breaker.came_to_nothing(since)
+            for breaker, since in probes:
+                if answers is False:
+                    breaker.failed(since)
+                else:
+                    breaker.came_to_nothing(since)
         if answers:
-            replica.breaker.vouched_for()
+            for breaker, _ in probes:
+                breaker.vouched_for()
+
+
+def _lease(replica: Replica[T], tool: str) -> Lease[T]:
+    """A place for a call at a replica, which has one call more from here on."""
+    replica.in_flight += 1
+    own = replica.tools.get(tool)
+    return Lease(replica, replica.breaker.generation, tool, 0 if own is None else own.generation)
 
 
 def _give_up(waiter: asyncio.Future[None]) -> None:

@@ -7,14 +7,18 @@ from msgspec import Struct
 from gateway.admission.breaker import BreakerState
 from gateway.model import JsonObject
 
+MAX_SHOWN = 20  # tools of a replica that are named; more than somebody reads
+MAX_NAME = 256  # characters of a name, which a tool server chooses
+
 
 class ReplicaStatus(Struct, frozen=True, kw_only=True):
-    """`failures` are those in a row, `in_flight` calls."""
+    """`failures` are those in a row, `in_flight` calls, `tools_shut` what the tool server calls those tools."""
 
     name: str
     breaker: BreakerState
     failures: int
     in_flight: int
+    tools_shut: tuple[str, ...] = ()
 
     @property
     def up(self) -> bool:
@@ -28,6 +32,10 @@ class ReplicaStatus(Struct, frozen=True, kw_only=True):
             "breaker": self.breaker,
             "failures": self.failures,
             "in_flight": self.in_flight,
+            "tools_shut": {
+                "count": len(self.tools_shut),
+                "first": [tool[:MAX_NAME] for tool in self.tools_shut[:MAX_SHOWN]],
+            },
         }
 
 
@@ -48,6 +56,12 @@ class AdmissionStatus(Struct, frozen=True, kw_only=True):
     def up(self) -> bool:
         """Whether calls are sent to any replica."""
         return self.breaker == "closed"
+
+    @property
+    def tools_shut(self) -> int:
+        """How many tools get no calls at any replica, although a replica is up."""
+        up = [set(replica.tools_shut) for replica in self.replicas if replica.up]
+        return len(set.intersection(*up)) if up else 0
 
     def as_json(self) -> JsonObject:
         return {

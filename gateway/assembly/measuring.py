@@ -14,7 +14,7 @@ from gateway.dialects import recognise
 from gateway.metrics import Known, Reading, families
 from gateway.ports import Backend
 from gateway.settings import Config
-from gateway.settings.limits import BUILT_IN
+from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
 
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
@@ -26,7 +26,7 @@ def known(config: Config) -> Known:
         dialects=frozenset(recognise.DIALECTS),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),
-        rules=frozenset({BUILT_IN, *(rule.name for rule in config.rate_limits)}),
+        rules=frozenset({BUILT_IN, *ALWAYS_THERE, *(rule.name for rule in config.rate_limits)}),
     )
 
 
@@ -58,3 +58,4 @@ def readings(
         admitted = admissions[name].snapshot()
         yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
         yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])
+        yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))

@@ -19,6 +19,7 @@ from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
+from gateway.offload import Checker
 from gateway.ports import Backend, Outcomes, ServerDialect
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
@@ -75,6 +76,7 @@ def backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
     *,
     pending_s: float,
 ) -> Backend:
@@ -84,7 +86,7 @@ def backend(
     """
     match settings:
         case HttpBackendSettings():
-            return _http_backend(name, settings, admission)
+            return _http_backend(name, settings, admission, checker)
         case CallbackBackendSettings():
             return _callback_backend(name, settings, admission, outcomes, refresh)
         case RcrtBackendSettings():
@@ -93,7 +95,7 @@ def backend(
             raise TypeError(f"no adapter for {type(settings).__name__}")
 
 
-def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission[Server]) -> Backend:
+def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission[Server], checker: Checker) -> Backend:
     dialect = None if settings.dialect == "auto" else recognise.SERVER_DIALECTS[settings.dialect]
     return HttpBackend(
         name,
@@ -103,6 +105,7 @@ def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission
         credentials=_credentials(settings),
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,
+        checker=checker,
     )
 
 

@@ -16,7 +16,7 @@ from gateway.backends.callback_discovery import ask_for_toolset, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiving import BROKEN, Receiving
 from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT, Server
+from gateway.backends.server import USER_AGENT, Server, note_broken_off, note_status
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
@@ -94,10 +94,11 @@ class CallbackBackend:
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `turn` raises.
         """
         timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
-        lease = self._admission.enter()
+        tool = invocation.tool.remote_id
+        lease = self._admission.enter(tool)
         if lease is None:
             begun = time.monotonic()
-            lease = await self._admission.wait(invocation.timeout_s, turn)
+            lease = await self._admission.wait(tool, invocation.timeout_s, turn)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
             return await self._hand_over(lease, invocation, callback_url, timeout_s, turn)
@@ -119,8 +120,7 @@ class CallbackBackend:
             if exc.sent and turn is not None and await turn.is_answered():
                 lease.answered = True
                 return None
-            if self._server.is_to_blame(exc, timeout_s):
-                lease.failed(str(exc.kind))
+            note_broken_off(lease, exc, timeout_s)
             if not exc.sent:
                 raise unavailable(f"{exc.kind}: {exc}") from exc
             extra = {"backend": self.name, "kind": str(exc.kind)}
@@ -129,10 +129,7 @@ class CallbackBackend:
         if not 200 <= reply.status < 300 and turn is not None and await turn.is_answered():
             lease.answered = True
             return None
-        if reply.status < 500:
-            lease.answered = True
-        else:
-            lease.failed(f"status {reply.status}")
+        note_status(lease, reply.status)
         result = self._acknowledged(reply, invocation)
         if result is not None:
             log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})

@@ -14,10 +14,11 @@ from gateway.admission import Admission, Lease, Replica, Turn
 from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader
 from gateway.backends.http_refusals import Refusals
-from gateway.backends.server import USER_AGENT, Server
+from gateway.backends.server import BROKEN, USER_AGENT, Server, note_broken_off, note_status
 from gateway.dialects import definitions, lists, recognise, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
-from gateway.model import Invocation, Listing, ToolFailure, ToolResult
+from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
+from gateway.offload import Checker, OffloadError
 from gateway.ports import Backend, ServerDialect
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Headers, WireRequest
@@ -48,6 +49,7 @@ class HttpBackend:
         credentials: Credentials,
         toolkit: str,
         max_response_bytes: int,
+        checker: Checker,
     ) -> None:
         self.name = name
         self._admission = admission
@@ -60,6 +62,7 @@ class HttpBackend:
         self._refusals = Refusals(name, self._servers, credentials)
         self._reader = ListReader(name, toolkit)
         self._max_response_bytes = max_response_bytes
+        self._checker = checker
         self._call_path: str | None = None  # set once a tool server was found not to have the first
 
     @property
@@ -82,9 +85,10 @@ class HttpBackend:
         if self._call_path is not None:
             request = replace(request, path=self._call_path)
         deadline, begun = started + invocation.timeout_s, started
-        lease = self._admission.enter()
+        tool = invocation.tool.remote_id
+        lease = self._admission.enter(tool)
         if lease is None:
-            lease = await self._admission.wait(invocation.timeout_s, turn)
+            lease = await self._admission.wait(tool, invocation.timeout_s, turn)
             begun = monotonic()
         try:
             try:
@@ -93,35 +97,50 @@ class HttpBackend:
                 reply = await self._again(exc, lease, request, invocation, deadline)
             if reply.status == 404:
                 reply = await self._elsewhere(reply, lease, request, invocation, deadline)
-            result = self._read(reply, lease, dialect, invocation)
+            document = None
+            if reply.status == 200 and len(reply.body) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(reply.body):
+                document = await self._read_wide(reply, invocation)
+            result = self._read(reply, lease, dialect, invocation, document)
         except TransportError as exc:
             return self._broke_off(exc, lease, invocation, deadline - begun)
         finally:
             self._admission.leave(lease)
         if result.duration_ms is None:
             took_ms = int((monotonic() - started) * 1e6) / 1e3
-            return ToolResult(value=result.value, failure=result.failure, duration_ms=took_ms)
+            value, size = result.value, result.value_bytes
+            return ToolResult(value=value, failure=result.failure, duration_ms=took_ms, value_bytes=size)
         return result
 
-    def _read(self, reply: Reply, lease: Lease[Server], dialect: ServerDialect, invocation: Invocation) -> ToolResult:
-        """Reads an answer, and tells whether it speaks against the tool server. Raises what that refused with."""
+    async def _read_wide(self, reply: Reply, invocation: Invocation) -> Json:
+        """Reads an answer of very many values in another process; None if that cannot be done."""
+        text = replies.without_mark(reply.body)
+        try:
+            return await self._checker.read(text, replies.VALUE, replies.MAX_DEPTH, invocation.principal)
+        except (OffloadError, jsontext.JsonError) as exc:
+            log.info("an answer of very many values cannot be read", extra={"backend": self.name, "reason": repr(exc)})
+            return None
+
+    def _read(
+        self, reply: Reply, lease: Lease[Server], dialect: ServerDialect, invocation: Invocation, document: Json
+    ) -> ToolResult:
+        """Reads an answer, and tells the breakers what it says. Raises what the tool server refused with."""
         status = reply.status
         try:
-            result = replies.decode_reply(reply, invocation)
+            result = replies.decode_reply(reply, invocation, document)
         except replies.BrokenReplyError as exc:
             if 400 <= status < 500:
                 lease.answered = True
             else:
-                lease.failed("a broken answer")
+                lease.tool_failed("a broken answer")
             log.warning("a tool server gave a broken answer", extra={"backend": self.name, "reason": str(exc)})
             return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
         except GatewayError as error:
             lease.answered = True
             raise self._refusals.completed(error, lease.replica.target) from None
-        if status < 500:
+        if status == 500 and dialect is recognise.LC:  # its way to say `success: false`, which never counts
             lease.answered = True
         else:
-            lease.failed(f"status {status}")
+            note_status(lease, status)
         challenge = replies.in_band_challenge(result.value) if dialect is recognise.LC else None
         if challenge is not None:
             raise self._refusals.completed(challenge, lease.replica.target)
@@ -132,7 +151,8 @@ class HttpBackend:
     ) -> Reply:
         """Sends to the next replica what provably was not sent, in time.
 
-        What was is sent a second time, once, if the route allows it and the connection broke before an answer.
+        What was is sent a second time, once, if the route allows it and the connection broke before an answer: to
+        another replica if one is worth asking.
         """
         sent = False
         while monotonic() < deadline:
@@ -140,6 +160,7 @@ class HttpBackend:
                 if sent or exc.kind is not Kind.CLOSED or not invocation.idempotent:
                     break
                 sent = True
+                self._admission.move(lease, reason=str(exc.kind), counts=True, may_return=True)
             elif exc.kind is Kind.INVALID or not self._move(lease, exc.kind):
                 break
             try:
@@ -187,8 +208,7 @@ class HttpBackend:
         self, exc: TransportError, lease: Lease[Server], invocation: Invocation, given_s: float
     ) -> ToolResult:
         """Raises BACKEND_UNAVAILABLE when nothing was sent; else tells the truth about what may have happened."""
-        if lease.replica.target.is_to_blame(exc, given_s):
-            lease.failed(str(exc.kind))
+        note_broken_off(lease, exc, given_s)
         if not exc.sent:
             raise unavailable(f"{exc.kind}: {exc}") from exc
         log.warning("a tool server broke off", extra={"backend": self.name, "kind": str(exc.kind)})
@@ -196,7 +216,7 @@ class HttpBackend:
         if exc.kind is Kind.TIMEOUT:
             outcome = "timeout"
             message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
-        elif exc.kind in (Kind.PROTOCOL, Kind.TOO_LARGE):
+        elif exc.kind in BROKEN:
             return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
         else:
             message = "The tool server broke off; the tool may have run."

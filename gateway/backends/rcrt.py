@@ -123,9 +123,10 @@ class RcrtBackend:
         with contextlib.ExitStack() as unless_sent:
             if call.place is not None:
                 unless_sent.callback(call.place.leave)
-            lease = self._admission.enter() or await self._admission.wait(deadline - time.monotonic(), turn)
+            tool = invocation.tool.remote_id
+            lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), turn)
             try:
-                await self._prepare(invocation.tool.remote_id)
+                await self._prepare(tool)
                 unless_sent.pop_all()
                 await self._store(call, body, invocation.headers, lease, deadline)
             finally:
@@ -210,7 +211,7 @@ class RcrtBackend:
         return crumb_id
 
     def _judge(self, lease: Lease[Server], failure: BaseException | None, given_s: float) -> None:
-        """Says whether a failure was the server's."""
+        """Says whether a failure was the server's; no tool runs while it stores a request."""
         match failure:
             case TransportError() if self._server.is_to_blame(failure, given_s):
                 lease.failed(str(failure.kind))

@@ -36,6 +36,9 @@ async def wait_for_consent(remote: Remote, reply: httpx.Response, give_up_at: fl
 async def _until_settled(remote: Remote, check_url: str, give_up_at: float) -> None:
     while time.monotonic() < give_up_at:
         reply = await remote.look(check_url)
+        if reply.status_code == 429:  # many look, perhaps behind the same address
+            await asyncio.sleep(POLL_S)
+            continue
         answer = answers.read(reply.content, answers.ChallengeStatus)
         match answer.status if answer else None:
             case "completed":

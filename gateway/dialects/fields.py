@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import assert_never
 
+from msgspec import Raw
+
 from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
 from gateway.model import CallContext, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
@@ -34,6 +36,13 @@ def object_(value: Json, what: str) -> JsonObject:
     if not isinstance(value, dict):
         raise invalid(f"{what} must be a JSON object.")
     return value
+
+
+def _encoded_object(value: Json, what: str) -> Raw:
+    """Checks that a member is an object, of which the JSON text is there."""
+    if isinstance(value, Raw) and bytes(value).startswith(b"{"):
+        return value
+    raise invalid(f"{what} must be a JSON object.")
 
 
 def enveloped(document: Json) -> JsonObject:
@@ -72,9 +81,10 @@ def tool_ref(wire_id: Json) -> ToolRef:
 
 def call_of(request: JsonObject, ref: ToolRef, *, arguments: str = "input") -> ToolCall:
     """Builds the call from a request object whose tool id has been read; `arguments` names the member they are in."""
+    given = request.get(arguments, {})
     return ToolCall(
         ref=ref,
-        arguments=object_(request.get(arguments, {}), arguments),
+        arguments=given if isinstance(given, dict) else _encoded_object(given, arguments),
         call_id=_call_id(request["call_id"]) if "call_id" in request else None,
         context=_read_context(object_(request["context"], "context")) if "context" in request else _EMPTY_CONTEXT,
         trace_id=_trace_id(request["trace_id"]) if "trace_id" in request else None,

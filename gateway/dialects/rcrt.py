@@ -10,7 +10,8 @@ import math
 import re
 from typing import Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
@@ -96,12 +97,23 @@ def encode_request(
     }
 
 
+class _Picked(Struct):
+    """As much of arguments that are still text as tells the configuration."""
+
+    config_id: Json = None  # anything: it is compared, not trusted
+
+
 def config_of(invocation: Invocation) -> str | None:
     """The tool configuration a caller picks with `config_id`. It decides whose API keys a tool uses.
 
     Raises INVALID_ARGUMENTS for one that is not allowed; tools read it out of their input, so it must not pass.
     """
     arguments = invocation.arguments
+    if isinstance(arguments, Raw):
+        if invocation.tool.remote_id == WORKFLOW:
+            parameters = {"steps": "There are too many values in the steps."}
+            raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "The arguments are not valid.", parameters=parameters)
+        arguments = {"config_id": msgspec.json.decode(arguments, type=_Picked).config_id}
     if invocation.tool.remote_id == WORKFLOW:
         for step in _steps(arguments):
             _check_config(_input_of(step).get("config_id"), invocation, "steps")

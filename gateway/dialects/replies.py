@@ -40,14 +40,17 @@ class BrokenReplyError(Exception):
     """An answer that is none; the tool may have run. The text says why, for our log."""
 
 
-def decode_reply(reply: Answer, invocation: Invocation) -> ToolResult:
-    """Reads an answer to a call.
+VALUE = (b"value",)  # the member of an answer that holds the tool's value, in all dialects
+
+
+def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -> ToolResult:
+    """Reads an answer to a call; `document` is what was made of the body of a 200 if it was read already.
 
     Raises GatewayError when the tool server says that it refused the call before running anything, BrokenReplyError
     when nothing can be made of it.
     """
     if reply.status == 200:
-        return _result(_document(reply), invocation)
+        return _result(_document(reply, document), invocation, len(reply.body))
     if reply.status in (400, 404, 422):
         raise _refusal(reply, invocation)
     if reply.status in (401, 403):
@@ -63,21 +66,28 @@ def _not_ours(detail: str) -> GatewayError:
     return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
 
 
-def _document(reply: Answer) -> JsonObject:
+def _document(reply: Answer, document: Json = None) -> JsonObject:
     content_type = reply.header(b"content-type")
     if content_type not in PLAIN and b"json" not in content_type.lower():
         raise BrokenReplyError("the content type is not JSON")
-    try:
-        # Some write a byte order mark in front of their JSON; readers may ignore it (RFC 8259, 8.1).
-        document = jsontext.decode(reply.body.removeprefix(BOM_UTF8), MAX_DEPTH)
-    except jsontext.JsonError as exc:
-        raise BrokenReplyError(f"not JSON: {exc}") from exc
+    if document is None:
+        if len(reply.body) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(reply.body):
+            raise BrokenReplyError("it holds too many values")
+        try:
+            document = jsontext.decode(without_mark(reply.body), MAX_DEPTH)
+        except jsontext.JsonError as exc:
+            raise BrokenReplyError(f"not JSON: {exc}") from exc
     if not isinstance(document, dict):
         raise BrokenReplyError("not a JSON object")
     return document
 
 
-def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
+def without_mark(body: bytes) -> bytes:
+    """The body without the byte order mark that some write in front of JSON; it may be ignored (RFC 8259, 8.1)."""
+    return body.removeprefix(BOM_UTF8)
+
+
+def _result(document: JsonObject, invocation: Invocation, size: int) -> ToolResult:
     result = document
     if "success" not in document:
         for envelope in ("result", "response"):  # `response` is the RFC's own OpenAPI file
@@ -94,7 +104,7 @@ def _result(document: JsonObject, invocation: Invocation) -> ToolResult:
         body = result["output"]  # of the RFC; in others an extra member that means nothing
     duration_ms = _duration(result["duration"]) if "duration" in result else None
     if success:
-        return ToolResult(value=body.get("value"), duration_ms=duration_ms)
+        return ToolResult(value=body.get("value"), duration_ms=duration_ms, value_bytes=size)
     error = body.get("error")
     if isinstance(error, dict) and "missing_requirements" in error:
         refusal = _requirements_refusal(error.get("message"), error["missing_requirements"], invocation)

@@ -21,7 +21,7 @@ from gateway.served import ANSWER, SERVED, Served
 from gateway.tracing import Chance, identify
 from gateway.wire import Body, Head, Headers, WireReply
 
-MAX_GET_BODY = 64 * 1024  # OTC allows a body on GET /tools; it holds one short member
+MAX_GET_BODY = 16 * 1024  # OTC allows a body on GET /tools; it holds one short member
 METHODS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
 STRICT = frozenset({401, 403, 413, 415, 429})
 

@@ -26,7 +26,7 @@ NO_STORE = {"cache-control": "no-store"}
 METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, section 3
 
 
-Admit = Callable[[Request], None]
+ChallengeStatus = Callable[[Request, str], Awaitable[str]]
 OneCall = Callable[[Request, str], Awaitable[WireReply]]
 Scrape = Callable[[], Awaitable[bytes]]
 
@@ -49,10 +49,9 @@ def _health_answer(health: Health, body: JsonObject) -> Response:
 
 def public_app(
     health: Health,
-    challenge_status: Callable[[str], Awaitable[str]],
+    challenge_status: ChallengeStatus,
     openapi_document: bytes | None,
     *,
-    admit_look: Admit,
     look: OneCall,
     cancel: OneCall,
     metrics: Route | None,
@@ -60,7 +59,7 @@ def public_app(
 ) -> Starlette:
     """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
 
-    To be `Watched`. `admit_look` raises RATE_LIMITED for a challenge. `metrics` is what `metrics_for` makes, if they
+    To be `Watched`. `challenge_status` raises RATE_LIMITED. `metrics` is what `metrics_for` makes, if they
     are shown here. `strict` as for `Edge`.
     """
 
@@ -70,12 +69,11 @@ def public_app(
     async def show_challenge(request: HttpRequest) -> Response:
         asked = request_of(request.scope)
         try:
-            admit_look(asked)
+            status = await challenge_status(asked, request.path_params["token"])
         except GatewayError as error:
             asked.refused = error
             reply = recognise.OXP.encode_error(error, recognise.OXP.canonical)  # as all that is said of challenges
             return _response(reply, asked.extra)
-        status = await challenge_status(request.path_params["token"])
         return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(asked.extra)))
 
     async def show_call(request: HttpRequest) -> Response:

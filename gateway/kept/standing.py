@@ -8,9 +8,10 @@ from enum import Enum
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from gateway.errors import ErrorCode, GatewayError
+from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
 from gateway.routing import Decode
 from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Record
@@ -127,7 +128,7 @@ class _Refusal(Struct, frozen=True, array_like=True):
 class _Outcome(Struct, frozen=True, array_like=True):
     """A `ToolResult` in few bytes, or a refusal; a duration stays the integer that it was."""
 
-    value: Json
+    value: Raw
     failure: ToolFailure | None = None
     duration_ms: int | float | None = None
     refusal: _Refusal | None = None
@@ -163,7 +164,10 @@ def pack_refusal(error: GatewayError) -> bytes:
 def unpack(outcome: bytes) -> ToolResult | GatewayError:
     packed = _outcomes.decode(outcome)
     if packed.refusal is None:
-        return ToolResult(value=packed.value, failure=packed.failure, duration_ms=packed.duration_ms)
+        text = bytes(packed.value)
+        size = len(text)
+        value = Raw(text) if size > ALWAYS_HERE_BYTES and is_wide(text) else msgspec.json.decode(text)
+        return ToolResult(value=value, failure=packed.failure, duration_ms=packed.duration_ms, value_bytes=size)
     return GatewayError(
         packed.refusal.code,
         packed.refusal.message,

@@ -92,6 +92,13 @@ BACKEND_UP = Family(
 BREAKER = Family(
     "toolgate_breaker_state", "Whether calls go through: 0 closed, 1 half open, 2 open.", BACKEND, "gauge", merge="max"
 )
+TOOLS_SHUT = Family(
+    "toolgate_tools_shut",
+    "Tools that get no calls for now because they failed too often, at tool servers that do.",
+    BACKEND,
+    "gauge",
+    merge="max",
+)
 CATALOGUE_TOOLS = Family("toolgate_catalogue_tools", "Tools that are published.", BACKEND, "gauge", merge="min")
 CATALOGUE_AGE = Family(
     "toolgate_catalogue_age_seconds", "Age of the list of tools in use.", BACKEND, "gauge", merge="max"
@@ -128,6 +135,7 @@ FAMILIES = {
         PENDING,
         BACKEND_UP,
         BREAKER,
+        TOOLS_SHUT,
         CATALOGUE_TOOLS,
         CATALOGUE_AGE,
         STREAM_UP,

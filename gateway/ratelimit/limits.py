@@ -27,6 +27,23 @@ FAILED_VERIFICATIONS = Rule(
     burst=100,
     operations=frozenset({"failed_verification"}),
 )
+# Looks at challenges need no credential: these are always there. The first counts each challenge, as a `caller`.
+LOOKS_AT_ONE = Rule(
+    name="challenge-looks",
+    parts=("caller",),
+    count=5,  # a program and a page that look once a second, each of them twice
+    per_s=1,
+    burst=20,
+    operations=frozenset({"poll"}),
+)
+LOOKS_OF_ADDRESS = Rule(
+    name="challenge-looks-address",
+    parts=("ip",),
+    count=50,  # a hundred users behind one address, for each of whom somebody looks every other second
+    per_s=1,
+    burst=200,
+    operations=frozenset({"poll"}),
+)
 
 
 class SharedBuckets(Protocol):
@@ -53,6 +70,9 @@ class Limits:
         self._rules = tuple(rules)
         self._failures = [(rule, Plan((rule,))) for rule in failures]
         self._early = Plans(early)
+        polls = self._early.of("poll").rules
+        self._look = Plan((*polls, LOOKS_OF_ADDRESS, LOOKS_AT_ONE))
+        self._vain_look = Plan((*polls, LOOKS_OF_ADDRESS))
         self._late = Plans([rule for rule in counting if rule not in early])
         self._here = here
         self._shared = shared
@@ -77,6 +97,15 @@ class Limits:
         if not self._early.rules:
             return ()
         return _passed(here.take(self._early.of(operation), ("", network(ip), "", "")))
+
+    def admit_look(self, ip: str, challenge: str | None) -> Headers:
+        """Counts a look at a challenge, None for a token that leads to none. Raises RateLimited.
+
+        Besides the built-in limits, those on polls of an address count it.
+        """
+        if challenge is None:
+            return _passed(self._here.take(self._vain_look, ("", network(ip), "", "")))
+        return _passed(self._here.take(self._look, (challenge, network(ip), "", "")))
 
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was not accepted."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum, auto
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Self
 
 import jsonschema_rs
+import msgspec
 from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, Validator
 from jsonschema_rs import ValidationErrorKind as Kind
+from msgspec import Raw
 
-from gateway.model import Json, JsonObject
+from gateway.model import Arguments, Json, JsonObject
+from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import Document, Schema, SchemaError, subschemas
 from gateway.schemas.inline import inline_refs, with_subschemas
 from gateway.schemas.keywords import is_before_2019
@@ -23,6 +27,7 @@ MAX_EXPLAINED = 2_000  # values in an argument tree. The library makes all error
 # Compiled, ten characters (`\p{L}{99}`) take 5 MB and 50 ms, and a schema has room for thousands of such patterns.
 MAX_PATTERN_BYTES = 10 * 1024 * 1024  # of one, compiled; what the library allows by itself
 MAX_PATTERNS_BYTES = 32 * 1024 * 1024  # of all of a schema together, in equal shares: below a second
+FEW_PATTERN_BYTES = (1024, 8192)  # most patterns take less; the fewer, the longer the texts that are matched at once
 BACKTRACK_LIMIT = 10_000  # steps of one match of a pattern with look-around: 0.1 ms; ordinary patterns are linear
 
 # As far as the library has them; it would fetch any other from wherever its name leads.
@@ -34,6 +39,17 @@ _REFUSALS = (ValueError, OverflowError, RecursionError, TypeError)
 _NOT_MATCHED = Finding((), "does not match the schema")
 _NOT_CHECKED = Finding((), "holds something that cannot be checked")
 
+NO_ERRORS: dict[str, str] = {}
+
+
+class Undecided(Enum):
+    """What is said of a value whose check could hold up the event loop."""
+
+    UNDECIDED = auto()
+
+
+UNDECIDED = Undecided.UNDECIDED
+
 
 def is_json_schema(schema: JsonObject) -> bool:
     """Whether a schema is valid by the draft it names; takes a twentieth of the time of compiling it."""
@@ -42,13 +58,36 @@ def is_json_schema(schema: JsonObject) -> bool:
 
 
 class _Compiled:
-    """A schema that tells whether a value is valid and, in words, why not."""
+    """A schema that tells whether a value is valid and, in words, why not.
 
-    def __init__(self, schema: Schema) -> None:
+    What is said of a value's size is that of its JSON text in bytes. `deferred` makes one that is not compiled and
+    leaves every check to another process.
+    """
+
+    def __init__(self, schema: Schema, *, deferred: bool = False) -> None:
+        self._schema = schema
+        self.max_bytes = 0
+        self._cost: Cost | None = None
+        if deferred:
+            return
         document = Document(schema)
-        document.check_work()
-        self.is_valid = _validator(document.root, _pattern_limit(document)).is_valid
-        self._schema = document.root
+        self._schema = schema = document.root
+        work, patterns = document.work(), len(document.patterns)
+        validator, pattern_bytes, backtracks = _validator(schema, patterns)
+        self.is_valid = validator.is_valid
+        self._cost = cost_of(work, patterns, pattern_bytes, backtracks=backtracks)
+        self.max_bytes = self._cost.max_bytes
+        self._is_light = is_light(schema)
+
+    @classmethod
+    def deferred(cls, schema: JsonObject) -> Self:
+        """A schema that was found to be usable, by `compile` in another process; here it decides nothing."""
+        return cls(schema, deferred=True)
+
+    @property
+    def text(self) -> bytes:
+        """The schema as JSON."""
+        return msgspec.json.encode(self._schema)
 
     def findings(self, value: Json) -> list[Finding]:
         """Everything that is wrong with a value, up to a limit; empty when it is valid."""
@@ -61,6 +100,23 @@ class _Compiled:
             return list(islice(self._explained(value), MAX_FINDINGS)) or [_NOT_MATCHED]
         except _REFUSALS:
             return [_NOT_MATCHED]
+
+    def findings_now(self, value: Json, size: int) -> list[Finding] | None:
+        """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text."""
+        measured = None
+        if size > self.max_bytes or type(value) is Raw:
+            measured = size_of(value)
+            if self._cost is None or measured is None or not self._cost.allows_check(measured):
+                return None
+        try:
+            if self.is_valid(value):
+                return []
+        except _REFUSALS:
+            return [_NOT_CHECKED]
+        measured = measured or size_of(value)
+        if self._cost is None or measured is None or not self._is_light or not self._cost.allows_words(measured):
+            return None
+        return self.findings(value)
 
     def _explained(self, value: Json) -> Iterator[Finding]:
         if self._explaining is None:
@@ -94,8 +150,12 @@ class InputSchema(_Compiled):
 
     def errors(self, arguments: JsonObject) -> dict[str, str]:
         """What is wrong, by parameter: the outermost one, or `input`. Empty when the arguments are valid."""
-        found = self.findings(arguments)
-        return by_parameter(found) if found else {}
+        return by_parameter(self.findings(arguments))
+
+    def errors_now(self, arguments: Arguments, size: int) -> dict[str, str] | None:
+        """As `errors`; None where that could hold up the event loop."""
+        found = self.findings_now(arguments, size)
+        return by_parameter(found) if found else None if found is None else NO_ERRORS
 
 
 class OutputSchema(_Compiled):
@@ -111,35 +171,44 @@ class OutputSchema(_Compiled):
         found = self.findings(value)
         return found[0].sentence if found else None
 
-
-def _validator(schema: Schema, pattern_limit: int) -> Validator:
-    """Compiles with the linear regex engine, or with the backtracking one where a pattern needs look-around."""
-    try:
-        return _compile(schema, RegexOptions(size_limit=pattern_limit))
-    except ValidationError as exc:
-        if not (isinstance(exc.kind, Kind.Format) and exc.kind.format == "regex"):
-            raise _refusal(exc) from exc
-    except ValueError as exc:
-        raise SchemaError(f"It cannot be compiled: {shortened(str(exc), 200)}.") from exc
-    try:
-        backtracking = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=pattern_limit)
-        return _compile(schema, backtracking)
-    except ValidationError as exc:
-        raise _refusal(exc) from exc
+    def violation_now(self, value: Json, size: int) -> str | Undecided | None:
+        """As `violation`; UNDECIDED where that could hold up the event loop."""
+        found = self.findings_now(value, size)
+        if found is None:
+            return UNDECIDED
+        return found[0].sentence if found else None
 
 
-def _pattern_limit(document: Document) -> int:
-    """How many bytes each pattern of a schema may have, compiled."""
-    return min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(len(document.patterns), 1))
+def _validator(schema: Schema, patterns: int) -> tuple[Validator, int, bool]:
+    """Compiles with the linear regex engine, or with the backtracking one where a pattern needs look-around.
+
+    Returns with it how many bytes each pattern takes at most, compiled, and whether the engine backtracks. Raises
+    SchemaError.
+    """
+    limit = min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(patterns, 1))
+    for pattern_bytes in (*(few for few in FEW_PATTERN_BYTES if few < limit), limit) if patterns else (limit,):
+        for backtracks in (False, True):
+            try:
+                return _compile(schema, pattern_bytes, backtracks=backtracks), pattern_bytes, backtracks
+            except ValidationError as exc:
+                if not (isinstance(exc.kind, Kind.Format) and exc.kind.format == "regex"):
+                    raise _refusal(exc) from exc
+                refused = exc
+            except ValueError as exc:
+                raise SchemaError(f"It cannot be compiled: {shortened(str(exc), 200)}.") from exc
+    raise _refusal(refused) from refused
 
 
-def _compile(schema: Schema, patterns: RegexOptions | FancyRegexOptions) -> Validator:
+def _compile(schema: Schema, pattern_bytes: int, *, backtracks: bool) -> Validator:
+    engine = (
+        FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=pattern_bytes)
+        if backtracks
+        else RegexOptions(size_limit=pattern_bytes)
+    )
+    # Since 2019-09 `format` only describes (JSON Schema validation, section 7.2.1).
+    formats = is_before_2019(schema)
     return jsonschema_rs.validator_for(
-        schema,
-        offline=True,
-        validate_formats=is_before_2019(schema),  # since 2019-09 `format` only describes (validation, section 7.2.1)
-        pattern_options=patterns,
-        mask=_MASK,
+        schema, offline=True, validate_formats=formats, pattern_options=engine, mask=_MASK
     )
 
 
@@ -159,7 +228,7 @@ def _explaining_validator(schema: Schema) -> Validator:
     multiplies is asked as a question, `{"if": X, "else": false}`, that is answered yes or no.
     """
     document = Document(inline_refs(schema))
-    return _validator(_Explainable(document).root(), _pattern_limit(document))
+    return _validator(_Explainable(document).root(), len(document.patterns))[0]
 
 
 class _Explainable:

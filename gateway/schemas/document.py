@@ -7,7 +7,7 @@ bound, or would need another document, is refused before it is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.model import Json
 from gateway.schemas.keywords import DEFINITIONS, IN_PLACE, Pointer, is_before_2019
@@ -21,6 +21,28 @@ MAX_CHAIN = 150  # schemas one inside, or behind, the other; keeps our own recur
 MAX_WORK = 20_000  # schemas that may look at one and the same value: about 1 ms; large real unions stay under 1,000
 
 MAX_LOOKS = 200_000  # schemas seen while circles are searched: about 0.2 s; real catalogues need a few thousand
+
+_COMPARED = (
+    "const",
+    "dependencies",
+    "dependentRequired",
+    "enum",
+    "patternProperties",
+    "properties",
+    "required",
+    "type",
+)
+
+
+class Work(NamedTuple):
+    """How many schemas may look at one value, and how many keywords, names and alternatives these compare with it."""
+
+    schemas: int
+    looks: int
+
+    def plus(self, other: Work) -> Work:
+        """Both one after the other."""
+        return Work(self.schemas + other.schemas, self.looks + other.looks)
 
 
 class Document:
@@ -61,12 +83,12 @@ class Document:
         """Whether a `$ref` stands inside the circle it refers to; without those, no path through the schema repeats."""
         return id(schema) in self._closing
 
-    def check_work(self) -> None:
-        """Refuses schemas that could look at one value very often, as in a chain of `allOf` that doubles.
+    def work(self) -> Work:
+        """How much is done for one value. Refuses schemas that could look at one very often, as doubling `allOf`s do.
 
         Raises: SchemaError.
         """
-        _Work(self).of(self.root, 0)
+        return _Work(self).of(self.root, 0)
 
     def _scan(self) -> None:
         """Resolves every reference. Targets may lie where no keyword has a schema, so they are looked through too."""
@@ -181,7 +203,7 @@ def _turned(leads_to: dict[Pointer, set[Pointer]]) -> dict[Pointer, set[Pointer]
 
 
 class _Work:
-    """Counts how many schemas may look at one value, at worst.
+    """Counts how many schemas may look at one value, at worst, and with how many names and alternatives.
 
     In-place keywords add up. Of `properties` only one applies to a value. A reference that runs in a circle counts
     once, because the validator remembers those: 60 levels of `anyOf: [self, self]` take it 13 microseconds.
@@ -189,30 +211,43 @@ class _Work:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._known: dict[int, int] = {}
+        self._known: dict[int, Work] = {}
 
-    def of(self, schema: Any, depth: int) -> int:
+    def of(self, schema: Any, depth: int) -> Work:
         if not isinstance(schema, dict):
-            return 1
+            return Work(1, 1)
         if id(schema) in self._known:
             return self._known[id(schema)]
         if depth > MAX_CHAIN:
             raise SchemaError(f"Its references lead through more than {MAX_CHAIN} schemas.")
-        work, widest = 1, 0
+        work, widest = Work(1, _looks(schema)), Work(0, 0)
         for (keyword, *_), inner in subschemas(schema):
             if keyword in DEFINITIONS:
                 continue
             cost = self.of(inner, depth + 1)
             if keyword == "properties":
-                widest = max(widest, cost)
+                widest = Work(max(widest.schemas, cost.schemas), max(widest.looks, cost.looks))
             else:
-                work += cost
-        work += widest
+                work = work.plus(cost)
+        work = work.plus(widest)
         if self._document.has_ref(schema) and not self._document.closes_circle(schema):
-            work += self.of(self._document.target(schema), depth + 1)
+            work = work.plus(self.of(self._document.target(schema), depth + 1))
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
-            work *= 2  # the validator runs the siblings again to learn what they have seen
-        if work > MAX_WORK:
+            work = work.plus(work)  # the validator runs the siblings again to learn what they have seen
+        if work.schemas > MAX_WORK:
             raise SchemaError(f"It makes more than {MAX_WORK} schemas look at one value.")
         self._known[id(schema)] = work
         return work
+
+
+def _looks(schema: Schema) -> int:
+    """How many keywords, names and alternatives a schema itself compares with one value."""
+    return len(schema) + sum(_size(schema[keyword]) for keyword in _COMPARED if keyword in schema)
+
+
+def _size(compared: Any) -> int:
+    if isinstance(compared, dict):
+        return len(compared)
+    if not isinstance(compared, list):
+        return 1
+    return sum(1 + len(repr(option)) // 8 if isinstance(option, dict | list) else 1 for option in compared)

@@ -75,11 +75,12 @@ class DiscoverySettings:
 
 @settings
 class BreakerSettings:
-    """When a tool server gets no more calls for a while."""
+    """When a tool server, or one of its tools, gets no more calls for a while."""
 
     failures: int = key(
         Integer(0, 1_000_000),
-        "After how many failures in a row: no connection, no answer in time, status 5xx, a broken answer; 0: never.",
+        "After how many failures in a row, of a replica: no connection, broken off, status 502, 503 or 504; of a tool: "
+        "any other 5xx, no answer in time, a broken answer; 0: never.",
         default=5,
     )
     open_for_s: float = key(
@@ -110,7 +111,9 @@ class BackendSettings(ABC):
         default="10s",
     )
     breaker: BreakerSettings = key(
-        Section(BreakerSettings), "When the tool server gets no more calls for a while.", default={}
+        Section(BreakerSettings),
+        "When the tool server, or one of its tools, gets no more calls for a while.",
+        default={},
     )
     max_response_bytes: int = key(
         Size("1KiB", "1GiB"), "The largest answer that is read from the tool server.", default="8MiB"

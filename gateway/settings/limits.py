@@ -28,6 +28,7 @@ LONGEST_REFILL_S = 30 * 86400  # so that what is kept for whoever has gone away 
 MAX_BURST = 1_000_000
 MAX_LIMITS = 16  # all of them are asked for every call, with Redis in one script
 BUILT_IN = "failed-verifications"
+ALWAYS_THERE = frozenset({"challenge-looks", "challenge-looks-address"})  # limits that no other replaces
 FAILED_VERIFICATION = "failed_verification"
 
 NAME = Text(
@@ -149,6 +150,8 @@ class RateLimitSettings:
         """What can never be met, or never come back."""
         if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
             yield "burst", "takes more than 30 days to come back at this rate"
+        if self.name in ALWAYS_THERE:
+            yield "name", "is that of a built-in limit"
         if FAILED_VERIFICATION in self.operations:
             yield from self._problems_of_failures(written)
         elif self.name == BUILT_IN:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from gateway.challenges import Challenges
+from gateway.ratelimit.limits import LOOKS_AT_ONE, LOOKS_OF_ADDRESS
 from tests import plainhttp
 from tests.flow.caller import Answer, Caller, every_dialect
 from tests.flow.conftest import StartGateway
@@ -40,7 +41,7 @@ async def status_of(caller: Caller, check_url: str) -> str:
 
 @pytest.mark.parametrize(("button", "outcome"), [("", "completed"), ("/decline", "failed")])
 @every_dialect
-async def test_a_challenge_is_pending_until_the_user_answers_it(
+async def test_a_challenge_stands_as_the_user_has_answered_it(
     demo: Caller, browser: httpx.AsyncClient, dialect: str, button: str, outcome: str
 ) -> None:
     """Spec: OXP 1.0, Tool Authorization Challenges: 400 with `id` and `url`, then `check_url`, then the call again."""
@@ -50,7 +51,6 @@ async def test_a_challenge_is_pending_until_the_user_answers_it(
     [challenge] = answer.missing["authorization"]
     assert challenge["url"].startswith("http://127.0.0.1:")
     assert challenge["check_url"].startswith(PREFIX)
-    assert await status_of(demo, challenge["check_url"]) == "pending"
     await browser.post(challenge["url"] + button)
     assert await status_of(demo, challenge["check_url"]) == outcome
     answer = await demo.call(dialect, "Mail.Search", {"query": "invoice"}, **search)
@@ -58,6 +58,46 @@ async def test_a_challenge_is_pending_until_the_user_answers_it(
         assert [message["id"] for message in answer.value] == ["m-1", "m-3"]
     else:
         assert answer.missing["authorization"][0]["url"] != challenge["url"]
+
+
+async def test_a_challenge_is_pending_until_the_user_answers_it(demo: Caller, browser: httpx.AsyncClient) -> None:
+    answer = await demo.call("oxp", "Mail.Search", {"query": "invoice"}, context={"user_id": "user-pending"})
+    [challenge] = answer.missing["authorization"]
+    assert await status_of(demo, challenge["check_url"]) == "pending"
+    await browser.post(challenge["url"])
+    async with asyncio.timeout(5):
+        while (status := await status_of(demo, challenge["check_url"])) == "pending":  # noqa: ASYNC110 - shared for a second
+            await asyncio.sleep(0.1)
+    assert status == "completed"
+
+
+async def test_looks_at_a_challenge_share_an_answer_and_have_a_limit(start: StartGateway, server: ToolServer) -> None:
+    """Ours: a link needs no credential, and must not be a way to load a tool server."""
+    challenging(server)
+    caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
+    url, other = sealed(server), sealed(server, path="/check/2")
+    asked, begun = len(server.received), time.monotonic()
+    answers = await asyncio.gather(
+        *(caller.send("oxp", "challenge", "GET", url) for _ in range(LOOKS_AT_ONE.burst * 5))
+    )
+    took_s = time.monotonic() - begun
+    assert {answer.status for answer in answers} == {200, 429}
+    assert {answer.document["status"] for answer in answers if answer.status == 200} == {"completed"}
+    refused = next(answer for answer in answers if answer.status == 429)
+    assert int(refused.headers["retry-after"]) == 1
+    assert 1 <= len(server.received) - asked <= 1 + took_s
+    assert await status_of(caller, other) == "completed"  # each has a limit of its own
+
+
+@pytest.mark.parametrize("token", ["forged", None], ids=["forged", "one of ours for each"])
+async def test_looks_of_an_address_have_a_limit(start: StartGateway, server: ToolServer, token: str | None) -> None:
+    challenging(server)
+    caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
+    urls = [PREFIX + token if token else sealed(server, path=f"/check/{number}") for number in range(300)]
+    answers = await asyncio.gather(*(caller.send("oxp", "challenge", "GET", url) for url in urls))
+    statuses = [answer.status for answer in answers]
+    assert statuses.count(200) >= LOOKS_OF_ADDRESS.burst
+    assert set(statuses) == {200, 429}
 
 
 @every_dialect
@@ -186,11 +226,13 @@ async def test_a_challenge_of_the_langchain_family_becomes_a_real_one(start: Sta
     assert (await caller.call("oxp", "Echo.Say")).value["auth_required"] is True
 
 
-def sealed(server: ToolServer, *, key: str = KEY, age_s: float = 0, backend: str = "scripted") -> str:
+def sealed(
+    server: ToolServer, *, key: str = KEY, age_s: float = 0, backend: str = "scripted", path: str = "/check/1"
+) -> str:
     """A token as a gateway with that key made it some seconds ago."""
     maker = Challenges([key], clock=lambda: time.time() - age_s)
     maker.public_url = PUBLIC_URL
-    challenge = {"id": "1", "url": "https://x.example", "check_url": f"{server.url}/check/1"}
+    challenge = {"id": "1", "url": "https://x.example", "check_url": server.url + path}
     return str(maker.public({"authorization": [challenge]}, backend)["authorization"][0]["check_url"])
 
 

@@ -58,7 +58,8 @@ async def test_looks_at_challenges_count_as_polls_of_their_address(start: StartG
     caller = (await limited(start, server, looks)).caller
     answers = [await caller.send("oxp", "challenge", "GET", "/challenges/forged") for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 429]
-    assert [answer.headers["ratelimit"] for answer in answers] == [f'"looks";r={left};t={DAY_S}' for left in (1, 0, 0)]
+    told = [answer.headers["ratelimit"].partition(", ")[0] for answer in answers]  # then how the built-in limit stands
+    assert told == [f'"looks";r={left};t={DAY_S}' for left in (1, 0, 0)]
     assert answers[2].headers["retry-after"] == str(DAY_S)
     assert (await caller.list("oxp")).status == 200
 

@@ -138,8 +138,8 @@ async def test_a_get_body_that_says_nothing_is_harmless(demo: Caller, dialect: s
 
 
 async def test_a_get_body_without_end_is_refused(demo: Caller) -> None:
-    """Ours: 64 KiB are enough for one short member."""
-    answer = await demo.send("otc", "list", "GET", "/otc/tools", content=b" " * (64 * 1024 + 1))
+    """Ours: 16 KiB are enough for one short member."""
+    answer = await demo.send("otc", "list", "GET", "/otc/tools", content=b" " * (16 * 1024 + 1))
     assert answer.status == 413
 
 

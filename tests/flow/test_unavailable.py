@@ -13,12 +13,13 @@ from tests.streams import Request, http_reply
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.parametrize(("status", "state"), [(500, "closed"), (502, "open")], ids=["the tool", "its server"])
 @every_dialect
-async def test_a_call_to_a_tool_server_given_up_is_a_refusal_with_the_time_of_the_next_try(
-    start: StartGateway, server: ToolServer, dialect: str
+async def test_a_call_to_what_failed_too_often_is_a_refusal_with_the_time_of_the_next_try(
+    start: StartGateway, server: ToolServer, dialect: str, status: int, state: str
 ) -> None:
     async def fail(_received: Request) -> bytes:
-        return http_reply(500, {"message": "Oops"})
+        return http_reply(status, {"message": "Oops"})
 
     server.handler = fail
     breaker = {"failures": 2, "open_for": "1h"}
@@ -31,7 +32,8 @@ async def test_a_call_to_a_tool_server_given_up_is_a_refusal_with_the_time_of_th
     assert 3200 < int(refused.headers["retry-after"]) <= 4000
     assert server.executions == 2
     described = running.gateway.details()["backends"]["scripted"]
-    assert (described["up"], described["breaker"], described["in_flight"], described["queued"]) == (True, "open", 0, 0)
+    assert (described["up"], described["breaker"], described["in_flight"], described["queued"]) == (True, state, 0, 0)
+    assert described["replicas"][0]["tools_shut"]["count"] == int(state == "closed")
     assert [replica["url"] for replica in described["replicas"]] == [server.url]
 
 

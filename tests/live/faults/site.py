@@ -24,10 +24,10 @@ class Site:
 
 
 @asynccontextmanager
-async def site(tools: Mapping[str, Handler], **backend: Any) -> AsyncIterator[Site]:
+async def site(tools: Mapping[str, Handler], *, listing: Handler | None = None, **backend: Any) -> AsyncIterator[Site]:
     """Runs them; `backend` are further settings of the one backend."""
     async with (
-        tool_server(tools) as lab,
+        tool_server(tools, listing=listing) as lab,
         gateway(settings({"lab": {"protocol": "otc", "url": lab.url} | backend})) as running,
         caller(running.url) as http,
     ):

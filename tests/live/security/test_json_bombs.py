@@ -80,7 +80,6 @@ READABLE = {
     "many objects to tell apart",
     "integers that Python hashes to zero",
     "many copies of one member",
-    "many secrets of no use",
     "a huge string",
     "a string of escapes",
 }
@@ -145,7 +144,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_there(http: httpx.A
 
 @pytest.mark.anyio
 async def test_a_bomb_on_a_list_is_ignored_like_any_other_body_of_a_get(http: httpx.AsyncClient) -> None:
-    response = await http.request("GET", "/otc/tools", content=b"[" * 60_000)
+    response = await http.request("GET", "/otc/tools", content=b"[" * 16_000)
     oracle.check("otc", "list", response.status_code, response.headers, response.content)
     assert response.status_code == 200
 

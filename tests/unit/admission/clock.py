@@ -7,6 +7,7 @@ from typing import Any
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
 
 OPEN_FOR_S = 10.0
+TOOL = "Crm.Find@1.0.0"  # where it does not matter which
 
 
 class Clock:

@@ -10,13 +10,13 @@ import pytest
 
 from gateway.admission import Admission, Lease
 from gateway.errors import ErrorCode, GatewayError
-from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission
+from tests.unit.admission.clock import OPEN_FOR_S, TOOL, Clock, admission
 
 RUNS_OUT_S = 5.0
 
 
 def enter(entrance: Admission[str]) -> Lease[str]:
-    lease = entrance.enter()
+    lease = entrance.enter(TOOL)
     assert lease is not None
     return lease
 
@@ -34,7 +34,7 @@ def asked(entrance: Admission[str], *, answered: bool | None = True) -> str:
 
 def refusal(entrance: Admission[str]) -> GatewayError:
     with pytest.raises(GatewayError) as caught:
-        entrance.enter()
+        entrance.enter(TOOL)
     return caught.value
 
 
@@ -264,13 +264,14 @@ def test_how_it_stands_can_be_told_to_operators(clock: Clock) -> None:
     entrance = admission("a", "b", clock=clock)
     give_up(entrance, "a")
     held = enter(entrance)
+    none = {"count": 0, "first": []}
     assert entrance.snapshot().as_json() == {
         "in_flight": 1,
         "queued": 0,
         "breaker": "closed",
         "replicas": [
-            {"url": "a", "up": False, "breaker": "open", "failures": 3, "in_flight": 0},
-            {"url": "b", "up": True, "breaker": "closed", "failures": 0, "in_flight": 1},
+            {"url": "a", "up": False, "breaker": "open", "failures": 3, "in_flight": 0, "tools_shut": none},
+            {"url": "b", "up": True, "breaker": "closed", "failures": 0, "in_flight": 1, "tools_shut": none},
         ],
     }
     entrance.leave(held)

@@ -16,6 +16,7 @@ from gateway.backends.server import Server
 from gateway.dialects import recognise
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolDefinition, ToolResult
+from gateway.offload import Checker, Offload
 from gateway.ports import ServerDialect
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
@@ -38,6 +39,7 @@ def reply(status: int, body: Any, content_type: str = "application/json", **head
 
 
 OK = reply(200, VALUE)
+NO_CHILD = Checker(Offload(memory_bytes=0))  # nothing here is large enough for it
 
 
 def backend_at(
@@ -55,6 +57,7 @@ def backend_at(
         credentials=credentials or Fixed(),
         toolkit="Crm",
         max_response_bytes=MAX_RESPONSE,
+        checker=NO_CHILD,
     )
 
 

@@ -29,9 +29,28 @@ async def silent(peer: Peer) -> None:
     await peer.until_closed()
 
 
+OTHER = replace(INVOCATION, tool=replace(INVOCATION.tool, remote_id="Other"))
+
+
 @pytest.mark.parametrize("acknowledgement", [reply(500, b""), silent], ids=["status 500", "none in time"])
-async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while(acknowledgement: bytes | Script) -> None:
+async def test_a_callback_tool_whose_calls_are_not_taken_gets_none_for_a_while(acknowledgement: bytes | Script) -> None:
     toolset = Toolset(acknowledgement)
+    async with serving(toolset) as server:
+        way_in = admission(server.url, breaker=LASTING)
+        backend = backend_at(server.url, Ends(), [], way_in=way_in)
+        await backend.list_tools()
+        for _ in range(2):
+            await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL)
+        error = await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))
+        assert (error.code, len(toolset.noted)) == (ErrorCode.BACKEND_UNAVAILABLE, 2)
+        toolset.acknowledgement = reply(200, b"")
+        assert await backend.dispatch(OTHER, CALLBACK_URL) is None
+        assert (way_in.snapshot().breaker, way_in.snapshot().in_flight) == ("closed", 0)
+        await backend.aclose()
+
+
+async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while() -> None:
+    toolset = Toolset(reply(503, b""))
     async with serving(toolset) as server:
         way_in = admission(server.url, breaker=LASTING)
         backend = backend_at(server.url, Ends(), [], way_in=way_in)
@@ -58,7 +77,8 @@ async def test_a_callback_server_that_calls_back_first_goes_on_getting_calls(ack
         for _ in range(3):
             answered = Turn(answered=True)
             assert await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL, answered) is None
-        assert (way_in.snapshot().breaker, way_in.snapshot().in_flight, len(toolset.noted)) == ("closed", 0, 3)
+        status = way_in.snapshot()
+        assert (status.breaker, status.tools_shut, status.in_flight, len(toolset.noted)) == ("closed", 0, 0, 3)
         await backend.aclose()
 
 

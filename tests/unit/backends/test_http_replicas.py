@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from gateway.admission import Admission, BreakerRules
 from gateway.backends.http import HttpBackend
 from gateway.backends.server import Server
-from gateway.errors import ErrorCode
+from gateway.dialects import recognise
+from gateway.errors import ErrorCode, GatewayError
 from gateway.transport import TransportError
 from tests.unit.backends.admitting import PATIENCE_S, admission
-from tests.unit.backends.facing import IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply
+from tests.unit.backends.facing import DEFINITION, IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply
 from tests.unit.transport.scripted import Peer, Script, listening, serving, until
 from tests.unit.transport.scripted import Server as Scripted
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.anyio
 EMPTY_LIST = reply(200, {"tools": []}, oxp_version="1.0")
 BRIEF = BreakerRules(failures=2, open_for_s=0.05)
 LASTING = BreakerRules(failures=2, open_for_s=600.0)
+OTHER = replace(INVOCATION, tool=replace(DEFINITION, tool="A.C", name="A_C", remote_id="A.C@1.0.0"))
 
 
 def answer(call: bytes = OK, listing: bytes = EMPTY_LIST) -> Script:
@@ -124,22 +126,34 @@ async def test_a_call_that_was_sent_never_goes_to_another_replica() -> None:
         assert sum(map(of.calls, of.servers)) == 1
 
 
-async def test_what_may_run_twice_is_sent_again_and_moves_on_where_the_replica_is_gone() -> None:
-    """The first replica breaks the call off and dies; the second sending is refused there and goes to the other."""
+async def test_what_may_run_twice_is_sent_again_to_another_replica() -> None:
+    async with fleet(answer(), hang_up) as of:
+        assert [(await of.backend.call(IDEMPOTENT)).value for _ in range(3)] == [7] * 3
+        assert [of.calls(server) for server in of.servers] == [3, 2]
+        assert of.states == ["closed", "open"]
 
-    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        listener.close()
-        writer.close()
 
-    listener = await asyncio.start_server(die, "127.0.0.1", 0)
-    async with serving(answer()) as server:
-        way_in = admission(server.url, f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
-        backend = backend_at(server.url, way_in=way_in)
-        assert (await backend.call(IDEMPOTENT)).value == 7
-        assert len(server.requests) == 1
-        assert [replica.failures for replica in way_in.snapshot().replicas] == [0, 1]
-        await backend.aclose()
+async def test_what_may_run_twice_is_sent_twice_at_the_most_wherever_that_was() -> None:
+    async with fleet(hang_up, hang_up, hang_up) as of:
+        result = await of.backend.call(IDEMPOTENT)
+        assert result.failure is not None
+        assert (result.failure.can_retry, sum(map(of.calls, of.servers))) == (True, 2)
+
+
+async def test_what_may_run_twice_goes_back_to_the_replica_that_broke_off_if_no_other_is_there() -> None:
+    """It breaks the first call off and answers the second; the other replica is gone, which nobody knows before."""
+    calls = 0
+
+    async def hang_up_once(peer: Peer) -> None:
+        nonlocal calls
+        calls += 1
+        await (hang_up if calls == 1 else answer())(peer)
+
+    for others in ([], [None]):
+        calls = 0
+        async with fleet(*others, hang_up_once) as of:
+            assert (await of.backend.call(IDEMPOTENT)).value == 7
+            assert of.calls(of.servers[-1]) == 2
 
 
 async def test_when_all_replicas_refuse_connections_the_call_is_refused() -> None:
@@ -149,27 +163,54 @@ async def test_when_all_replicas_refuse_connections_the_call_is_refused() -> Non
         assert [replica.failures for replica in of.way_in.snapshot().replicas] == [1, 1, 1]
 
 
-FAILURES: list[tuple[str, Script, float]] = [
+REPLICAS: list[tuple[str, Script]] = [
+    *((f"status {status}", answer(reply(status, b""))) for status in (502, 503, 504)),
+    ("hung up", hang_up),
+]
+TOOLS: list[tuple[str, Script, float]] = [
     ("status 500", answer(reply(500, b"Internal Server Error", "text/plain")), 5.0),
-    ("status 503", answer(reply(503, b"")), 5.0),
+    ("status 501", answer(reply(501, b"")), 5.0),
     ("broken", answer(reply(200, b"{")), 5.0),
     ("redirect", answer(reply(302, b"")), 5.0),
     ("no HTTP", answer(b"SMTP ready\r\n\r\n"), 5.0),
-    ("hung up", hang_up, 5.0),
     ("too slow", listening, PATIENCE_S),
 ]
 
 
-@pytest.mark.parametrize(("script", "timeout_s"), [it[1:] for it in FAILURES], ids=[it[0] for it in FAILURES])
-async def test_after_so_many_failures_calls_are_refused_and_nothing_is_sent(script: Script, timeout_s: float) -> None:
+@pytest.mark.parametrize("script", [it[1] for it in REPLICAS], ids=[it[0] for it in REPLICAS])
+async def test_a_server_that_fails_before_it_answers_is_shut(script: Script) -> None:
+    async with fleet(script) as of:
+        assert all([(await of.backend.call(INVOCATION)).failure for _ in range(2)])
+        assert of.states == ["open"]
+        for invocation in (INVOCATION, OTHER):
+            assert_shut(await refusal(of.backend.call(invocation)))
+        assert of.calls(of.servers[0]) == 2
+
+
+@pytest.mark.parametrize(("script", "timeout_s"), [it[1:] for it in TOOLS], ids=[it[0] for it in TOOLS])
+async def test_a_tool_that_fails_is_shut_and_its_server_only_with_another(script: Script, timeout_s: float) -> None:
     async with fleet(script) as of:
         calls = [of.backend.call(replace(INVOCATION, timeout_s=timeout_s)) for _ in range(2)]
         assert all(result.failure for result in await asyncio.gather(*calls))
-        assert of.states == ["open"]
-        error = await refusal(of.backend.call(INVOCATION))
-        assert error.retry_after_s is not None
-        assert (error.code, 500 < error.retry_after_s <= 660) == (ErrorCode.BACKEND_UNAVAILABLE, True)
+        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 1)
+        assert_shut(await refusal(of.backend.call(INVOCATION)))
         assert of.calls(of.servers[0]) == 2
+        assert all([(await of.backend.call(replace(OTHER, timeout_s=timeout_s))).failure for _ in range(2)])
+        assert (of.states, of.calls(of.servers[0])) == (["open"], 4)
+
+
+def assert_shut(error: GatewayError) -> None:
+    assert error.retry_after_s is not None
+    assert (error.code, 500 < error.retry_after_s <= 660) == (ErrorCode.BACKEND_UNAVAILABLE, True)
+
+
+async def test_a_langchain_tool_that_raises_has_answered() -> None:
+    async with serving(answer(reply(500, b"Internal Server Error", "text/plain"))) as server:
+        way_in = admission(server.url, breaker=LASTING)
+        backend = backend_at(server.url, recognise.LC, way_in=way_in)
+        assert all([(await backend.call(INVOCATION)).failure for _ in range(5)])
+        assert (way_in.snapshot().breaker, way_in.snapshot().tools_shut) == ("closed", 0)
+        await backend.aclose()
 
 
 HARMLESS: list[tuple[str, bytes]] = [
@@ -184,7 +225,7 @@ async def test_what_the_tool_server_says_no_to_is_no_failure_of_it(call: bytes) 
     async with fleet(answer(call)) as of:
         for _ in range(5):
             await asyncio.gather(of.backend.call(INVOCATION), return_exceptions=True)
-        assert of.states == ["closed"]
+        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 0)
         assert of.way_in.snapshot().replicas[0].failures == 0
 
 
@@ -194,7 +235,7 @@ async def test_callers_in_a_hurry_cannot_take_a_tool_server_away_from_others() -
         calls = (of.backend.call(hurried) for _ in range(10))
         await asyncio.gather(*calls, return_exceptions=True)  # on a busy machine some find no connection in time
         assert of.calls(of.servers[0]) > 0
-        assert of.states == ["closed"]
+        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 0)
 
 
 async def test_callers_that_leave_cannot_take_a_tool_server_away_from_others() -> None:
@@ -204,7 +245,7 @@ async def test_callers_that_leave_cannot_take_a_tool_server_away_from_others() -
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
-        assert of.states == ["closed"]
+        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 0)
 
 
 async def test_a_frozen_replica_gets_no_call_before_it_has_answered_something_else() -> None:
@@ -212,7 +253,7 @@ async def test_a_frozen_replica_gets_no_call_before_it_has_answered_something_el
         frozen, well = of.servers
         slow = replace(INVOCATION, timeout_s=PATIENCE_S)
         await asyncio.gather(*(of.backend.call(slow) for _ in range(4)))
-        assert of.states[0] in ("open", "half_open")
+        assert [len(replica.tools_shut) for replica in of.way_in.snapshot().replicas] == [1, 0]
         calls = of.calls(frozen)
         async with asyncio.timeout(5.0):
             while not any(request.startswith(b"GET /tools ") for request in frozen.requests):
@@ -230,7 +271,7 @@ async def test_discovery_that_works_again_lets_one_call_find_out_about_the_other
     async def fail_at_first(peer: Peer) -> None:
         while True:
             request = await peer.request()
-            broken = reply(500, b"") if failing else OK
+            broken = reply(503, b"") if failing else OK
             await peer.send(EMPTY_LIST if request.startswith(b"GET") else broken)
 
     async with fleet(fail_at_first) as of:

@@ -9,6 +9,7 @@ import pytest
 from gateway.assembly import parts
 from gateway.backends.rcrt import RcrtBackend
 from gateway.model import ToolResult
+from gateway.offload import Checker, Offload
 from gateway.settings import RcrtBackendSettings
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import AGENT, FAST_POLL, OWNER, SLOW_POLL, Kept, facing, invocation, until
@@ -30,7 +31,9 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
     crumbs.order("echo", "absent")
     settings = RcrtBackendSettings(protocol="rcrt", url=crumbs.url, owner_id=OWNER, agent_id=AGENT)
     way_in = parts.admission("crumbs", settings, ())
-    backend = parts.backend("crumbs", settings, way_in, Kept(), lambda _: None, pending_s=0.2)
+    backend = parts.backend(
+        "crumbs", settings, way_in, Kept(), lambda _: None, Checker(Offload(memory_bytes=0)), pending_s=0.2
+    )
     assert isinstance(backend, RcrtBackend)
     try:
         await backend.dispatch(invocation("echo", new_id()), "")

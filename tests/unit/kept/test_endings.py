@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
 from gateway.kept.preference import Preference
 from gateway.kept.standing import PREFIX
@@ -103,4 +104,6 @@ async def test_what_is_held_weighs_what_is_counted_for_it(it: Desk) -> None:
     assert weight < 2 * count * len("{},")
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
-        assert (await it.ask()).standing == ToolResult(value=[{}] * count)
+        ended = (await it.ask()).standing
+    assert isinstance(ended, ToolResult)
+    assert jsontext.encode(ended.value) == jsontext.encode([{}] * count)

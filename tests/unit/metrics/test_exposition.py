@@ -30,6 +30,7 @@ DOCUMENTED = {
     "toolgate_rate_limited_total": "rule",
     "toolgate_backend_up": "backend",
     "toolgate_breaker_state": "backend",
+    "toolgate_tools_shut": "backend",
     "toolgate_catalogue_tools": "backend",
     "toolgate_catalogue_age_seconds": "backend",
     "toolgate_callbacks_total": "backend,outcome",

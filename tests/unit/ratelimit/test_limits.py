@@ -7,7 +7,7 @@ import pytest
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
 from gateway.ratelimit import Limits, MemoryBuckets, RateLimited, Rule
-from gateway.ratelimit.limits import FAILED_VERIFICATIONS
+from gateway.ratelimit.limits import FAILED_VERIFICATIONS, LOOKS_AT_ONE, LOOKS_OF_ADDRESS
 from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
 from gateway.state.port import StateUnavailable
@@ -98,6 +98,37 @@ async def test_the_limit_on_failures_can_be_replaced_and_counts_nothing_else() -
     with pytest.raises(RateLimited) as caught:
         gate.admit("call", IP)
     assert (caught.value.reason, caught.value.retry_after_s) == ("own", 60)
+
+
+async def test_looks_at_a_challenge_are_counted_by_challenge_and_by_address() -> None:
+    clock = Clock()
+    gate = limits(clock=clock)
+    for _ in range(LOOKS_AT_ONE.burst):
+        gate.admit_look(IP, "one")
+    for ip in (IP, "10.0.0.2"):
+        with pytest.raises(RateLimited) as caught:
+            gate.admit_look(ip, "one")
+        assert (caught.value.reason, caught.value.retry_after_s) == ("challenge-looks", 1)
+    for number in range(LOOKS_AT_ONE.burst, LOOKS_OF_ADDRESS.burst):
+        gate.admit_look(IP, f"challenge {number}")
+    for challenge in ("another", None):
+        with pytest.raises(RateLimited) as caught:
+            gate.admit_look(IP, challenge)
+        assert (caught.value.reason, caught.value.retry_after_s) == ("challenge-looks-address", 1)
+    gate.admit_look("10.0.0.2", "another")
+    clock.now_us += 1_000_000
+    gate.admit_look(IP, "one")
+
+
+async def test_looks_count_as_polls_of_their_address_too_and_use_up_no_calls() -> None:
+    gate = limits(rule("polls", parts=("ip",), burst=2, operations=frozenset({"poll"})), rule("calls", parts=("ip",)))
+    for challenge in ("one", None):
+        names = [header for header, _ in gate.admit_look(IP, challenge)]
+        assert names == [b"ratelimit-policy", b"ratelimit"]
+    with pytest.raises(RateLimited) as caught:
+        gate.admit_look(IP, "two")
+    assert caught.value.reason == "polls"
+    gate.admit("call", IP)
 
 
 async def test_the_first_phase_never_asks_what_is_shared() -> None:

@@ -1,0 +1,88 @@
+"""Holds calls and results against their schemas: here where that takes no time, else in another process.
+
+The result of a tool that has run is never lost over it: what cannot be checked counts as a violation.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from gateway import jsontext
+from gateway.errors import ErrorCode, GatewayError, unavailable
+from gateway.model import Arguments, Json, JsonObject, ToolFailure, ToolResult
+from gateway.offload import Checker, OffloadError, OverrunError
+from gateway.routing import OutputCheck, PublishedTool
+from gateway.schemas import UNDECIDED
+
+log = logging.getLogger("gateway.pipeline")
+
+INPUT = (b"input", b"inputs")  # the members of a call that hold its arguments, in all dialects
+# Globals: reading a member off its class costs half a microsecond in Python 3.11.
+UNCHECKED, WARN = OutputCheck.OFF, OutputCheck.WARN
+BROKEN_VALUE = ToolFailure(message="The tool returned a value that breaks its own output schema.")
+TOO_LONG = "takes too long to be checked"
+
+
+class Checks:
+    """Used for every call; `checker` does what could hold up the event loop."""
+
+    def __init__(self, checker: Checker) -> None:
+        self._checker = checker
+
+    async def document(self, body: bytes, principal: str) -> JsonObject:
+        """Reads the body of a call that holds very many values. Raises INVALID_REQUEST, BACKEND_UNAVAILABLE."""
+        try:
+            document = await self._checker.read(body, INPUT, jsontext.MAX_DEPTH, principal)
+        except OverrunError as exc:
+            raise GatewayError(ErrorCode.INVALID_REQUEST, "The body takes too long to be read.") from exc
+        except OffloadError as exc:
+            raise unavailable("the process that reads large bodies has no time") from exc
+        except jsontext.JsonError as exc:
+            raise GatewayError(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {exc}.") from exc
+        if not isinstance(document, dict):
+            raise GatewayError(ErrorCode.INVALID_REQUEST, "The body must be a JSON object.")
+        return document
+
+    async def errors(self, tool: PublishedTool, arguments: Arguments, principal: str) -> dict[str, str]:
+        """What is wrong with arguments, by parameter. Raises BACKEND_UNAVAILABLE."""
+        try:
+            return await self._checker.errors(tool.schema, arguments, principal)
+        except OverrunError:
+            return {"input": TOO_LONG}
+        except OffloadError as exc:
+            raise unavailable("the process that checks large inputs has no time") from exc
+
+    async def result(self, result: ToolResult, tool: PublishedTool, principal: str) -> ToolResult:
+        """As `checked`, for a result that `checked` cannot decide on."""
+        return _judged(result, tool, await self.violation(tool, result.value, principal))
+
+    async def violation(self, tool: PublishedTool, value: Json, principal: str) -> str | None:
+        """What in a value breaks its tool's output schema, which can be used; None when nothing does."""
+        try:
+            return await self._checker.violation(tool.output, value, principal)
+        except OverrunError:
+            return f"it {TOO_LONG}"
+        except OffloadError:
+            return "the process that checks large values has no time"
+
+
+def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
+    """The result, unless its value breaks the tool's output schema and the route minds.
+
+    None where finding out could hold up the event loop: `Checks.result` decides.
+    """
+    if tool.route.validate_output is UNCHECKED or result.failure is not None:
+        return result
+    violation = tool.output_violation(result.value, result.value_bytes)
+    if violation is None:
+        return result
+    return None if violation is UNDECIDED else _judged(result, tool, violation)
+
+
+def _judged(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:
+    if violation is None:
+        return result
+    log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})
+    if tool.route.validate_output is WARN:
+        return result
+    return ToolResult(failure=BROKEN_VALUE, duration_ms=result.duration_ms)

@@ -1,0 +1,69 @@
+"""What is asked of the child for a call: to read a document of very many values, to hold a value against a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from gateway import jsontext
+from gateway.model import Arguments, Json, JsonObject
+from gateway.offload.client import Offload
+from gateway.offload.tasks import EXPLAIN_INPUT, EXPLAIN_OUTPUT, READ_DOCUMENT
+from gateway.schemas import InputSchema, OutputSchema
+
+MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million values of up to 100 bytes
+CHECK_S = 1.0  # of processor time; ordinary schemas take a millisecond for a megabyte
+READ_S, READ_S_PER_MB = 0.5, 0.5
+WITHIN_S = 15.0  # with the wait for other callers' turns
+
+
+class Checker:
+    """Raises what `Offload.run` raises. `owner` is the principal whose turn it is."""
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+
+    async def read(self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str) -> Json:
+        """Reads a JSON document; objects and arrays under `members` stay text (`msgspec.Raw`). Raises JsonError."""
+        cpu_s = READ_S + READ_S_PER_MB * len(text) / 1e6
+        depth = str(max_depth).encode()
+        why, *read = await self._run(READ_DOCUMENT, text, depth, *members, cpu_s=cpu_s, owner=owner)
+        if why:
+            raise jsontext.JsonError(why.decode())
+        rest, *taken = read
+        if jsontext.is_wide(rest):
+            raise jsontext.JsonError("it holds too many values beside those that are passed on")
+        document = jsontext.decode(rest, max_depth)
+        for path, value in zip(taken[::2], taken[1::2], strict=True):
+            _put(document, msgspec.json.decode(path), Raw(value))
+        return document
+
+    async def errors(self, schema: InputSchema, arguments: Arguments, owner: str) -> dict[str, str]:
+        """What is wrong with arguments, by parameter; empty when they are valid."""
+        text = jsontext.encode(arguments)
+        (found,) = await self._run(EXPLAIN_INPUT, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        errors: dict[str, str] = msgspec.json.decode(found)
+        return errors
+
+    async def violation(self, schema: OutputSchema, value: Json, owner: str) -> str | None:
+        """The first thing that is wrong with a tool's value; None when it is valid."""
+        text = jsontext.encode(value)
+        (found,) = await self._run(EXPLAIN_OUTPUT, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        return found.decode() or None
+
+    async def aclose(self) -> None:
+        """Ends the child."""
+        await self._offload.aclose()
+
+    async def _run(self, task: str, *parts: bytes, cpu_s: float, owner: str) -> tuple[bytes, ...]:
+        return await self._offload.run(task, *parts, cpu_s=cpu_s, within_s=WITHIN_S, owner=owner)
+
+
+def _put(document: JsonObject, path: list[str], value: Any) -> None:
+    *outer, last = path
+    for name in outer:
+        document = document[name]
+    document[last] = value

@@ -1,0 +1,218 @@
+"""The parent's side of the child process: starts it when there is work, ends it when there is none for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections import OrderedDict, deque
+from subprocess import DEVNULL, Popen
+from typing import NamedTuple
+
+from gateway.offload.frames import HEAD, MAX_FRAME_BYTES, Answer, Job, decode_answer, encode
+
+log = logging.getLogger("gateway.offload")
+
+MAX_WAITING = 256  # tasks of all owners together; at the usual few milliseconds each, a second of work
+MAX_WAITING_PER_OWNER = 32  # so that no caller takes the whole queue
+MAX_WAITING_BYTES = 128 * 1024 * 1024  # of what waiting tasks work on
+IDLE_S = 30.0  # then the child's memory is given back; starting one takes a fifth of a second
+WALL_FACTOR, WALL_S = 10.0, 10.0  # how long a task may take on a busy machine, by the processor time it may use
+READ_BYTES = 1024 * 1024  # of an answer, held for the reader at a time
+# How a child ends that is out of time, and one whose libraries are out of memory and cannot say so.
+OVERRUN = (signal.SIGPROF, signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL)
+# The child runs what strangers wrote: it gets no environment that may hold secrets.
+ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
+
+
+class OffloadError(Exception):
+    """A task that was not done."""
+
+
+class OverrunError(OffloadError):
+    """The task needed more time or memory than it may have."""
+
+
+class BusyError(OffloadError):
+    """Too much waits already; the task was not begun."""
+
+
+class FailedError(OffloadError):
+    """The child could not be started, or broke down for a reason of its own."""
+
+
+class _Child(NamedTuple):
+    process: Popen[bytes]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class _Job(NamedTuple):
+    frame: bytes
+    cpu_s: float
+    answer: asyncio.Future[tuple[bytes, ...]]
+
+
+class Offload:
+    """Runs tasks in a child process, one at a time, those of different owners in turn.
+
+    `memory_bytes` bounds what the child may use beyond what the program itself takes.
+    """
+
+    def __init__(self, *, memory_bytes: int, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
+        self._memory_bytes = memory_bytes
+        self._max_waiting_bytes = max_waiting_bytes
+        self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
+        self._waiting_count = self._waiting_bytes = 0
+        self._arrived = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._child: _Child | None = None
+        self._closed = False
+
+    async def run(self, task: str, *parts: bytes, cpu_s: float, within_s: float, owner: str) -> tuple[bytes, ...]:
+        """Runs a task of `tasks.TASKS` on `parts` and returns what it returns.
+
+        Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is,
+        BusyError if too many tasks wait or there is no answer within `within_s` seconds, FailedError if there is no
+        child to run it.
+        """
+        if self._closed:
+            raise FailedError
+        frame = encode(Job(task, parts))
+        queue = self._waiting.get(owner)
+        if (
+            self._waiting_count >= MAX_WAITING
+            or self._waiting_bytes + len(frame) > max(self._max_waiting_bytes, len(frame))
+            or (queue is not None and len(queue) >= MAX_WAITING_PER_OWNER)
+        ):
+            raise BusyError
+        job = _Job(frame, cpu_s, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(owner, deque()).append(job)
+        self._waiting_count += 1
+        self._waiting_bytes += len(frame)
+        self._arrived.set()
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._work())
+        del frame
+        try:
+            async with asyncio.timeout(within_s):
+                return await job.answer
+        except TimeoutError as exc:
+            raise BusyError from exc
+
+    async def aclose(self) -> None:
+        """Ends the child; tasks that wait get a FailedError."""
+        self._closed = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+        while (job := self._next()) is not None:
+            if not job.answer.done():
+                job.answer.set_exception(FailedError())
+
+    def _next(self) -> _Job | None:
+        """Takes the oldest job of the owner whose turn it is; the owner goes to the end of the line."""
+        if not self._waiting:
+            return None
+        owner, queue = self._waiting.popitem(last=False)
+        job = queue.popleft()
+        if queue:
+            self._waiting[owner] = queue
+        self._waiting_count -= 1
+        self._waiting_bytes -= len(job.frame)
+        return job
+
+    async def _work(self) -> None:
+        """Does what waits, one after the other; returns once nothing has come for a while."""
+        try:
+            while True:
+                self._arrived.clear()
+                while (job := self._next()) is not None:
+                    if not job.answer.done():  # else its caller has left
+                        await self._do(job)
+                    del job
+                try:
+                    async with asyncio.timeout(IDLE_S):
+                        await self._arrived.wait()
+                except TimeoutError:
+                    if not self._waiting:
+                        return
+        finally:
+            await self._end()
+            if self._waiting and not self._closed:  # it came while the child was being ended
+                self._running = asyncio.create_task(self._work())
+
+    async def _do(self, job: _Job) -> None:
+        try:
+            answer = await self._ask(job)
+        except OffloadError as exc:
+            await self._end()
+            if not job.answer.done():
+                job.answer.set_exception(exc)
+        except BaseException:
+            if not job.answer.done():
+                job.answer.set_exception(FailedError())
+            raise
+        else:
+            if not job.answer.done():
+                if answer.out_of_memory:
+                    job.answer.set_exception(OverrunError())
+                else:
+                    job.answer.set_result(answer.parts)
+
+    async def _ask(self, job: _Job) -> Answer:
+        child = self._child = self._child or await _start(self._memory_bytes)
+        try:
+            async with asyncio.timeout(job.cpu_s * WALL_FACTOR + WALL_S):
+                child.writer.write(HEAD.pack(len(job.frame), job.cpu_s))
+                child.writer.write(job.frame)
+                await child.writer.drain()
+                size, _ = HEAD.unpack(await child.reader.readexactly(HEAD.size))
+                if size > MAX_FRAME_BYTES:
+                    raise FailedError
+                return decode_answer(await child.reader.readexactly(size))
+        except TimeoutError as exc:
+            raise OverrunError from exc
+        except (asyncio.IncompleteReadError, ConnectionError) as exc:
+            ended = await asyncio.to_thread(child.process.wait)
+            if -ended in OVERRUN:
+                raise OverrunError from exc
+            log.error("the process for long checks broke down", extra={"status": ended})
+            raise FailedError from exc
+
+    async def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.process.kill()
+            child.writer.close()
+            await asyncio.to_thread(child.process.wait)
+
+
+async def _start(memory_bytes: int) -> _Child:
+    """Raises FailedError."""
+    ours, theirs = socket.socketpair()
+    try:
+        process = _process(memory_bytes, theirs.fileno())
+    except OSError as exc:
+        ours.close()
+        log.error("the process for long checks cannot be started", extra={"reason": str(exc)})
+        raise FailedError from exc
+    finally:
+        theirs.close()
+    reader, writer = await asyncio.open_connection(sock=ours, limit=READ_BYTES)
+    return _Child(process, reader, writer)
+
+
+def _process(memory_bytes: int, pipe: int) -> Popen[bytes]:
+    """Starts the process in a millisecond; uvloop would copy the page tables of this one first."""
+    return Popen(  # noqa: S603 - a module of ours, and a number
+        [sys.executable, "-m", "gateway.offload.child", str(memory_bytes)],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=DEVNULL,
+        env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+        start_new_session=True,  # Ctrl-C in a terminal is for the gateway alone
+    )

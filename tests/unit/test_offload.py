@@ -1,0 +1,154 @@
+"""The child process for long work: what it does, what ends it, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gateway import jsontext
+from gateway.offload import BusyError, Checker, FailedError, Offload, OverrunError
+from gateway.offload.client import MAX_WAITING_PER_OWNER
+from gateway.offload.tasks import READ_DOCUMENT
+from gateway.schemas import InputSchema, OutputSchema
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = 256 * 1024 * 1024
+SLOW = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a[ab]{5000}c"}}}
+NEVER_DONE = {"a": "ab" * 500_000}  # two minutes
+QUESTION = (READ_DOCUMENT, b'{"input": [1, {}], "n": 2}', b"64", b"input")
+ANSWER = (b"", b'{"input":null,"n":2}', b'["input"]', b"[1,{}]")
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.fixture
+async def offload() -> AsyncIterator[Offload]:
+    offload = Offload(memory_bytes=MEMORY)
+    yield offload
+    await offload.aclose()
+
+
+async def ask(offload: Offload, owner: str = "me", within_s: float = 30.0) -> tuple[bytes, ...]:
+    return await offload.run(*QUESTION, cpu_s=5.0, within_s=within_s, owner=owner)
+
+
+async def test_a_task_returns_what_it_makes(offload: Offload) -> None:
+    assert await ask(offload) == ANSWER
+
+
+async def test_a_task_out_of_time_is_ended_and_the_next_gets_another_child(offload: Offload) -> None:
+    checker, schema = Checker(offload), InputSchema.compile(SLOW)
+    with pytest.raises(OverrunError):
+        await checker.errors(schema, NEVER_DONE, "me")
+    assert await checker.errors(schema, {"a": "b"}, "me") == {"a": "does not match the pattern a[ab]{5000}c"}
+
+
+async def test_a_task_out_of_memory_is_told_so(offload: Offload) -> None:
+    with pytest.raises(OverrunError):  # ten million lists of 56 bytes
+        await offload.run(READ_DOCUMENT, b"[%b[]]" % (b"[]," * 10_000_000), b"64", cpu_s=60.0, within_s=60.0, owner="")
+    assert await ask(offload) == ANSWER
+
+
+async def test_a_child_that_was_ended_from_outside_is_replaced(offload: Offload) -> None:
+    await ask(offload)
+    assert offload._child is not None
+    os.kill(offload._child.process.pid, signal.SIGTERM)
+    with suppress(FailedError):  # of the task that found it out
+        await ask(offload)
+    assert await ask(offload) == ANSWER
+
+
+async def test_owners_take_turns(offload: Offload) -> None:
+    order: list[str] = []
+
+    async def asked(owner: str) -> None:
+        await ask(offload, owner)
+        order.append(owner)
+
+    async with asyncio.TaskGroup() as group:
+        for owner in ("busy", "busy", "busy", "busy", "other"):
+            group.create_task(asked(owner))
+    assert order.index("other") <= 1
+
+
+async def test_one_owner_cannot_fill_the_queue(offload: Offload) -> None:
+    asking = [asyncio.ensure_future(ask(offload, "busy")) for _ in range(MAX_WAITING_PER_OWNER * 2)]
+    assert await ask(offload, "other") == ANSWER
+    ended = await asyncio.gather(*asking, return_exceptions=True)
+    assert sum(isinstance(each, BusyError) for each in ended) == MAX_WAITING_PER_OWNER
+
+
+async def test_a_caller_does_not_wait_longer_than_it_said(offload: Offload) -> None:
+    with pytest.raises(BusyError):
+        await ask(offload, within_s=0.0)
+    assert await ask(offload) == ANSWER
+
+
+async def test_closing_ends_the_child_and_refuses_what_waits() -> None:
+    offload = Offload(memory_bytes=MEMORY)
+    waiting = [asyncio.ensure_future(ask(offload)) for _ in range(3)]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert offload._child is not None
+    process = offload._child.process
+    await offload.aclose()
+    assert process.poll() is not None
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(each == ANSWER or isinstance(each, FailedError) for each in ended)
+    with pytest.raises(FailedError):
+        await ask(offload)
+
+
+async def test_the_child_gets_nothing_of_our_environment_that_could_be_secret(
+    offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JWT_SECRET", "canary")
+    await ask(offload)
+    assert offload._child is not None
+    assert b"canary" not in environment_of(offload._child.process.pid)
+
+
+READABLE = {
+    "flat": (b'{"tool_id":"A.B","input":{"a":1,"a":2}}', b'{"tool_id":"A.B","input":{"a":2}}'),
+    "enveloped": (b'{"request":{"input":{"a":[]}}}', b'{"request":{"input":{"a":[]}}}'),
+    "without": (b'{"request":{}}', b'{"request":{}}'),
+    "plain": (b'{"input":7}', b'{"input":7}'),
+    "list": (b'[{"input":{}}]', b'[{"input":{}}]'),
+}
+
+
+@pytest.mark.parametrize(("text", "read"), READABLE.values(), ids=READABLE)
+async def test_a_document_is_encoded_from_what_was_read(offload: Offload, text: bytes, read: bytes) -> None:
+    document = await Checker(offload).read(text, (b"input",), 64, "me")
+    assert jsontext.encode(document) == read
+
+
+@pytest.mark.parametrize("text", [b'{"a":1', b'{"a":"\\ud800"}', b'{"a":"\xff"}', b"[" * 65 + b"]" * 65, b"1" * 5000])
+async def test_what_is_refused_here_is_refused_there_in_the_same_words(offload: Offload, text: bytes) -> None:
+    with pytest.raises(jsontext.JsonError) as here:
+        jsontext.decode(text)
+    with pytest.raises(jsontext.JsonError) as there:
+        await Checker(offload).read(text, (b"input",), 64, "me")
+    assert str(there.value) == str(here.value)
+
+
+async def test_too_many_values_beside_the_arguments_are_refused(offload: Offload) -> None:
+    text = b'{"context":[%b{}],"input":{}}' % (b"{}," * 100_000)
+    with pytest.raises(jsontext.JsonError, match="too many values"):
+        await Checker(offload).read(text, (b"input",), 64, "me")
+
+
+async def test_values_are_held_against_output_schemas(offload: Offload) -> None:
+    checker, schema = Checker(offload), OutputSchema.compile({"type": "array", "items": {"type": "integer"}})
+    assert await checker.violation(schema, [1, 2], "me") is None
+    assert await checker.violation(schema, [1, "x"], "me") == "at [1]: is not an integer"
+    broken = OutputSchema.deferred({"type": "nothing"})
+    assert str(await checker.violation(broken, 1, "me")).startswith("The output schema cannot be used: ")

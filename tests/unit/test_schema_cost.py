@@ -1,0 +1,86 @@
+"""How long a check may take, told from the schema and the size of the value before it is begun."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from gateway import jsontext
+from gateway.model import JsonObject
+from gateway.schemas import UNDECIDED, InputSchema, OutputSchema
+from gateway.schemas.cost import MAX_HERE_NS, MAX_MEASURED, Size, size_of
+
+QUICK_S = 20 * MAX_HERE_NS / 1e9  # of a processor, on a slow and busy machine
+BOTH = r"(?=.*[A-Z])(?=.*[0-9]).{8,}"
+
+
+def arguments(name: str, schema: JsonObject) -> JsonObject:
+    return {"type": "object", "properties": {name: schema}}
+
+
+HEAVY: dict[str, tuple[JsonObject, JsonObject]] = {
+    "look-around": (arguments("a", {"pattern": BOTH}), {"a": "a" * 900_000}),
+    "repeats": (arguments("a", {"pattern": "a[ab]{5000}c"}), {"a": "ab" * 150_000}),
+    "alternatives": (arguments("a", {"items": {"allOf": [{"minimum": 0}] * 8000}}), {"a": [0] * 500_000}),
+    "names": (
+        arguments("a", {"items": {"required": [f"p{n}" for n in range(2000)]}}),
+        {"a": [dict.fromkeys([f"p{n}" for n in range(1999)], 0)] * 1000},
+    ),
+    "objects": (arguments("a", {"items": {"enum": [[n] * 10 for n in range(1000)]}}), {"a": [[-1] * 10] * 20_000}),
+    "many values": (arguments("a", {"items": {"type": "integer"}}), {"a": [0] * 500_000}),
+}
+
+
+@pytest.mark.parametrize(("schema", "value"), HEAVY.values(), ids=HEAVY)
+def test_what_takes_long_is_not_done_here(schema: JsonObject, value: JsonObject) -> None:
+    compiled, size = InputSchema.compile(schema), len(jsontext.encode(value))
+    began = time.process_time()
+    assert compiled.errors_now(value, size) is None
+    assert time.process_time() - began < QUICK_S
+
+
+LIGHT: dict[str, tuple[JsonObject, Any]] = {
+    "short": (arguments("a", {"type": "string", "pattern": "^[a-z]+$"}), {"a": "abc"}),
+    "a password": (arguments("a", {"pattern": BOTH}), {"a": "Passw0rd-and-more"}),
+    "a long text": (arguments("a", {"type": "string"}), {"a": "x" * 1_000_000}),
+    "many numbers": (arguments("a", {"items": {"type": "number"}}), {"a": [0.5] * 4000}),
+    "many options": (arguments("a", {"enum": [str(n) for n in range(3000)]}), {"a": "2999"}),
+}
+
+
+@pytest.mark.parametrize(("schema", "value"), LIGHT.values(), ids=LIGHT)
+def test_what_takes_no_time_is_done_here(schema: JsonObject, value: Any) -> None:
+    assert InputSchema.compile(schema).errors_now(value, len(jsontext.encode(value))) == {}
+
+
+def test_ordinary_mistakes_are_put_into_words_here() -> None:
+    schema = {
+        "type": "object",
+        "properties": {f"p{n}": {"type": "string", "minLength": 1} for n in range(20)},
+        "required": [f"p{n}" for n in range(20)],
+    }
+    found = InputSchema.compile(schema).errors_now({"p0": 1}, 8)
+    assert found is not None
+    assert found["p0"] == "is not a string"
+    assert found["p19"] == "is required"
+
+
+def test_many_mistakes_are_put_into_words_elsewhere() -> None:
+    value = {"a": ["x"] * 4000}
+    assert InputSchema.compile(arguments("a", {"items": {"type": "integer"}})).errors_now(value, 20_000) is None
+
+
+def test_a_deferred_schema_and_text_are_decided_elsewhere() -> None:
+    assert InputSchema.deferred({}).errors_now({}, 2) is None
+    assert OutputSchema.deferred({}).violation_now(1, 1) is UNDECIDED
+    assert InputSchema.compile({}).errors_now(Raw(b"{}"), 2) is None
+
+
+def test_the_size_of_a_value() -> None:
+    assert size_of({"ab": ["c", 1, None]}) == Size(6, 3, 5)
+    assert size_of("é") == Size(1, 4, 16)
+    assert size_of([0] * (MAX_MEASURED + 1)) is None
+    assert size_of([[[0] * 100] * 100] * 100) is None
