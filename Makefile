@@ -31,12 +31,8 @@ demo: $(STAMP)
 
 # Much of the time is spent waiting for processes: four workers fill the waits of two cores, each with tests that wait
 # between tests that compute (tests/conftest.py). What is compiled is kept even where the environment says otherwise.
-# What fails beside the others runs once more alone, and then has to pass: many tests hold real processes to deadlines,
-# which a machine that is busy with the next test can miss.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 test: check $(INTEROP_STAMPS)
-	$(PYTEST) --cache-clear --numprocesses 4 --dist worksteal -m "not soak" \
-		|| $(PYTEST) --last-failed --last-failed-no-failures none -m "not soak"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak"
 
 # One after the other: most of them take all processors.
 test-soak: $(STAMP)
@@ -56,8 +52,7 @@ $(IMPORTS)/.installed: tests/requirements/import-linter.txt constraints.txt
 
 # Apart from the others because what it needs is large, and not all of it to be had by pip: what is skipped says why.
 test-deploy: $(DEPLOY)/.installed
-	$(DEPLOY)/bin/python -m pytest tests/deploy -rs --cache-clear --numprocesses 2 --dist loadfile --no-loadscope-reorder \
-		|| $(DEPLOY)/bin/python -m pytest tests/deploy -rs --last-failed --last-failed-no-failures none
+	$(DEPLOY)/bin/python -m pytest tests/deploy -rs --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 $(DEPLOY)/.installed: pyproject.toml constraints.txt tests/deploy/requirements.txt
 	$(PYTHON) -m venv --clear $(@D)
