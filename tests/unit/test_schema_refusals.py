@@ -130,7 +130,9 @@ def test_a_wrong_value_of_a_recursive_union_is_explained_in_no_time() -> None:
     schema = InputSchema.compile(EXPRESSION)
     value = nested(60, {"op": "?"}, op="not")
     started = time.process_time()
-    assert schema.errors({"e": value}) == {"e": "does not have any of the allowed forms"}
+    assert schema.errors({"e": value}) == {
+        "e": 'is neither an object with op "add" nor an object with op "not"',
+    }
     assert time.process_time() - started < QUICK_S
 
 
