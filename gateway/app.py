@@ -18,8 +18,9 @@ from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
+from gateway.backends.http_listing import LIST_MEMORY_BYTES
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import Challenges
+from gateway.challenges import Challenges, is_call
 from gateway.checks import Checks
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
@@ -33,7 +34,8 @@ from gateway.kept.calls import Calls
 from gateway.kept.endings import Endings
 from gateway.kept.standing import PREFIX
 from gateway.looks import Looks, digest
-from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store
+from gateway.memory import BodyMemory
+from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store, families
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
@@ -44,6 +46,8 @@ from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
 from gateway.telling import Telling
 from gateway.tracing import Chance
+
+LOOK_S = 0.1  # at the end, between two looks at whether anything is owed
 
 
 class Gateway:
@@ -59,10 +63,11 @@ class Gateway:
         self.requests: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
-        self._challenges = Challenges(keys, clock=time.time)
+        self._challenges = Challenges(keys, lifetime_s=self._pending_s, clock=time.time)
         self._looks = Looks(self._ask_challenge)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
+        self.memory = BodyMemory(config.server.max_memory_bodies_bytes)
         self._limits = remembering.rate_limits(config)
         self.state = remembering.state(remembered)
         # By name; also those that were taken out of the configuration, until they are closed.
@@ -74,6 +79,7 @@ class Gateway:
         self._scraper = Scraper(self.metrics.publish, store.read)
         self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
         self._checks = Checks(self._checker)
+        self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # apart: no call waits for lists
         self._telling = Telling(
             self._challenges,
             self._checks,
@@ -81,7 +87,8 @@ class Gateway:
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )
-        tokens, endings = CallbackTokens(Digester(keys, "callbacks")), Endings(self.state, self._telling.ended)
+        tokens = CallbackTokens(Digester(keys, "callbacks"))
+        self._endings = endings = Endings(self.state, self._telling.ended)
         self.calls = Calls(
             self.state,
             Digester(keys, "calls"),
@@ -95,7 +102,7 @@ class Gateway:
             tokens,
             backends=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls),
+            absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,
         )
         self._chance = Chance()
@@ -114,14 +121,25 @@ class Gateway:
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = parts.admission(name, settings, config.routes)
+            admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
             backends[name] = parts.backend(
-                name, settings, admission, self.calls, self._refresh, self._checker, pending_s=self._pending_s
+                name,
+                settings,
+                admission,
+                self.calls,
+                self._refresh,
+                self._checker,
+                self._lists,
+                pending_s=self._pending_s,
             )
-        catalogue = Catalogue(parts.sources(config, backends))
+        catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = self._limits if before is None else before.limits.under(remembering.rate_limit_rules(config))
+        limits = (
+            self._limits
+            if before is None
+            else before.limits.under(remembering.rate_limit_rules(config), config.limits_on_failure)
+        )
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=limits,
@@ -169,6 +187,7 @@ class Gateway:
         return Edge(
             call=pipeline.call,
             list_=pipeline.list,
+            refuse=pipeline.refuse,
             callback=self.callbacks.answer,
             rest=Watched(rest, self.observer, self._chance, ip_of),
             ip_of=ip_of,
@@ -219,6 +238,8 @@ class Gateway:
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
         parts.give_patience(setup.admissions, config)
+        self.ip_of = facing.ip_of(config.server)
+        self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.know(known(config), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
@@ -231,10 +252,14 @@ class Gateway:
         self._challenges.public_url = server.public_url or f"{scheme}://{shown}:{port}"
         self._called_back_at = server.callback_url or self._challenges.public_url
 
+    def turn_away(self) -> None:
+        """Turns readiness off; calls are still taken."""
+        self._draining = True
+
     def drain(self) -> None:
         """Turns readiness off; calls are still answered.
 
-        From here on, calls that run apart from their callers are waited for like requests.
+        From here on, what is to be done apart from callers is waited for like requests.
         """
         self._draining = True
         last = asyncio.create_task(self._until_quiet())
@@ -242,14 +267,28 @@ class Gateway:
         last.add_done_callback(self.requests.discard)
 
     async def _until_quiet(self) -> None:
-        """Returns when no call runs any more. When this is cancelled, so are those that still run."""
+        """Returns when no call runs any more and nothing is owed. When it is cancelled, so are calls that still run."""
         try:
-            while under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
-                await asyncio.wait(under_way)
+            while True:
+                if under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
+                    await asyncio.wait(under_way)
+                elif self._is_owed():
+                    await asyncio.sleep(LOOK_S)
+                else:
+                    return
         except asyncio.CancelledError:
             for call in self.calls.running():
                 call.cancel()
             raise
+
+    def _is_owed(self) -> bool:
+        """Whether results wait for the state, or calls for an outcome that would be lost with this process."""
+        return bool(self._endings.backlog or remembering.unfinished_here(self.state))
+
+    @property
+    def lost_results(self) -> int:
+        """How many results were taken and could not be written down; to be asked when it is closed."""
+        return self._endings.backlog.lost
 
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
@@ -263,6 +302,7 @@ class Gateway:
         await self._limits.aclose()
         await self.state.aclose()
         await self._checker.aclose()
+        await self._lists.aclose()
 
     @property
     def status(self) -> str:
@@ -289,7 +329,9 @@ class Gateway:
 
     def _readings(self) -> Iterable[Reading]:
         setup = self._setup
-        return readings(setup.backends, setup.admissions, setup.catalogue, self.state, self._issuers.status())
+        yield Reading(families.BODY_MEMORY, (), float(self.memory.held))
+        yield Reading(families.BODY_MEMORY_LIMIT, (), float(self.memory.limit_bytes))
+        yield from readings(setup.backends, setup.admissions, setup.catalogue, self.state, self._issuers.status())
 
     def _refresh(self, backend: str) -> None:
         """A tool server said that its tools have changed."""
@@ -303,7 +345,7 @@ class Gateway:
         return "failed" if opened is None else await self._looks.status(*opened)
 
     async def _ask_challenge(self, name: str, check_url: str) -> str:
-        if "/" not in check_url:  # not a URL but the key of a kept call: its record tells, wherever its backend is
+        if is_call(check_url):  # wherever its backend is
             return await self.calls.consent_status(check_url)
         backend = self.backends.get(name)
         return "failed" if backend is None else await backend.challenge_status(check_url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from gateway import jsontext
-from gateway.errors import ErrorCode, GatewayError, unavailable
+from gateway.errors import ErrorCode, FailureCode, GatewayError, unavailable
 from gateway.model import Arguments, Json, JsonObject, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
 from gateway.routing import OutputCheck, PublishedTool
@@ -19,7 +19,9 @@ log = logging.getLogger("gateway.pipeline")
 INPUT = (b"input", b"inputs")  # the members of a call that hold its arguments, in all dialects
 # Globals: reading a member off its class costs half a microsecond in Python 3.11.
 UNCHECKED, WARN = OutputCheck.OFF, OutputCheck.WARN
-BROKEN_VALUE = ToolFailure(message="The tool returned a value that breaks its own output schema.")
+BROKEN_VALUE = ToolFailure(
+    message="The tool returned a value that breaks its own output schema.", code=FailureCode.BROKEN_ANSWER
+)
 TOO_LONG = "takes too long to be checked"
 
 
@@ -43,14 +45,22 @@ class Checks:
             raise GatewayError(ErrorCode.INVALID_REQUEST, "The body must be a JSON object.")
         return document
 
-    async def errors(self, tool: PublishedTool, arguments: Arguments, principal: str) -> dict[str, str]:
-        """What is wrong with arguments, by parameter. Raises BACKEND_UNAVAILABLE."""
-        try:
-            return await self._checker.errors(tool.schema, arguments, principal)
-        except OverrunError:
-            return {"input": TOO_LONG}
-        except OffloadError as exc:
-            raise unavailable("the process that checks large inputs has no time") from exc
+    async def refuse(
+        self, wrong: dict[str, str] | None, tool: PublishedTool, arguments: Arguments, principal: str
+    ) -> None:
+        """Refuses arguments if something is `wrong` with them, by parameter; None: that has to be found out first.
+
+        Raises INVALID_ARGUMENTS, BACKEND_UNAVAILABLE.
+        """
+        if wrong is None:
+            try:
+                wrong = await self._checker.errors(tool.schema, arguments, principal)
+            except OverrunError:
+                wrong = {"input": TOO_LONG}
+            except OffloadError as exc:
+                raise unavailable("the process that checks large inputs has no time") from exc
+        if wrong:
+            raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
 
     async def result(self, result: ToolResult, tool: PublishedTool, principal: str) -> ToolResult:
         """As `checked`, for a result that `checked` cannot decide on."""

@@ -14,9 +14,11 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class ErrorCode(StrEnum):
-    """Why a call did not get through; also the word used in logs."""
+    """Why a call did not get through; the word that callers' programs go by (`Toolgate-Code`), and that of logs."""
 
     INVALID_REQUEST = "invalid_request"
+    CALL_CONFLICT = "call_conflict"  # its call_id was used for another call
+    RESULT_EXPIRED = "result_expired"
     INVALID_ARGUMENTS = "invalid_arguments"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
@@ -28,7 +30,34 @@ class ErrorCode(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED_MEDIA = "unsupported_media"
     BACKEND_UNAVAILABLE = "backend_unavailable"
+    NOT_READY = "not_ready"  # lists alone: not every tool server has been asked yet
     INTERNAL = "internal"
+
+
+class FailureCode(StrEnum):
+    """Why a call failed whose tool ran, or may have run; a refusal that is told as a failure keeps its own word."""
+
+    TOOL_ERROR = "tool_error"
+    TIMEOUT = "timeout"
+    UNKNOWN = "unknown"
+    STILL_RUNNING = "still_running"
+    CANCELLED = "cancelled"
+    BACKEND_BUSY = "backend_busy"
+    BROKEN_ANSWER = "broken_answer"
+    RESULT_TOO_LARGE = "result_too_large"
+    RESULT_NOT_KEPT = "result_not_kept"  # told to somebody else, who waited for it
+    NOT_RUN = "not_run"
+
+
+class ServerCode(StrEnum):
+    """Why a request was refused by the HTTP server below the application, where no other word says it."""
+
+    REQUEST_TIMEOUT = "request_timeout"
+    HEAD_TOO_LARGE = "head_too_large"
+    GATEWAY_UNAVAILABLE = "gateway_unavailable"
+
+
+CODE = b"toolgate-code"  # the header of every refusal and every failure
 
 
 class GatewayError(Exception):

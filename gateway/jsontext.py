@@ -21,6 +21,7 @@ MAX_HERE_NS = 5_000_000
 CONTAINER_NS, VALUE_NS = 800, 130  # at worst, measured: lists in lists; short numbers
 MAX_CONTAINERS, MAX_VALUES = MAX_HERE_NS // CONTAINER_NS, MAX_HERE_NS // VALUE_NS
 ALWAYS_HERE_BYTES = 16 * 1024  # of nothing but brackets: 6 ms
+NEVER_HERE_BYTES = 4 * 1024 * 1024  # of one string full of escapes: 20 ms to read and write
 LONG_NUMBER = b"0" * 256  # digits; 64 KiB of longer ones take 5 ms, because reading and writing them is quadratic
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
@@ -52,7 +53,9 @@ def decode(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
 def is_wide(text: bytes) -> bool:
     """Whether a text may hold so many values, or numbers so long, that reading it would hold up the event loop."""
     size = len(text)
-    if size <= ALWAYS_HERE_BYTES:
+    if not ALWAYS_HERE_BYTES < size <= NEVER_HERE_BYTES:
+        return size > NEVER_HERE_BYTES
+    if text.startswith(b'"'):
         return False
     containers = len(text.split(b"{", MAX_CONTAINERS)) + len(text.split(b"[", MAX_CONTAINERS))
     values = len(text.split(b",", MAX_VALUES))

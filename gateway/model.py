@@ -147,7 +147,8 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
 
     `prompt_hint` is `additional_prompt_content`; `extras` are members of the error that no specification names.
     `outcome` is how it is counted: `tool_error`, `timeout`, `unknown` where nobody knows whether the tool ran, or as a
-    refusal that is told as a failure.
+    refusal that is told as a failure. `code` is the word for programs, of `FailureCode` or `ErrorCode`; empty: the one
+    that goes with the outcome.
     """
 
     message: str
@@ -157,6 +158,16 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
     prompt_hint: str | None = None
     extras: Mapping[str, Json] = {}
     outcome: str = "tool_error"
+    code: str = ""
+
+    @property
+    def word(self) -> str:
+        """What programs are told."""
+        return self.code or CODES.get(self.outcome, self.outcome)
+
+
+# Of outcomes that are not the word themselves: what was refused has not run.
+CODES = {"refused": "not_run", "invalid": "invalid_arguments"}
 
 
 UNKNOWN_BYTES = 1 << 62  # more than there can be

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
+from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.kept.attempt import Asked
 from gateway.kept.preference import NO_PREFERENCE, Preference, read_preference
@@ -29,13 +29,14 @@ from gateway.reading import check_media, forwarded, read_object, read_optional
 from gateway.request import Request
 from gateway.requirements import fitting, for_user
 from gateway.routing import PublishedTool, Router
+from gateway.schemas import NO_ERRORS
 from gateway.telling import CALL_ID, Telling, outcome_of, refusal, with_headers
 from gateway.wire import Body, WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
-INVALID_INPUT = "Some input parameters are invalid."
 PREFERENCE_APPLIED = b"preference-applied"
+STARTING = "The gateway is starting and does not know all tools yet."
 
 
 class Catalogue(Protocol):
@@ -43,6 +44,11 @@ class Catalogue(Protocol):
 
     @property
     def router(self) -> Router: ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether every backend had its chance to be asked for its tools."""
+        ...
 
 
 class KeptCalls(Protocol):
@@ -90,6 +96,9 @@ class Pipeline:
         """Answers `POST /tools/call` and `POST /call`."""
         try:
             check_media(request.head)
+        except GatewayError as error:
+            return await self.refuse("call", request, error)
+        try:
             caller = self._identify("call", request) or await self._identify_later(request)
             try:
                 body = arriving.now()
@@ -111,10 +120,8 @@ class Pipeline:
             if caller.user_id is not None:
                 call = for_user(call, caller.user_id)
             wrong = tool.schema.errors_now(call.arguments, size)
-            if wrong is None:
-                wrong = await self._checks.errors(tool, call.arguments, caller.principal)
-            if wrong:
-                raise GatewayError(ErrorCode.INVALID_ARGUMENTS, INVALID_INPUT, parameters=wrong)
+            if wrong is not NO_ERRORS:
+                await self._checks.refuse(wrong, tool, call.arguments, caller.principal)
             invocation = self._admit(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
@@ -136,10 +143,27 @@ class Pipeline:
             dialect = recognise.of_list(request.head, document)
             request.speak(dialect)
             request.spelling = dialect.negotiate(request.head, document)
+            if not self._catalogue.ready:  # a short list would be taken for all there is
+                raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
             router = self._catalogue.router
             reply = await self._lists.answer(router, caller, dialect, request.spelling, request.head)
             request.outcome = "ok"
             return reply
+        except Exception as exc:
+            return refusal(exc, request)
+
+    async def refuse(self, operation: Operation, request: Request, error: GatewayError) -> WireReply:
+        """Answers what is refused for its head alone; like any other refusal it counts for its address and its caller.
+
+        That it is wrong is told before that its sender is not known, but not before that it is one too many.
+        """
+        try:
+            try:
+                caller = self._identify(operation, request) or await self._identify_later(request)
+            except UnauthenticatedError:
+                raise error from None
+            request.extra += await self._limiter.spend(operation, caller.principal, request.ip, None)
+            raise error
         except Exception as exc:
             return refusal(exc, request)
 

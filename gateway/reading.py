@@ -46,7 +46,15 @@ def read_optional(body: bytes) -> Json:
 
 
 def forwarded(head: Head, allowed: tuple[bytes, ...]) -> Headers:
-    """The caller's headers that a route passes on; one that is repeated, line by line (RFC 9110, section 5.3)."""
+    """The caller's headers that a route passes on; one that is repeated, line by line (RFC 9110, section 5.3).
+
+    What `Connection` names is for this connection and goes no further (section 7.6.1).
+    """
+    if b"connection" in head.headers:
+        lines = head.lines or ((b"connection", head.headers[b"connection"]),)
+        listed = b",".join([value for name, value in lines if name == b"connection"]).lower().split(b",")
+        kept_here = {name.strip(b" \t") for name in listed}
+        allowed = tuple(name for name in allowed if name not in kept_here)
     if head.lines:
         return tuple((name, value) for name in allowed for line, value in head.lines if line == name)
     return tuple((name, head.headers[name]) for name in allowed if name in head.headers)

@@ -14,11 +14,18 @@ from gateway.routing import PublishedTool
 
 
 def for_user(call: ToolCall, user_id: str) -> ToolCall:
-    """The call for the user whom its caller's own credential names. Raises FORBIDDEN for another one."""
-    if call.context.user_id is None:
-        return replace(call, context=replace(call.context, user_id=user_id))
-    if call.context.user_id != user_id:
+    """The call for the user whom its caller's own credential names, without `user_info`.
+
+    `user_info` is the caller's word: nobody has checked that its email address, say, is that user's, and a tool server
+    would read it beside a `user_id` that was checked. Raises FORBIDDEN for a call that names another user.
+    """
+    context = call.context
+    info = context.user_info
+    named = info.get("user_id") if isinstance(info, dict) else None
+    if context.user_id not in (None, user_id) or named not in (None, user_id):
         raise GatewayError(ErrorCode.FORBIDDEN, "Your credential does not let you call for that user.")
+    if context.user_id is None or info is not None:
+        return replace(call, context=replace(context, user_id=user_id, user_info=None))
     return call
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -16,11 +16,11 @@ from typing import Literal, Self
 
 from msgspec.structs import replace
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import version_key
 from gateway.ports import Backend, Caller, Target
-from gateway.schemas import InputSchema, OutputSchema, SchemaError, Undecided, is_light
+from gateway.schemas import InputSchema, OutputSchema, SchemaError, Undecided
 
 Decode = Literal["auto", "always", "never"]
 
@@ -91,12 +91,13 @@ class PublishedTool:
     asks: bool = field(init=False)
     backend: Backend = field(init=False, repr=False)
     target: Target = field(init=False, repr=False)
-    _output: OutputSchema | SchemaError | None = field(default=None, init=False, repr=False)
+    output: OutputSchema = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         definition, backend = self.definition, self.route.backend_name
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls
         self.asks = self.requires != Requirements()
+        self.output = OutputSchema.uncompiled(definition.output_schema or {})
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
     @property
@@ -143,24 +144,6 @@ class PublishedTool:
         except SchemaError as exc:
             return f"The output schema cannot be used: {exc.reason}"
 
-    @property
-    def output(self) -> OutputSchema:
-        """The output schema, if there is one; compiled for the first value, since most tools are never called.
-
-        Raises SchemaError if it cannot be used.
-        """
-        if self._output is None:
-            promised = self.definition.output_schema
-            assert promised is not None
-            try:
-                light = is_light(promised)
-                self._output = OutputSchema.compile(promised) if light else OutputSchema.deferred(promised)
-            except SchemaError as exc:
-                self._output = exc
-        if isinstance(self._output, SchemaError):
-            raise self._output
-        return self._output
-
 
 class _Family:
     """The versions of one tool (or of one name)."""
@@ -177,10 +160,23 @@ class _Family:
         self.latest = tuple(latest.values())
 
 
-class Router:
-    """An immutable snapshot of everything published."""
+def _no_backend(_ref: ToolRef, _caller: Caller) -> str | None:
+    """Every backend has been listed."""
+    return None
 
-    def __init__(self, tools: Iterable[PublishedTool] = ()) -> None:
+
+class Router:
+    """An immutable snapshot of everything published.
+
+    `unlisted` names a backend that has never been listed and may have a tool that a caller may use, if there is one.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[PublishedTool] = (),
+        unlisted: Callable[[ToolRef, Caller], str | None] = _no_backend,
+    ) -> None:
+        self._unlisted = unlisted
         self.tools = tuple(sorted(tools, key=_listing_order))
         self._by_tool = _families((tool.definition.tool, tool) for tool in self.tools)
         by_version = sorted(self.tools, key=lambda tool: version_key(tool.definition.version))
@@ -192,23 +188,30 @@ class Router:
     def resolve(self, ref: ToolRef, caller: Caller, hide: bool = False) -> PublishedTool:
         """Finds the tool a caller means; without a version, the latest that the caller may use.
 
-        Raises: TOOL_NOT_FOUND; FORBIDDEN when only the scopes of routes stand in the way, unless they `hide` tools.
+        Raises: TOOL_NOT_FOUND; BACKEND_UNAVAILABLE instead while a backend that was never listed may have the tool;
+        FORBIDDEN when only the scopes of routes stand in the way, unless they `hide` tools.
         """
         family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
         if family is None:
-            raise _no_such_tool(ref)
+            raise self._not_found(_no_such_tool(ref), ref, caller)
         if ref.version is None:
             for tool in family.latest:
                 if tool.route.scopes <= caller.scopes:
                     return tool
-            raise _no_such_tool(ref) if hide else _forbidden(ref)
+            raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref)
         wanted = family.versions.get(ref.version)
         if wanted is not None and wanted.route.scopes <= caller.scopes:
             return wanted
         if wanted is not None and not hide:
             raise _forbidden(ref)
         usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
-        raise _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
+        not_found = _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
+        raise self._not_found(not_found, ref, caller)
+
+    def _not_found(self, error: GatewayError, ref: ToolRef, caller: Caller) -> GatewayError:
+        """The refusal of a tool that is not here: final, unless it may yet be listed."""
+        backend = self._unlisted(ref, caller)
+        return error if backend is None else unavailable(f"backend {backend!r} has never listed its tools")
 
     def meant(self, ref: ToolRef) -> PublishedTool | None:
         """The tool that is meant, also by a caller who may not use it; None if there is none."""

@@ -23,6 +23,7 @@ class Served(Protocol):
 
     fields: Mapping[bytes, bytes]
     answered: int | None
+    holder: str  # for whom its body is held in memory; the application sets it once it knows the caller
 
     def keep(self) -> asyncio.Task[None]:
         """Has the application run to its end even if its caller leaves; returns the task it runs in."""

@@ -40,6 +40,10 @@ def readings(
     """Everything, in the event loop: some microseconds for each backend and for each hundred pending calls."""
     yield Reading(families.BUILD, (__version__,), 1.0)
     yield Reading(families.STATE_UP, (), float(state.is_up))
+    if (room := state.room) is not None:
+        yield Reading(families.STATE_BYTES, (), float(room.used_bytes))
+        if room.max_bytes is not None:
+            yield Reading(families.STATE_MAX_BYTES, (), float(room.max_bytes))
     for name, issuer in issuers.items():
         yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
         if issuer.age_s is not None:

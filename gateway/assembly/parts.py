@@ -13,13 +13,15 @@ from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.backends.callback import ACK_TIMEOUT_S, CallbackBackend
 from gateway.backends.credentials import Credentials, Fixed, Minted
 from gateway.backends.http import HttpBackend
+from gateway.backends.http_listing import Terms
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import FixedTokens, IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
-from gateway.offload import Checker
+from gateway.memory import BodyMemory
+from gateway.offload import Checker, Offload
 from gateway.ports import Backend, Outcomes, ServerDialect
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
@@ -45,10 +47,12 @@ ASKS_IN: dict[str, ServerDialect] = {
 }  # how a tool server of unknown dialect is asked for its tools
 
 
-def admission(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> Admission[Server]:
-    """The way into a backend, with connections to all replicas of its tool server."""
+def admission(
+    name: str, settings: BackendSettings, routes: Sequence[RouteSettings], memory: BodyMemory
+) -> Admission[Server]:
+    """The way into a backend, with connections to all replicas of its tool server, whose answers `memory` counts."""
     given_s = patience_s(name, settings, routes)
-    targets = [(url, Server(url, _pool(settings, url), given_s)) for url in settings.addresses]
+    targets = [(url, Server(url, _pool(settings, url, memory), given_s)) for url in settings.addresses]
     limits = AdmissionLimits(
         concurrency=settings.max_concurrency,
         queue=settings.max_queue,
@@ -77,25 +81,30 @@ def backend(
     outcomes: Outcomes,
     refresh: Callable[[str], None],
     checker: Checker,
+    lists: Offload,
     *,
     pending_s: float,
 ) -> Backend:
     """The adapter to one tool server; `refresh` is called with its name when its tools have changed.
 
-    A call is waited for `pending_s` at the most.
+    A call is waited for `pending_s` at the most. `lists` reads long lists of tools.
     """
+    bounds = settings.discovery
+    terms = Terms(bounds.max_tools, bounds.max_schema_bytes, lists)
     match settings:
         case HttpBackendSettings():
-            return _http_backend(name, settings, admission, checker)
+            return _http_backend(name, settings, admission, checker, terms)
         case CallbackBackendSettings():
-            return _callback_backend(name, settings, admission, outcomes, refresh)
+            return _callback_backend(name, settings, admission, outcomes, refresh, checker, terms)
         case RcrtBackendSettings():
-            return _rcrt_backend(name, settings, admission, outcomes, refresh, pending_s)
+            return _rcrt_backend(name, settings, admission, outcomes, refresh, checker, pending_s, terms)
         case _:
             raise TypeError(f"no adapter for {type(settings).__name__}")
 
 
-def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission[Server], checker: Checker) -> Backend:
+def _http_backend(
+    name: str, settings: HttpBackendSettings, admission: Admission[Server], checker: Checker, lists: Terms
+) -> Backend:
     dialect = None if settings.dialect == "auto" else recognise.SERVER_DIALECTS[settings.dialect]
     return HttpBackend(
         name,
@@ -106,6 +115,7 @@ def _http_backend(name: str, settings: HttpBackendSettings, admission: Admission
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,
         checker=checker,
+        lists=lists,
     )
 
 
@@ -115,6 +125,8 @@ def _callback_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
+    lists: Terms,
 ) -> Backend:
     pool = admission.replicas[0].target.pool
     pools = {Origin.parse(url): _pool(settings, url) for url in settings.allowed_origins} | {pool.origin: pool}
@@ -124,8 +136,10 @@ def _callback_backend(
         pools,
         credentials=_credentials(settings),
         outcomes=outcomes,
+        checker=checker,
         on_change=lambda: refresh(name),
         max_response_bytes=settings.max_response_bytes,
+        lists=lists,
     )
 
 
@@ -135,7 +149,9 @@ def _rcrt_backend(
     admission: Admission[Server],
     outcomes: Outcomes,
     refresh: Callable[[str], None],
+    checker: Checker,
     pending_s: float,
+    lists: Terms,
 ) -> Backend:
     server = admission.replicas[0].target
     return RcrtBackend(
@@ -147,6 +163,7 @@ def _rcrt_backend(
         ),
         tokens=_rcrt_tokens(settings, server),
         outcomes=outcomes,
+        checker=checker,
         workspace=settings.workspace,
         toolkit=settings.toolkit or name,
         max_response_bytes=settings.max_response_bytes,
@@ -156,6 +173,7 @@ def _rcrt_backend(
         return_to_llm=settings.return_to_llm,
         cleanup=settings.cleanup,
         timings=Timings(watch_s=pending_s),
+        lists=lists,
     )
 
 
@@ -171,14 +189,14 @@ def _rcrt_tokens(settings: RcrtBackendSettings, server: Server) -> Tokens:
     )
 
 
-def _pool(settings: BackendSettings, url: str) -> Pool:
+def _pool(settings: BackendSettings, url: str, memory: BodyMemory | None = None) -> Pool:
     """Connections to one server. It is the backend's admission that limits calls; this pool is there should it fail."""
     origin = Origin.parse(url)
     limits = Limits(
         connections=settings.max_concurrency + SPARE_CONNECTIONS,
         connect_timeout_s=settings.connect_timeout_s,
     )
-    return Pool(origin, limits, _trust(settings, (url,)))
+    return Pool(origin, limits, _trust(settings, (url,)), memory)
 
 
 def _trust(settings: BackendSettings, urls: Iterable[str]) -> ssl.SSLContext | None:

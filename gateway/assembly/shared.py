@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from redis.asyncio import Redis
 
-from gateway.ratelimit import MemoryBuckets
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.settings import StateSettings, TlsSettings
 from gateway.state.address import Address
@@ -27,15 +24,13 @@ def client(settings: StateSettings, address: Address) -> Redis:
     )
 
 
-def state(
-    settings: StateSettings, address: Address, limits: StateLimits, *, on_restored: Callable[[], None] = lambda: None
-) -> RedisState:
-    """Calls that every replica can see; `on_restored` is told that Redis is back and knows everything again."""
+def state(settings: StateSettings, address: Address, limits: StateLimits) -> RedisState:
+    """Calls that every replica can see."""
     sealer = Sealer([key.reveal() for key in settings.keys], "state")
-    return RedisState(client(settings, address), limits, sealer, on_restored=on_restored)
+    return RedisState(client(settings, address), limits, sealer)
 
 
-def buckets(settings: StateSettings, address: Address, local: MemoryBuckets | None) -> RedisBuckets:
-    """Limits that hold for all replicas together; those of `local` hold while Redis is away."""
+def buckets(settings: StateSettings, address: Address) -> RedisBuckets:
+    """Limits that hold for all replicas together."""
     digester = Digester([key.reveal() for key in settings.keys], "rate limits")
-    return RedisBuckets(client(settings, address), digester, local=local)
+    return RedisBuckets(client(settings, address), digester)

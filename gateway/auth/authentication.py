@@ -21,6 +21,7 @@ from gateway.auth.refusals import (
     UNREADABLE,
     Reason,
     missing,
+    no_keys_here,
     refused,
     several,
     undecided,
@@ -62,8 +63,8 @@ class ApiKey:
 class Authentication:
     """Identifies callers, and remembers by digest the bearer tokens it has verified.
 
-    Where API keys are configured a request may carry one credential only; a key may also come as a bearer token,
-    which is where both official clients of OXP put it.
+    A request may carry one credential only, whatever kinds of them are configured; a key may also come as a bearer
+    token, which is where both official clients of OXP put it.
     """
 
     def __init__(
@@ -72,17 +73,19 @@ class Authentication:
         self._issuers = {issuer.name: issuer for issuer in issuers}
         callers = ((key, Caller(principal=f"key:{key.id}", scopes=key.scopes)) for key in api_keys)
         self._api_keys = {key.digest: (key.digest, caller) for key, caller in callers}
+        kinds = ("a bearer token" if self._issuers else "", "an API key" if self._api_keys else "")
+        self._kinds = " or ".join(filter(None, kinds))
         self._clock = clock
         self._cache: dict[bytes, tuple[Caller, float]] = {}  # the verification longest ago comes first
 
     def identify(self, head: Head) -> Caller:
         """Raises UnauthenticatedError; an UndecidedError where the issuer's keys should be asked for first."""
         headers = head.headers
-        if self._api_keys and not headers.keys().isdisjoint(KEY_HEADERS):
+        if not headers.keys().isdisjoint(KEY_HEADERS):
             return self._by_key_header(headers)
         header = headers.get(b"authorization")
         if not header:
-            raise missing()
+            raise missing(self._kinds)
         hashing = NOTHING.copy()
         hashing.update(header)
         digest = hashing.digest()
@@ -108,7 +111,9 @@ class Authentication:
     def _by_key_header(self, headers: Mapping[bytes, bytes]) -> Caller:
         keys = [headers[name] for name in KEY_HEADERS if name in headers]
         if len(keys) > 1 or b"authorization" in headers:
-            raise several()
+            raise several(self._kinds)
+        if not self._api_keys:
+            raise no_keys_here(self._kinds)
         caller = self._by_key(keys[0])
         if caller is None:
             raise refused(Reason.API_KEY)

@@ -72,9 +72,9 @@ def _at(claims: Claims, path: Sequence[str]) -> Any:
 
 
 def _scopes(claim: Any) -> frozenset[str]:
-    """RFC 8693 puts scopes in one string, others in a list."""
+    """RFC 8693 puts scopes in one string, others in a list. Only U+0020 divides them (RFC 6749, section 3.3)."""
     if isinstance(claim, str):
-        return frozenset(claim.split())
+        return frozenset(claim.split(" ")) - {""}
     return frozenset(item for item in claim if isinstance(item, str)) if isinstance(claim, list) else frozenset()
 
 

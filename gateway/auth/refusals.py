@@ -14,7 +14,7 @@ class Reason(StrEnum):
 
     MISSING = "missing"  # no credential at all
     SEVERAL = "several"  # more than one: whose call it is would be our guess
-    HEADER = "header"  # another scheme, or nothing a token could be
+    HEADER = "header"  # another scheme, nothing a token could be, or an API key where there are none
     UNREADABLE = "unreadable"
     ISSUER = "issuer"  # none of ours
     ALGORITHM = "algorithm"  # not one its issuer signs with
@@ -42,14 +42,22 @@ ATTEMPTS = frozenset(
 )
 
 
-def missing() -> UnauthenticatedError:
+# `kinds` are the credentials that are configured, such as "a bearer token or an API key".
+
+
+def missing(kinds: str) -> UnauthenticatedError:
     """For a caller that sent nothing: no error code, since nothing of theirs is wrong (RFC 6750, section 3.1)."""
-    return UnauthenticatedError("Authentication is needed: send a bearer token or an API key.", MISSING, False, ASKED)
+    return UnauthenticatedError(f"Authentication is needed: send {kinds}.", MISSING, False, ASKED)
 
 
-def several() -> UnauthenticatedError:
+def no_keys_here(kinds: str) -> UnauthenticatedError:
+    """For an API key where none is configured: no error code for another method either (as above)."""
+    return UnauthenticatedError(f"API keys are not accepted here: send {kinds}.", HEADER, False, ASKED)
+
+
+def several(kinds: str) -> UnauthenticatedError:
     """For a caller that sent two credentials, even if both are good."""
-    return UnauthenticatedError("Send one credential only, a bearer token or an API key.", Reason.SEVERAL, False, TWO)
+    return UnauthenticatedError(f"Send one credential only, {kinds}.", Reason.SEVERAL, False, TWO)
 
 
 def refused(reason: Reason) -> UnauthenticatedError:

@@ -12,14 +12,16 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from gateway.admission import Admission, Lease, Turn
-from gateway.backends.callback_discovery import ask_for_toolset, place_of
+from gateway.backends.callback_discovery import ToolsetReader, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiving import BROKEN, Receiving
 from gateway.backends.credentials import Credentials
+from gateway.backends.http_listing import Terms
 from gateway.backends.server import USER_AGENT, Server, note_broken_off, note_status
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.offload import Checker
 from gateway.ports import Outcomes
 from gateway.transport import Origin, Pool, Reply, TransportError
 
@@ -46,8 +48,10 @@ class CallbackBackend:
         *,
         credentials: Credentials,
         outcomes: Outcomes,
+        checker: Checker,
         on_change: Callable[[], None],
         max_response_bytes: int,
+        lists: Terms = Terms(),  # noqa: B008 - frozen
     ) -> None:
         self.name = name
         self._pools = pools
@@ -56,9 +60,11 @@ class CallbackBackend:
         self._credentials = credentials
         self._on_change = on_change
         self._max_response_bytes = max_response_bytes
+        self._reader = ToolsetReader(name, self._server, credentials, lists)
         self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
         self._notices = Notices(name, self._server, pools, credentials)
-        self.receive = Receiving(name, outcomes, self._notices).receive  # bound here: handing on costs a coroutine
+        # Bound here: handing on costs a coroutine.
+        self.receive = Receiving(name, outcomes, checker, self._notices).receive
         self._warned: set[int] = set()  # of these statuses
 
     # Discovery.
@@ -66,7 +72,7 @@ class CallbackBackend:
     async def list_tools(self) -> Listing:
         """Asks for the toolset; of one that is not valid there are no tools. Raises BACKEND_UNAVAILABLE."""
         try:
-            toolset = await ask_for_toolset(self._server, self._credentials)
+            toolset = await self._reader.ask()
         except callback_toolset.ToolsetError as exc:
             return self._without_tools(str(exc))
         endpoint = place_of(toolset.endpoint, self._pools)
@@ -164,7 +170,7 @@ class CallbackBackend:
                 return replies.busy(reply, invocation)
             case 401 | 403:
                 log.warning("a tool server does not accept our credential", extra={"backend": self.name})
-                return ToolResult(failure=ToolFailure(message=UNAVAILABLE))
+                return ToolResult(failure=ToolFailure(message=UNAVAILABLE, code=ErrorCode.BACKEND_UNAVAILABLE))
             case 409:  # what earlier editions of Transport answer to a stale toolset
                 self._on_change()
                 message = "The tools of the tool server have changed; look at them again before you call."

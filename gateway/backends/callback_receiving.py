@@ -6,7 +6,6 @@ that its outcome counts at every replica, also at one that does not have its bac
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -16,18 +15,25 @@ from typing import assert_never
 from gateway.backends.callback_notices import Notices
 from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback
+from gateway.errors import FailureCode
 from gateway.model import ToolFailure, ToolResult
+from gateway.offload import Checker, OffloadError, OverrunError
 from gateway.ports import Outcomes
 from gateway.routing import Decode
 
 log = logging.getLogger("gateway.backends")
 
 JSON = "application/json"
-LARGE_BYTES = 256 * 1024  # at the worst, in brackets alone, so much takes 0.1 s to read
 MAX_AUTH_URL_BYTES = 8 * 1024  # what browsers and servers take; more does not fit what is remembered of a call
 MAX_ABSENT = 256  # backends that are not here and of which it is remembered what was said
-BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
-NOT_OURS = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+BROKEN = ToolResult(
+    failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
+)
+NOT_OURS = ToolResult(
+    failure=ToolFailure(
+        message="The tool server asked for something that is not allowed here.", code=FailureCode.BROKEN_ANSWER
+    )
+)
 UNANSWERED = ToolResult(
     failure=ToolFailure(
         message="The tool server asked for a choice and could not be answered; the tool may have run.",
@@ -39,9 +45,10 @@ UNANSWERED = ToolResult(
 class Receiving:
     """Takes callbacks for calls of one backend. Without `notices`, as where it is not here, nobody can be told."""
 
-    def __init__(self, backend: str, outcomes: Outcomes, notices: Notices | None = None) -> None:
+    def __init__(self, backend: str, outcomes: Outcomes, checker: Checker, notices: Notices | None = None) -> None:
         self._backend = backend
         self._outcomes = outcomes
+        self._checker = checker
         self._notices = notices
         self._has_warned = False
 
@@ -64,11 +71,13 @@ class Receiving:
         """
         if content_type != JSON:
             self._look_at(content_type)
-        read, id_ = callback.decode_callback, callback.invocation_id(call_id, run)
-        if len(body) <= LARGE_BYTES:
-            message = read(body, id_, group, decode=decode, failure_patterns=failure_patterns)
-        else:  # up to seconds, for which nobody else shall wait
-            message = await asyncio.to_thread(read, body, id_, group, decode=decode, failure_patterns=failure_patterns)
+        id_ = callback.invocation_id(call_id, run)
+        if callback.may_take_long(body):
+            message = await self._read_elsewhere(body, id_, group, decode, failure_patterns)
+            if message is None:
+                return 503
+        else:
+            message = callback.decode_callback(body, id_, group, decode=decode, failure_patterns=failure_patterns)
         if isinstance(message, callback.Result):  # what nearly all are
             if ended:
                 self._log_late(call_id)
@@ -76,6 +85,17 @@ class Receiving:
                 await self._end(call_id, id_, group, message.result, cancels=message.subscription)
             return 200
         return await self._heed(call_id, id_, group, message, ended=ended)
+
+    async def _read_elsewhere(
+        self, body: bytes, id_: str, group: str, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
+    ) -> callback.Callback | None:
+        """Reads a message in another process; None if that has no time for it."""
+        try:
+            return await self._checker.callback(body, id_, group, decode, failure_patterns, self._backend)
+        except OverrunError:
+            return callback.Malformed("it takes too long to be read")
+        except OffloadError:
+            return None
 
     async def _heed(self, call_id: str, id_: str, group: str, message: callback.Other, *, ended: bool) -> int:
         """Takes whatever is no result."""
@@ -156,12 +176,12 @@ class Receiving:
         log.warning("a callback was refused", extra={"backend": self._backend, "reason": reason})
 
 
-def receiving_for_absent(outcomes: Outcomes) -> Callable[[str], Receiving]:
+def receiving_for_absent(outcomes: Outcomes, checker: Checker) -> Callable[[str], Receiving]:
     """By the name of a backend that is not here, what takes the callbacks of its calls."""
 
     @lru_cache(MAX_ABSENT)
     def named(backend: str) -> Receiving:
         log.info("callbacks come for a backend that is not configured here", extra={"backend": backend})
-        return Receiving(backend, outcomes)
+        return Receiving(backend, outcomes, checker)
 
     return named

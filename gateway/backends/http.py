@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable
 from time import monotonic
@@ -12,11 +11,11 @@ from msgspec.structs import replace
 from gateway import jsontext
 from gateway.admission import Admission, Lease, Replica, Turn
 from gateway.backends.credentials import Credentials
-from gateway.backends.http_listing import ListReader
+from gateway.backends.http_listing import ListReader, Terms, unlisted
 from gateway.backends.http_refusals import Refusals
-from gateway.backends.server import BROKEN, USER_AGENT, Server, note_broken_off, note_status
-from gateway.dialects import definitions, lists, recognise, replies
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
+from gateway.backends.server import BROKEN_KINDS, USER_AGENT, Server, note_broken_off, note_status
+from gateway.dialects import recognise, replies
+from gateway.errors import FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError
 from gateway.ports import Backend, ServerDialect
@@ -29,6 +28,9 @@ MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background; nobody waits for it
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # whoever asks only wants to know whether anybody is there
+BROKEN = ToolResult(
+    failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
+)
 
 
 class HttpBackend:
@@ -50,6 +52,7 @@ class HttpBackend:
         toolkit: str,
         max_response_bytes: int,
         checker: Checker,
+        lists: Terms = Terms(),  # noqa: B008 - frozen
     ) -> None:
         self.name = name
         self._admission = admission
@@ -60,7 +63,7 @@ class HttpBackend:
         self._asks_in = asks_in
         self._credentials = credentials
         self._refusals = Refusals(name, self._servers, credentials)
-        self._reader = ListReader(name, toolkit)
+        self._reader = ListReader(name, toolkit, lists)
         self._max_response_bytes = max_response_bytes
         self._checker = checker
         self._call_path: str | None = None  # set once a tool server was found not to have the first
@@ -133,7 +136,7 @@ class HttpBackend:
             else:
                 lease.tool_failed("a broken answer")
             log.warning("a tool server gave a broken answer", extra={"backend": self.name, "reason": str(exc)})
-            return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+            return BROKEN
         except GatewayError as error:
             lease.answered = True
             raise self._refusals.completed(error, lease.replica.target) from None
@@ -216,8 +219,8 @@ class HttpBackend:
         if exc.kind is Kind.TIMEOUT:
             outcome = "timeout"
             message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
-        elif exc.kind in BROKEN:
-            return ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
+        elif exc.kind in BROKEN_KINDS:
+            return BROKEN
         else:
             message = "The tool server broke off; the tool may have run."
         return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))
@@ -241,18 +244,17 @@ class HttpBackend:
         try:
             reply = await self._ask(replica.target, replica.target.target(request.path), request.headers, timeout_s)
             if reply.status != 200:
-                raise _unlisted(f"its answer has status {reply.status}")
-            document = await asyncio.to_thread(lists.decode_list, reply.body)  # may take seconds
-            entries = definitions.listed(document)
+                raise unlisted(f"its answer has status {reply.status}")
         except TransportError as exc:
-            raise _unlisted(f"{exc.kind}: {exc}") from exc
-        except (jsontext.JsonError, definitions.DefinitionError) as exc:
-            raise _unlisted(str(exc)) from exc
+            raise unlisted(f"{exc.kind}: {exc}") from exc
+        reading = self._reader.read(reply.body, tuple(reply.headers))
+        del reply  # up to 64 MiB, which the reader lets go of
+        shown, listing = await reading
         self._admission.vouch_for(replica)
-        learned = self._fixed or recognise.of_server(tuple(reply.headers), document)
+        learned = self._fixed or recognise.SERVER_DIALECTS[shown]
         if learned is not self._dialect:
             self._dialect, self._call_path = learned, None
-        return await self._reader.read(entries)
+        return listing
 
     async def _answers(self, server: Server) -> bool:
         """Whether a replica answers at all; asking for its tools runs none."""
@@ -277,7 +279,3 @@ class HttpBackend:
         await self._admission.aclose()
         for server in self._servers:
             await server.pool.aclose()
-
-
-def _unlisted(reason: str) -> GatewayError:
-    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=reason)

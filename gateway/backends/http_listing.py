@@ -1,80 +1,121 @@
-"""The tools an OTC or OXP server lists, one by one: those that can be used and those that cannot."""
+"""The tools an OTC or OXP server lists, read off the event loop: those that can be used and those that cannot."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from gateway.dialects import definitions
-from gateway.model import Json, Listing, Rejected, ToolDefinition
+from msgspec.structs import replace
+
+from gateway.dialects import listings, versions
+from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
+from gateway.jsontext import encode
+from gateway.model import Listing, ToolDefinition
+from gateway.offload import Offload, OffloadError, OverrunError
+from gateway.offload.tasks import READ_LIST
+from gateway.wire import Headers
 
 log = logging.getLogger("gateway.backends")
 
-READ_AT_ONCE = 256  # definitions read between two looks at the event loop, about 5 ms
-MAX_SHOWN = 256  # characters of an id in a log
+HERE_BYTES = 256 * 1024  # of a list read by a thread: starting the child would cost more; one decode takes 5 ms
+READ_CPU_S = 20.0  # of the child; 64 MiB of ordinary tools take 3
+WITHIN_S = 90.0  # with the wait for lists of other backends, and for a busy machine
+LIST_MEMORY_BYTES = 384 * 1024 * 1024  # of the child: twice a list, and what is made of its tools
+TURN_S = 0.005  # of decoding between two looks at the event loop
+MAX_TOLD = 20  # warnings about names in one go
+
+
+class Terms(NamedTuple):
+    """How the lists of one backend are read: the bounds of what it may list, and the child that reads long lists."""
+
+    max_tools: int = 20_000
+    max_schema_bytes: int = 256 * 1024
+    offload: Offload | None = None
 
 
 class ListReader:
     """Reads the lists of one backend; `toolkit` is for tools whose ids name none."""
 
-    def __init__(self, backend: str, toolkit: str) -> None:
+    def __init__(self, backend: str, toolkit: str, terms: Terms) -> None:
         self._backend = backend
-        self._toolkit = toolkit
+        self._offload = terms.offload
+        self._bounds = listings.Terms(
+            backend=backend,
+            toolkit=toolkit,
+            max_tools=terms.max_tools,
+            max_schema_bytes=terms.max_schema_bytes,
+        )
         self._adapted: set[tuple[str, str]] = set()  # what was already told about names
+        self._last: tuple[bytes, str, Listing] | None = None  # digest, dialect and what was read
 
-    async def read(self, entries: list[Json]) -> Listing:
-        """Reads all entries of a list."""
-        tools: list[ToolDefinition] = []
-        rejected: list[Rejected] = []
-        adapted: set[tuple[str, str]] = set()
-        listed: Counter[str] = Counter()
-        for count, entry in enumerate(entries, 1):
-            if count % READ_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            listed[_bare_id(entry)] += 1
-            try:
-                definition, warnings = definitions.read_definition(entry, self._toolkit)
-            except definitions.DefinitionError as exc:
-                rejected.append(Rejected(id=_shown(entry, count), reason=str(exc)))
-                continue
-            tools.append(definition)
-            adapted.update((definition.id, warning) for warning in warnings)
-        ambiguous = _ambiguous(tools, listed)
-        if ambiguous:  # or a caller of one version would run another
-            reason = "its tool server lists several tools under this id, and no version tells them apart"
-            rejected += [Rejected(id=tool.id, reason=reason) for tool in tools if tool.remote_id in ambiguous]
-            tools = [tool for tool in tools if tool.remote_id not in ambiguous]
-        self._tell(adapted)
-        return Listing(tools=tuple(tools), rejected=tuple(rejected))
+    async def read(self, text: bytes, headers: Headers) -> tuple[str, Listing]:
+        """The dialect that a list shows, and what is in it. A list that has not changed is the very same Listing.
+
+        Raises BACKEND_UNAVAILABLE for what is no list, or takes too long to read.
+        """
+        has_version = any(name == versions.HEADER for name, _ in headers)
+        digest = await digest_of(text) + bytes([has_version])
+        if self._last is not None and self._last[0] == digest:
+            return self._last[1:]
+        bounds = encode(replace(self._bounds, has_version=has_version))
+        reading = read_apart(READ_LIST, listings.read_list, bounds, text, self._offload, self._backend)
+        del text  # the child has it: 64 MiB
+        summary, *parts = await reading
+        read = listings.decode_summary(summary)
+        if read.failure:
+            raise unlisted(read.failure)
+        self._tell(set(read.adapted))
+        listing = Listing(tools=tuple(await decode_tools(parts)), rejected=read.rejected)
+        self._last = digest, read.dialect, listing
+        return read.dialect, listing
 
     def _tell(self, adapted: set[tuple[str, str]]) -> None:
-        for tool_id, why in sorted(adapted - self._adapted):
+        new = sorted(adapted - self._adapted)
+        for tool_id, why in new[:MAX_TOLD]:
             log.warning("a tool's name was adapted", extra={"backend": self._backend, "tool": tool_id, "reason": why})
+        if len(new) > MAX_TOLD:
+            extra = {"backend": self._backend, "count": len(new) - MAX_TOLD}
+            log.warning("more names of tools were adapted", extra=extra)
         self._adapted = adapted
 
 
-def _ambiguous(tools: Iterable[ToolDefinition], listed: Mapping[str, int]) -> set[str]:
-    """The ids under which a tool server may run more than one tool. `listed`: how often, usable or not, by bare ids.
-
-    An id with a version names that one; without, whichever version the tool server takes for the latest.
-    """
-    named = Counter(tool.remote_id for tool in tools)
-    return {name for name, count in named.items() if count > 1 or ("@" not in name and listed[name] > 1)}
+async def digest_of(text: bytes) -> bytes:
+    """Tells a list from every other."""
+    return await asyncio.to_thread(lambda: hashlib.sha256(text).digest())
 
 
-def _bare_id(entry: Json) -> str:
-    """The id of a listed tool without a version; empty if there is none."""
-    return _named(entry).partition("@")[0]
+async def read_apart(
+    task: str, read: Callable[..., tuple[bytes, ...]], bounds: bytes, text: bytes, offload: Offload | None, owner: str
+) -> tuple[bytes, ...]:
+    """Reads a list in a thread if it is short, else in the child. Raises BACKEND_UNAVAILABLE."""
+    if offload is None or len(text) <= HERE_BYTES:
+        return await asyncio.to_thread(read, bounds, text)
+    try:
+        running = offload.run(task, bounds, text, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=owner)
+        del text
+        return await running
+    except OverrunError as exc:
+        raise unlisted("its list takes too long to read, or too much memory") from exc
+    except OffloadError as exc:
+        raise unlisted("its list could not be read: the process that reads lists is busy, or broken") from exc
 
 
-def _shown(entry: Json, number: int) -> str:
-    """What an operator finds a listed tool by that is none."""
-    return _named(entry)[:MAX_SHOWN] or f"number {number} of the list"
+async def decode_tools(parts: Sequence[bytes]) -> list[ToolDefinition]:
+    """Decodes arrays of tools, and gives way to the event loop in between."""
+    loop = asyncio.get_running_loop()
+    tools: list[ToolDefinition] = []
+    until = loop.time() + TURN_S
+    for part in parts:
+        tools += listings.decode_tools(part)
+        if loop.time() >= until:
+            await asyncio.sleep(0)
+            until = loop.time() + TURN_S
+    return tools
 
 
-def _named(entry: Json) -> str:
-    """The id of a listed tool, or its name; empty if it has neither."""
-    names = (entry.get("id"), entry.get("name")) if isinstance(entry, dict) else ()
-    return next((name for name in names if isinstance(name, str) and name), "")
+def unlisted(reason: str) -> GatewayError:
+    """A list that cannot be had; the reason is for the operator."""
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=reason)

@@ -10,6 +10,7 @@ from gateway import jsontext
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.backends.urls import URI, is_https_or_loopback, joined, origin_of
+from gateway.dialects.replies import NotOursError
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.model import JsonObject
 from gateway.transport import TransportError
@@ -32,7 +33,7 @@ class Refusals:
 
     def completed(self, error: GatewayError, server: Server) -> GatewayError:
         """The refusal with challenges whose URLs we can stand for; warns if it is us who were refused."""
-        if error.code is ErrorCode.BACKEND_UNAVAILABLE:
+        if isinstance(error, NotOursError):
             log.warning("a tool server does not accept our credential", extra={"backend": self._backend})
         elif error.missing is not None and "authorization" in error.missing:
             challenges = [kept for one in error.missing["authorization"] if (kept := self._own(one, server))]

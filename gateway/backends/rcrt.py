@@ -18,6 +18,7 @@ import httpx
 
 from gateway import jsontext
 from gateway.admission import Admission, Lease, Turn
+from gateway.backends.http_listing import Terms
 from gateway.backends.rcrt_awaiting import Awaited, Awaiting
 from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens
 from gateway.backends.rcrt_discovery import Discovery
@@ -28,6 +29,7 @@ from gateway.backends.server import Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolResult
+from gateway.offload import Checker
 from gateway.ports import Outcomes
 from gateway.transport import TransportError
 from gateway.wire import Headers
@@ -60,6 +62,7 @@ class RcrtBackend:
         *,
         tokens: Tokens,
         outcomes: Outcomes,
+        checker: Checker,
         workspace: str,
         toolkit: str,
         max_response_bytes: int,
@@ -69,6 +72,7 @@ class RcrtBackend:
         return_to_llm: bool,
         cleanup: bool,
         timings: Timings,
+        lists: Terms = Terms(),  # noqa: B008 - frozen
     ) -> None:
         self.name = name
         self._admission = admission
@@ -82,8 +86,10 @@ class RcrtBackend:
         self._timings = timings
         self._change_due: asyncio.TimerHandle | None = None
         self._workflows = Workflows(timings.workflow_s)
-        self._client = RcrtClient(server, tokens, read_s=timings.read_s, max_response_bytes=max_response_bytes)
-        self._discovery = Discovery(name, self._client, workspace=workspace, toolkit=toolkit, timings=timings)
+        self._client = RcrtClient(server, tokens, checker, read_s=timings.read_s, max_response_bytes=max_response_bytes)
+        self._discovery = Discovery(
+            name, self._client, workspace=workspace, toolkit=toolkit, timings=timings, lists=lists
+        )
         self._stream = EventStream(
             name,
             http,
@@ -111,7 +117,7 @@ class RcrtBackend:
         raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
 
     async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
-        """Stores the request. None: it is stored, or may be, and its outcome goes to `Outcomes`.
+        """Stores the request. None: its outcome goes to `Outcomes`, also that it was not stored after all.
 
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
         not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `turn` raises.
@@ -128,9 +134,11 @@ class RcrtBackend:
             try:
                 await self._prepare(tool)
                 unless_sent.pop_all()
-                await self._store(call, body, invocation.headers, lease, deadline)
+                is_stored = await self._store(call, body, invocation.headers, lease, deadline)
             finally:
                 self._admission.leave(lease)
+        if not is_stored:  # a replica that dies meanwhile leaves a call that may have run, not one that is waited for
+            await self._awaiting.make_sure(call, self._look_up, within_s=deadline - time.monotonic())
         return None
 
     async def _prepare(self, tool: str) -> None:
@@ -156,10 +164,10 @@ class RcrtBackend:
             raise GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE)
         return body
 
-    async def _store(self, call: Awaited, body: bytes, headers: Headers, lease: Lease[Server], deadline: float) -> None:
-        """Begins to look for the outcome, then creates the request's breadcrumb.
+    async def _store(self, call: Awaited, body: bytes, headers: Headers, lease: Lease[Server], deadline: float) -> bool:
+        """Begins to look for the outcome, then creates the request's breadcrumb; False if it may not be there.
 
-        Returns also when that may exist. Raises GatewayError when it does not.
+        Raises GatewayError when it is not.
         """
         create = partial(self._create, call.request_id, body, headers, lease, deadline)
         crumb_id = None
@@ -176,6 +184,7 @@ class RcrtBackend:
         finally:
             self._stream.time_echo(call.request_id, stored=crumb_id is not None)
         self._awaiting.created(call.request_id, crumb_id or "")
+        return crumb_id is not None
 
     async def _create(
         self, request_id: str, body: bytes, headers: Headers, lease: Lease[Server], deadline: float, key: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
@@ -17,7 +17,7 @@ from gateway.backends.rcrt_stream import EventStream
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.rcrt_workflows import Place
 from gateway.dialects import rcrt
-from gateway.model import Json
+from gateway.model import Json, ToolResult
 from gateway.ports import Outcomes
 from gateway.transport import Kind, TransportError
 
@@ -103,6 +103,41 @@ class Awaiting:
             call.crumb_ids.add(crumb_id)
             self._named[crumb_id] = call
 
+    async def make_sure(
+        self, call: Awaited, look_up: Callable[[str], Awaitable[str | None]], *, within_s: float
+    ) -> None:
+        """Looks for a request that may not have been stored, and ends its call if it was not.
+
+        Returns once that is known, and after `within_s` at the latest; then the looking goes on. `look_up` finds the id
+        of a request's breadcrumb.
+        """
+        task = asyncio.create_task(self._make_sure(call, look_up))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        await asyncio.wait([task], timeout=max(within_s, 0.0))
+
+    async def _make_sure(self, call: Awaited, look_up: Callable[[str], Awaitable[str | None]]) -> None:
+        """Only looks that are answered count: while the server is away nobody can tell."""
+        (pause_s, last_s), absent = self._timings.look_s, 0
+        while absent < self._timings.looks:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, last_s)
+            if call.crumb_ids or self._calls.get(call.call_id) is not call:  # it was heard of, or is over
+                return
+            try:
+                async with self._polling:
+                    crumb_id = await look_up(call.request_id)
+            except FAILURES:
+                continue
+            if crumb_id is not None:
+                self.created(call.request_id, crumb_id)
+                return
+            absent += 1
+        if self._calls.get(call.call_id) is not call:
+            return
+        log.warning("a request was not stored", extra={"backend": self._name, "call_id": call.call_id})
+        await self._end(call, rcrt.not_stored(idempotent=call.idempotent))
+
     def cancel(self, call_id: str) -> None:
         """Stops looking for a call, whichever run of it that is; but not for one that holds a place.
 
@@ -161,8 +196,11 @@ class Awaiting:
 
     def _ended(self, call: Awaited, task: asyncio.Task[None]) -> None:
         """If the outcome could not be brought home, the next poll finds it again."""
-        self._tasks.discard(task)
         call.is_settling = False
+        self._done(task)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an outcome could not be kept", extra={"backend": self._name}, exc_info=error)
 
@@ -181,11 +219,14 @@ class Awaiting:
         result = rcrt.decode_response(context, idempotent=call.idempotent)
         if result.failure is rcrt.BROKEN:
             log.warning("a tool server gave a broken answer", extra={"backend": self._name})
+        await self._end(call, result)
+        if self._cleanup:
+            await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
+
+    async def _end(self, call: Awaited, result: ToolResult) -> None:
         if await self._outcomes.is_open(call.call_id, call.run):
             await self._outcomes.settle(call.call_id, result)
         self.forget(call)
-        if self._cleanup:
-            await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
 
     async def _delete(self, crumb_ids: Collection[str]) -> None:
         """Tidies up behind a call. What cannot be deleted stays; that does no harm."""

@@ -16,6 +16,7 @@ from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH
 from gateway.errors import GatewayError, unavailable
 from gateway.model import Json, JsonObject
+from gateway.offload import Checker, OffloadError
 from gateway.transport import Reply, TransportError
 from gateway.wire import Headers
 
@@ -26,6 +27,7 @@ NO_TOKEN_S = 60.0  # how long a server that issues none is not asked again
 BETWEEN_TOKENS_S = 1.0  # a token refused sooner than that will not be followed by a better one
 TOKEN_TIMEOUT_S = 5.0  # calls wait for it
 MAX_TOKEN_BYTES = 64 * 1024
+OUTPUTS = (b"output", b"result")  # members of a breadcrumb's context that hold what a tool returned
 MAX_REASON = 200  # characters of a plain-text error that go to our log
 
 
@@ -39,6 +41,10 @@ class AnswerError(Exception):
 
 class BrokenAnswerError(AnswerError):
     """A 200 from the server itself that nothing can be made of."""
+
+
+class WideAnswerError(BrokenAnswerError):
+    """An answer that would take too long to read."""
 
 
 FAILURES = (TransportError, AnswerError, GatewayError)  # all that a request may end in, besides an answer
@@ -145,8 +151,11 @@ class IssuedTokens:
 class RcrtClient:
     """One server's breadcrumbs. Everything raises TransportError, AnswerError or GatewayError (`FAILURES`)."""
 
-    def __init__(self, server: Server, tokens: Tokens, *, read_s: float, max_response_bytes: int) -> None:
+    def __init__(
+        self, server: Server, tokens: Tokens, checker: Checker, *, read_s: float, max_response_bytes: int
+    ) -> None:
         self._server = server
+        self._checker = checker
         self._tokens = tokens
         self._read_s = read_s
         self._max_response_bytes = max_response_bytes
@@ -158,36 +167,58 @@ class RcrtClient:
         """
         headers = (JSON_TYPE, (b"idempotency-key", key.encode("ascii")), *more)
         reply = await self._send(b"POST", "/breadcrumbs", headers, body, timeout_s=timeout_s)
-        document = decode(reply)
+        document = await self._decode(reply)
         crumb_id = document.get("id") if isinstance(document, dict) else None
         return crumb_id if isinstance(crumb_id, str) else ""
 
-    async def find(self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False) -> list[Json]:
-        """The breadcrumbs of a schema with a tag, the last changed first. The list knows no tenants."""
+    async def find(
+        self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False, narrow: bool = False
+    ) -> list[Json]:
+        """The breadcrumbs of a schema with a tag, the last changed first. The list knows no tenants.
+
+        `narrow`: raises WideAnswerError for an answer of very many values.
+        """
+        reply = await self.find_text(schema, tag, limit=limit, offset=offset, context=context)
+        document = decode(reply) if narrow else await self._decode(reply)
+        if not isinstance(document, list):
+            raise BrokenAnswerError(reply.status, "not a list")
+        return document
+
+    async def find_text(self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False) -> Reply:
+        """As `find`, before it is read."""
         query: dict[str, str | int] = {"schema_name": schema, "tag": tag, "limit": limit}
         if offset:
             query["offset"] = offset
         if context:
             query["include_context"] = "true"
-        reply = await self._send(b"GET", f"/breadcrumbs?{urlencode(query)}", entries=limit if context else 1)
-        document = decode(reply)
-        if not isinstance(document, list):
-            raise BrokenAnswerError(reply.status, "not a list")
-        return document
+        return await self._send(b"GET", f"/breadcrumbs?{urlencode(query)}", entries=limit if context else 1)
 
-    async def read(self, crumb_id: str) -> JsonObject | None:
-        """The whole record; None when it is gone. Other views may be rewritten for language models."""
+    async def read(self, crumb_id: str, *, narrow: bool = False) -> JsonObject | None:
+        """The whole record; None when it is gone. Other views may be rewritten for language models.
+
+        `narrow` as for `find`.
+        """
         try:
             reply = await self._send(b"GET", f"/breadcrumbs/{crumb_id}/full")
         except AnswerError as exc:
             if exc.status == 404:
                 return None
             raise
-        document = decode(reply)
+        document = decode(reply) if narrow else await self._decode(reply)
         return document if isinstance(document, dict) else None
 
     async def delete(self, crumb_id: str) -> None:
         await self._send(b"DELETE", f"/breadcrumbs/{crumb_id}")
+
+    async def _decode(self, reply: Reply) -> Json:
+        """As `decode`; what tools returned stays text (`msgspec.Raw`) in an answer of very many values."""
+        check_type(reply)
+        if not jsontext.is_wide(reply.body):
+            return decode(reply)
+        try:
+            return await self._checker.read(reply.body, OUTPUTS, MAX_DEPTH, self._server.url)
+        except (OffloadError, jsontext.JsonError) as exc:
+            raise BrokenAnswerError(reply.status, f"it cannot be read: {exc!r}") from exc
 
     async def _send(
         self,
@@ -220,13 +251,23 @@ class RcrtClient:
 
 
 def decode(reply: Reply) -> Json:
-    """Reads the body of a 200. Raises BrokenAnswerError, or AnswerError if some proxy seems to have answered."""
-    if b"json" not in (reply.header(b"content-type") or b"").lower():
-        raise AnswerError(reply.status, "its type is not JSON")
+    """Reads the body of a 200. Raises BrokenAnswerError, or AnswerError if some proxy seems to have answered.
+
+    WideAnswerError where reading it would hold up the event loop.
+    """
+    check_type(reply)
+    if jsontext.is_wide(reply.body):
+        raise WideAnswerError(reply.status, "it holds too many values")
     try:
         return jsontext.decode(reply.body, MAX_DEPTH)
     except jsontext.JsonError as exc:
         raise BrokenAnswerError(reply.status, f"not JSON: {exc}") from exc
+
+
+def check_type(reply: Reply) -> None:
+    """Raises AnswerError for what is not JSON."""
+    if b"json" not in (reply.header(b"content-type") or b"").lower():
+        raise AnswerError(reply.status, "its type is not JSON")
 
 
 def reason(reply: Reply) -> str:

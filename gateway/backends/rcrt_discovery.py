@@ -8,11 +8,17 @@ from collections import Counter
 
 from msgspec import Struct
 
-from gateway.backends.rcrt_client import FAILURES, RcrtClient
+from gateway.backends.http_listing import Terms, decode_tools, read_apart
+from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient, WideAnswerError, check_type
 from gateway.backends.rcrt_timings import Timings
-from gateway.dialects import rcrt, rcrt_tools
+from gateway.dialects import crumb_listing, rcrt, rcrt_tools
+from gateway.dialects.crumb_listing import read_catalog
+from gateway.dialects.listings import MAX_VALUES, most_values
+from gateway.dialects.listings import Terms as Bounds
 from gateway.errors import GatewayError, unavailable
+from gateway.jsontext import encode
 from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
+from gateway.offload.tasks import READ_CATALOG
 
 log = logging.getLogger("gateway.backends")
 
@@ -27,18 +33,31 @@ class _Read(Struct, frozen=True):
 
     stamp: object
     outcome: ToolDefinition | rcrt_tools.ToolError | None  # None: it was gone
+    values: int = 0  # at least how many it holds
 
 
 class Discovery:
     """Lists the tools, reading only records that changed, and knows whether one is still there."""
 
-    def __init__(self, name: str, client: RcrtClient, *, workspace: str, toolkit: str, timings: Timings) -> None:
+    def __init__(
+        self, name: str, client: RcrtClient, *, workspace: str, toolkit: str, timings: Timings, lists: Terms
+    ) -> None:
         self._name = name
+        self._offload = lists.offload
+        self._bounds = encode(
+            Bounds(
+                backend=name,
+                toolkit=toolkit,
+                max_tools=lists.max_tools,
+                max_schema_bytes=lists.max_schema_bytes,
+            )
+        )
         self._client = client
         self._workspace = workspace
         self._toolkit = toolkit
         self._seen_s = timings.seen_s
         self._read: dict[str, _Read] = {}
+        self._values = 0  # of all that was read
         self._needs_approval = False
         self._has_code = False
         self._seen_at: dict[str, float] = {}  # the names of tools -> when they were last there
@@ -86,7 +105,9 @@ class Discovery:
         """All tools of the workspace, without their contexts. Pages may overlap when one changes meanwhile."""
         found: dict[str, rcrt.Crumb] = {}
         for page in range(MAX_PAGES):
-            documents = await self._client.find(rcrt.TOOL_CODE, self._workspace, limit=PAGE, offset=page * PAGE)
+            documents = await self._client.find(
+                rcrt.TOOL_CODE, self._workspace, limit=PAGE, offset=page * PAGE, narrow=True
+            )
             for document in documents:
                 if (crumb := rcrt.decode_crumb(document)) is not None:
                     found.setdefault(crumb.id, crumb)
@@ -97,6 +118,7 @@ class Discovery:
     async def _read_changed(self, crumbs: list[rcrt.Crumb]) -> None:
         known = self._read
         self._read = {crumb.id: known[crumb.id] for crumb in crumbs if crumb.id in known}
+        self._values = sum(read.values for read in self._read.values())
         changed = [crumb for crumb in crumbs if crumb.id not in known or known[crumb.id].stamp != _stamp(crumb)]
         for start in range(0, len(changed), RECORDS_AT_ONCE):
             reading = (self._read_one(crumb) for crumb in changed[start : start + RECORDS_AT_ONCE])
@@ -105,8 +127,17 @@ class Discovery:
                     raise failure
 
     async def _read_one(self, crumb: rcrt.Crumb) -> None:
-        record = await self._client.read(crumb.id)
-        self._read[crumb.id] = _Read(_stamp(crumb), None if record is None else self._read_record(record))
+        try:
+            record = await self._client.read(crumb.id, narrow=True)
+        except WideAnswerError:
+            self._read[crumb.id] = _Read(_stamp(crumb), rcrt_tools.ToolError("its record holds too many values"))
+            return
+        outcome = None if record is None else self._read_record(record)
+        values = most_values(encode(outcome)) if isinstance(outcome, ToolDefinition) else 0
+        if self._values + values > MAX_VALUES:
+            outcome, values = rcrt_tools.ToolError(f"with it the tools hold more than {MAX_VALUES} values"), 0
+        self._values += values
+        self._read[crumb.id] = _Read(_stamp(crumb), outcome, values)
 
     def _read_record(self, record: JsonObject) -> ToolDefinition | rcrt_tools.ToolError:
         crumb = rcrt.decode_crumb(record)
@@ -140,18 +171,16 @@ class Discovery:
 
     async def _catalog(self) -> Listing:
         """What a workspace without tools to read sums up; it may list some that no runner has."""
-        found = await self._client.find(rcrt.TOOL_CATALOG, self._workspace, limit=1, context=True)
-        crumb = rcrt.decode_crumb(found[0]) if found else None
-        tools: list[ToolDefinition] = []
-        rejected: list[Rejected] = []
-        for name, outcome in rcrt_tools.read_catalog(crumb.context if crumb else None, self._toolkit):
-            if isinstance(outcome, ToolDefinition):
-                tools.append(outcome)
-            else:
-                rejected.append(Rejected(id=name[:256], reason=str(outcome)))
-        if crumb is not None:
-            self._read = {crumb.id: _Read(_stamp(crumb), None)}  # so that its events concern us
-        return _without_doubles(tools, rejected)
+        reply = await self._client.find_text(rcrt.TOOL_CATALOG, self._workspace, limit=1, context=True)
+        check_type(reply)
+        reading = read_apart(READ_CATALOG, read_catalog, self._bounds, reply.body, self._offload, self._name)
+        summary, *parts = await reading
+        read = crumb_listing.decode_summary(summary)
+        if read.failure:
+            raise BrokenAnswerError(reply.status, read.failure)
+        if read.crumb_id:
+            self._read = {read.crumb_id: _Read(None, None)}  # so that its events concern us
+        return _without_doubles(await decode_tools(parts), list(read.rejected))
 
 
 def _without_doubles(tools: list[ToolDefinition], rejected: list[Rejected]) -> Listing:

@@ -11,6 +11,10 @@ class Timings:
 
     # A breadcrumb is stored in milliseconds; a server that takes longer is asked what became of it.
     create_s: float = 10.0
+    # Before each further look for a request that may not have been stored, doubling from first to last; all four
+    # take 4 s. A loaded server, or one behind a proxy, stores what it was sent within some seconds or never.
+    look_s: tuple[float, float] = (0.25, 2.0)
+    looks: int = 4
     # Lists and records; nobody but a background task waits for them.
     read_s: float = 10.0
     # How long a call waits for the first attempt to open the stream before it goes out without.

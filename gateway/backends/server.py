@@ -11,7 +11,7 @@ from gateway.transport import Kind, Pool, TransportError
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 
 OURS = frozenset((Kind.BUSY, Kind.INVALID))  # kinds of errors that no tool server has to do with
-BROKEN = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and nothing can be made of it
+BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and nothing can be made of it
 NOT_ANSWERED = (502, 503, 504)  # a proxy finds nobody, or the server takes no calls: no tool has run
 NEARLY = 0.9  # of the time a tool server is to have; the rest goes by on our side
 
@@ -63,7 +63,7 @@ def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float) -
     """
     if not lease.replica.target.is_to_blame(exc, given_s):
         return
-    if exc.sent and (exc.kind is Kind.TIMEOUT or exc.kind in BROKEN):
+    if exc.sent and (exc.kind is Kind.TIMEOUT or exc.kind in BROKEN_KINDS):
         lease.tool_failed(str(exc.kind))
     else:
         lease.failed(str(exc.kind))

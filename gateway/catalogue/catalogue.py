@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from gateway.catalogue.offer import NOTHING, Offer, Source, judge
+from gateway.catalogue.turns import Turns
+from gateway.catalogue.unlisted import Unlisted
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, Rejected
+from gateway.offload import Offload
 from gateway.routing import PublishedTool, Router
 
 log = logging.getLogger("gateway.catalogue")
@@ -60,6 +63,7 @@ class _Shelf:
     """One backend's place in the catalogue."""
 
     source: Source
+    refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)  # or an older list could come after a newer one
     listing: Listing | None = None
     offer: Offer = NOTHING
     shadowed: tuple[Rejected, ...] = ()  # by tools of other backends
@@ -76,7 +80,10 @@ class _Shelf:
 
 
 class Catalogue:
-    """Keeps `router` current. `sleep` waits for some seconds; `uniform` picks a number between two."""
+    """Keeps `router` current.
+
+    `sleep` waits for some seconds; `uniform` picks a number between two. `offload` checks schemas that may take long.
+    """
 
     def __init__(
         self,
@@ -86,13 +93,15 @@ class Catalogue:
         uniform: Callable[[float, float], float] = random.uniform,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         ready_limit_s: float = READY_LIMIT_S,
+        offload: Offload | None = None,
     ) -> None:
-        self.router = Router()
+        self.router = Router((), Unlisted(sources).backend_of)
         self._shelves = {source.name: _Shelf(source=source) for source in sources}
         self._clock = clock
         self._uniform = uniform
         self._sleep = sleep
         self._ready_limit_s = ready_limit_s
+        self._offload = offload
         self._started_at: float | None = None
         self._had_their_time = asyncio.Event()
         self._rebuilding = asyncio.Lock()
@@ -112,7 +121,7 @@ class Catalogue:
                 if before.listing is not None:
                     shelf.source.take_over(before.source)
                     shelf.listing, shelf.told = before.listing, before.told
-                    shelf.offer = await judge(shelf.source, before.listing, NOTHING)
+                    shelf.offer = await judge(shelf.source, before.listing, NOTHING, self._offload)
         await self._rebuild({})
 
     async def start(self) -> None:
@@ -190,30 +199,45 @@ class Catalogue:
             await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))
 
     async def _refresh(self, shelf: _Shelf) -> None:
+        async with shelf.refreshing:
+            await self._refresh_alone(shelf)
+
+    async def _refresh_alone(self, shelf: _Shelf) -> None:
         async with asyncio.timeout(LIST_LIMIT_S):
             listing = await shelf.source.backend.list_tools()
         before = shelf.offer
-        offer = await judge(shelf.source, listing, before)
-        if offer.tools != before.tools:
+        if listing is shelf.listing and before.complete:  # as backends say that nothing has changed
+            self._note_listed(shelf)
+            return
+        offer = await judge(shelf.source, listing, before, self._offload)
+        if offer.tools != before.tools or shelf.listed_at is None:
             await self._rebuild({shelf.source.name: offer})
         shelf.offer, shelf.listing = offer, listing
-        if shelf.last_error is not None:
-            log.info("a backend lists its tools again", extra={"backend": shelf.source.name})
-        shelf.listed_at, shelf.last_error = self._clock(), None
-        _log_changes(shelf, before)
+        self._note_listed(shelf)
+        await _log_changes(shelf, before)
         for other in self._shelves.values():  # what one backend offers may hide what another does
             _log_problems(other)
 
+    def _note_listed(self, shelf: _Shelf) -> None:
+        if shelf.last_error is not None:
+            log.info("a backend lists its tools again", extra={"backend": shelf.source.name})
+        shelf.listed_at, shelf.last_error = self._clock(), None
+
     async def _rebuild(self, changed: Mapping[str, Offer]) -> None:
-        """Swaps in a snapshot with the changed offers, by backend, and the last of all others."""
+        """Swaps in a snapshot with the changed offers, by backend, and the last of all others.
+
+        It stores no offer: other refreshes, which did not change what is published, end during the thread hop.
+        """
         async with self._rebuilding:
-            shelves = list(self._shelves.values())
+            shelves = self._shelves.values()
             offers = [(shelf.source, changed.get(shelf.source.name, shelf.offer)) for shelf in shelves]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
-            won, shadowed, self.router = await asyncio.to_thread(_merge, offers)
+            unlisted = [it.source for it in shelves if it.listed_at is None and it.source.name not in changed]
+            won, shadowed, self.router = await asyncio.to_thread(_merge, offers, unlisted)
             gc.freeze()  # what was just built stays: the collector would walk all of it every few thousand calls
-            for shelf, (_, offer) in zip(shelves, offers, strict=True):
-                shelf.offer = offer
+            for shelf in shelves:
+                if shelf.source.name in changed:
+                    shelf.offer = changed[shelf.source.name]  # with the snapshot, before another one is made
                 shelf.published = won.get(shelf.source.name, 0)
                 shelf.shadowed = tuple(shadowed.get(shelf.source.name, ()))
 
@@ -222,7 +246,9 @@ class Catalogue:
             self._had_their_time.set()
 
 
-def _merge(offers: Sequence[tuple[Source, Offer]]) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:
+def _merge(
+    offers: Sequence[tuple[Source, Offer]], unlisted: Sequence[Source]
+) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:
     """Puts all offers together; of two tools with one id, or two with one name, that of the earlier route stays.
 
     Returns how many tools of each backend are published, which are not, and the new snapshot.
@@ -249,7 +275,7 @@ def _merge(offers: Sequence[tuple[Source, Offer]]) -> tuple[dict[str, int], dict
             continue
         by_id[definition.id] = tool
         won[backend] = won.get(backend, 0) + 1
-    return won, shadowed, Router(by_id.values())
+    return won, shadowed, Router(by_id.values(), Unlisted(unlisted).backend_of)
 
 
 def _note_failure(shelf: _Shelf, error: Exception) -> None:
@@ -266,9 +292,13 @@ def _note_failure(shelf: _Shelf, error: Exception) -> None:
     shelf.last_error = text
 
 
-def _log_changes(shelf: _Shelf, before: Offer) -> None:
+async def _log_changes(shelf: _Shelf, before: Offer) -> None:
     old, new = before.judged, shelf.offer.judged
-    changed = [tool_id for tool_id in new.keys() & old.keys() if new[tool_id].digest != old[tool_id].digest]
+    turns, changed = Turns(), []
+    for tool_id in new.keys() & old.keys():
+        await turns.give_way()
+        if new[tool_id].digest != old[tool_id].digest:
+            changed.append(tool_id)
     appeared, vanished = len(new.keys() - old.keys()), len(old.keys() - new.keys())
     if not (changed or appeared or vanished):
         return

@@ -6,7 +6,6 @@ since the last time is taken over as it is.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,12 +15,15 @@ from typing import Protocol, runtime_checkable
 import msgspec
 from msgspec.structs import replace
 
-from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
+from gateway.catalogue.turns import Turns
+from gateway.catalogue.verdicts import NO_TIME, Bench
+from gateway.dialects import listings
+from gateway.model import Listing, Rejected, ToolDefinition
+from gateway.offload import Offload
+from gateway.offload.judging import Verdict
 from gateway.ports import Backend
 from gateway.routing import PublishedTool, Route
-from gateway.schemas import InputSchema, SchemaError, inline_refs, inlined, is_json_schema
-
-TURN_S = 0.005  # of work between two looks at the event loop: no call waits noticeably longer
+from gateway.schemas import InputSchema
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool
 
@@ -80,11 +82,15 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One answer of a tool server, judged. `trusted` is None until it has once listed a tool."""
+    """One answer of a tool server, judged. `trusted` is None until it has once listed a tool.
+
+    `complete`: there was time to judge all tools.
+    """
 
     judged: dict[str, Judged]  # by tool id
     rejected: tuple[Rejected, ...] = ()
     trusted: frozenset[str] | None = None
+    complete: bool = True
 
     @property
     def tools(self) -> list[PublishedTool]:
@@ -100,9 +106,13 @@ class Offer:
 NOTHING = Offer(judged={})
 
 
-async def judge(source: Source, listing: Listing, before: Offer) -> Offer:
-    """Judges a listing. Ids that are new since the first one that had tools are trusted only where a route says so."""
-    turns = _Turns()
+async def judge(source: Source, listing: Listing, before: Offer, offload: Offload | None = None) -> Offer:
+    """Judges a listing. Ids that are new since the first one that had tools are trusted only where a route says so.
+
+    Schemas that may take long are judged by `offload`, without one all of them here. Raises BACKEND_UNAVAILABLE when
+    that process has no time.
+    """
+    turns = Turns()
     rejected = list(listing.rejected)
     if len(listing.tools) > source.max_tools:
         reason = f"It lists {len(listing.tools)} tools; only the first {source.max_tools} are looked at."
@@ -112,107 +122,88 @@ async def judge(source: Source, listing: Listing, before: Offer) -> Offer:
         await turns.give_way()
         if (route := source.route_for(definition)) is not None:
             routed.append((definition, route))
-    routed, collided = _without_collisions(routed)
+    routed, collided = await _without_collisions(routed, turns)
     rejected += collided
     trusted = before.trusted
     if trusted is None and listing.tools:
-        trusted = _asked_for(listing.tools[: source.max_tools])
-    judged = {}
+        trusted = await _asked_for_by_all(listing.tools[: source.max_tools], turns)
+    judged: dict[str, Judged] = {}
+    bench = Bench(offload, source.name, turns)
     for definition, route in routed:
         await turns.give_way()
-        entry = _judge_one(source, definition, route, trusted or frozenset(), before.judged.get(definition.id))
+        entry = _known(definition, route, source, before.judged.get(definition.id), bench)
         judged[definition.id] = entry
-        if entry.tool is None:
-            rejected.append(Rejected(id=definition.id, reason=entry.reason))
-    return Offer(judged=judged, rejected=tuple(rejected), trusted=trusted)
+    async for definition, verdict in bench.verdicts():
+        entry = judged[definition.id]
+        judged[definition.id] = _published(source, definition, verdict, entry, trusted or frozenset())
+    rejected += [Rejected(id=id_, reason=entry.reason) for id_, entry in judged.items() if entry.tool is None]
+    return Offer(judged=judged, rejected=tuple(rejected), trusted=trusted, complete=bench.complete)
 
 
-def _judge_one(
-    source: Source, definition: ToolDefinition, number: int, trusted: frozenset[str], before: Judged | None
-) -> Judged:
-    encoded = _encode(definition)
-    digest = hashlib.sha256(encoded).hexdigest()
+def _known(definition: ToolDefinition, route: int, source: Source, before: Judged | None, bench: Bench) -> Judged:
+    """What is known of a tool without its schemas; these go to the bench if they have to be judged."""
+    text = _encode(definition)
+    digest = hashlib.sha256(text).hexdigest()
     # Routes never change while a catalogue lives, and trust only once: the same definition is judged the same.
     if before is not None and before.digest == digest:
         return before
-    reason = _too_large(definition, len(encoded), source.max_schema_bytes)
-    if reason is not None:
-        return Judged(digest=digest, route=number, tool=None, reason=reason)
-    try:
-        compiled = InputSchema.compile(definition.input_schema)
-    except SchemaError as exc:
-        return Judged(digest=digest, route=number, tool=None, reason=f"Its input schema cannot be used. {exc.reason}")
-    route = source.routes[number]
-    withheld = _asked_for([definition]) - trusted - route.context
-    output, useful = _promised(definition.output_schema)
-    definition = replace(definition, input_schema=inline_refs(definition.input_schema), output_schema=output)
-    tool = PublishedTool.publish(definition, route, compiled, withheld, shows_output=useful)
-    return Judged(digest=digest, route=number, tool=tool)
+    reason = listings.too_large(definition, len(text), source.max_schema_bytes)
+    if reason is None:
+        bench.add(definition, text)
+    return Judged(digest=digest, route=route, tool=None, reason=reason or "")
 
 
-def _too_large(definition: ToolDefinition, size: int, most: int) -> str | None:
-    """Why a definition of that many bytes is too much for the list of every caller; None when it is not."""
-    schemas = {"input": definition.input_schema, "output": definition.output_schema}
-    sizes = {which: 0 if schema is None else len(_encode(schema)) for which, schema in schemas.items()}
-    for which, bytes_ in sizes.items():
-        if bytes_ > most:
-            return f"Its {which} schema has {bytes_} bytes; {most} are allowed."
-    rest = size - sum(sizes.values())  # descriptions, examples, what it requires
-    return f"Besides its schemas it has {rest} bytes; {most} are allowed." if rest > most else None
+def _published(
+    source: Source, definition: ToolDefinition, verdict: Verdict, known: Judged, trusted: frozenset[str]
+) -> Judged:
+    if verdict.reason:
+        digest = "" if verdict is NO_TIME else known.digest  # it is judged the next time
+        return Judged(digest=digest, route=known.route, tool=None, reason=verdict.reason)
+    route = source.routes[known.route]
+    withheld = _asked_for(definition) - trusted - route.context
+    schema, listed = InputSchema.uncompiled(definition.input_schema), verdict.schemas
+    definition = replace(definition, input_schema=listed.input, output_schema=listed.output)
+    tool = PublishedTool.publish(definition, route, schema, withheld, shows_output=verdict.shows_output)
+    return Judged(digest=known.digest, route=known.route, tool=tool)
 
 
-def _without_collisions(
-    routed: Sequence[tuple[ToolDefinition, int]],
+async def _without_collisions(
+    routed: Sequence[tuple[ToolDefinition, int]], turns: Turns
 ) -> tuple[list[tuple[ToolDefinition, int]], list[Rejected]]:
     """Takes out tools that share an id, and tools that share a name with another tool: nobody could tell them apart.
 
     Only what routes publish collides, so that an operator can deny one of two and have the other.
     """
-    ids = Counter(definition.id for definition, _ in routed)
+    ids: Counter[str] = Counter()
     named: defaultdict[str, set[str]] = defaultdict(set)
     for definition, _ in routed:
+        await turns.give_way()
+        ids[definition.id] += 1
         named[definition.name].add(definition.tool)
     kept: list[tuple[ToolDefinition, int]] = []
-    rejected: list[Rejected] = []
+    rejected: dict[Rejected, None] = {}
     for definition, route in routed:
+        await turns.give_way()
         if ids[definition.id] > 1:
-            rejected.append(Rejected(id=definition.id, reason="Its id is listed more than once."))
+            rejected[Rejected(id=definition.id, reason="Its id is listed more than once.")] = None
         elif len(named[definition.name]) > 1:
             reason = f"Its name {definition.name!r} is also that of another tool of this tool server."
-            rejected.append(Rejected(id=definition.id, reason=reason))
+            rejected[Rejected(id=definition.id, reason=reason)] = None
         else:
             kept.append((definition, route))
-    return kept, list(dict.fromkeys(rejected))
+    return kept, list(rejected)
 
 
-def _promised(schema: JsonObject | None) -> tuple[JsonObject | None, bool]:
-    """An output schema with its references inlined, and whether callers could make anything of it."""
-    if not schema:
-        return schema, True
-    try:
-        promised = inlined(schema)
-    except SchemaError:
-        return schema, False
-    return promised, is_json_schema(promised)
-
-
-def _asked_for(definitions: Iterable[ToolDefinition]) -> frozenset[str]:
-    """The ids of all tokens and secrets that tools ask for."""
+async def _asked_for_by_all(definitions: Iterable[ToolDefinition], turns: Turns) -> frozenset[str]:
+    """The ids of all tokens and secrets that any of so many tools asks for."""
     ids: set[str] = set()
     for definition in definitions:
-        ids.update(provider.id for provider in definition.requires.authorization)
-        ids.update(definition.requires.secrets)
+        await turns.give_way()
+        ids |= _asked_for(definition)
     return frozenset(ids)
 
 
-class _Turns:
-    """Lets the event loop have a look whenever a turn of work is over."""
-
-    def __init__(self) -> None:
-        self._now = asyncio.get_running_loop().time
-        self._until = self._now() + TURN_S
-
-    async def give_way(self) -> None:
-        if self._now() >= self._until:
-            await asyncio.sleep(0)
-            self._until = self._now() + TURN_S
+def _asked_for(definition: ToolDefinition) -> frozenset[str]:
+    """The ids of the tokens and secrets that a tool asks for."""
+    requires = definition.requires
+    return frozenset((*(provider.id for provider in requires.authorization), *requires.secrets))

@@ -18,8 +18,9 @@ from gateway.cli import answers
 from gateway.cli.command import Command, seconds
 from gateway.cli.consent import WAIT_S, wait_for_consent
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value
-from gateway.cli.remote import Remote, add_options, explain, no_gateway
+from gateway.cli.remote import Remote, add_options, code_of, explain, no_gateway
 from gateway.cli.resume import ask_until_over, fetchable, how_to_fetch
+from gateway.errors import ErrorCode, FailureCode
 from gateway.model import Json, JsonObject
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024  # the largest body any gateway can be configured to take
@@ -99,7 +100,7 @@ async def _call(arguments: argparse.Namespace) -> int:
         why = list(explain(remote, reply, _again(reply, body["call_id"])))
         if arguments.json:
             print_answer(reply.content)
-        hints = await _similar(remote, arguments.tool) if reply.status_code == 400 else []
+        hints = await _similar(remote, arguments.tool) if code_of(reply) == ErrorCode.TOOL_NOT_FOUND else []
     raise CommandError(USAGE, *why, *hints)
 
 
@@ -133,15 +134,15 @@ def _show(remote: Remote, reply: httpx.Response, call_id: str, *, as_json: bool)
     except CommandError as exc:  # the tool has run, and must not run again because a disk is full
         raise CommandError(exc.code, *exc.lines, how_to_fetch(call_id)) from exc
     if not outcome.success:
-        complain(*_failure(outcome.error))
+        complain(*_failure(outcome.error, still_runs=code_of(reply) == FailureCode.STILL_RUNNING))
     return OK if outcome.success else FAILED
 
 
-def _failure(error: answers.Failure) -> list[str]:
+def _failure(error: answers.Failure, *, still_runs: bool) -> list[str]:
     lines = [error.message]
     if error.additional_prompt_content is not None:
         lines.append(f"  {error.additional_prompt_content}")
-    if error.can_retry:
+    if error.can_retry and not still_runs:  # it would only be joined, which was said already
         after = "" if error.retry_after_ms is None else f" in {error.retry_after_ms / 1000:g} s"
         lines.append(f"It may be called again{after}.")
     return lines

@@ -9,7 +9,8 @@ import httpx
 
 from gateway.cli import answers
 from gateway.cli.output import USAGE, CommandError, complain
-from gateway.cli.remote import Remote
+from gateway.cli.remote import Remote, code_of
+from gateway.errors import ErrorCode
 
 WAIT_S = 600.0  # to find the page, log in and decide; providers forget sooner or later too
 POLL_S = 1.0  # between two looks; a person does not notice, a gateway hardly
@@ -20,7 +21,8 @@ async def wait_for_consent(remote: Remote, reply: httpx.Response, give_up_at: fl
 
     `give_up_at` is a time of the monotonic clock in seconds. Raises CommandError.
     """
-    refused = answers.read(reply.content, answers.Refusal) if reply.status_code == 400 else None
+    needs = code_of(reply) == ErrorCode.MISSING_REQUIREMENTS
+    refused = answers.read(reply.content, answers.Refusal) if needs else None
     missing = refused.missing_requirements if refused else answers.Missing()
     watched = [challenge.check_url for challenge in missing.authorization if challenge.check_url is not None]
     # With something else missing too, the repeated call would only be refused again.

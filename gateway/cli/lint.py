@@ -68,11 +68,6 @@ def _of_state(config: Config) -> Iterator[str]:
     if state is None or state.url is None:
         return
     yield from _of_keys(config)
-    if state.on_failure == "local" and config.server.workers > 1:
-        yield (
-            f"state.on_failure: local with {config.server.workers} workers: while Redis is away, a call that is "
-            "repeated may run again in another of them, and a result that comes to another is lost"
-        )
     if state.insecure:
         yield "state.insecure lets what is kept travel in clear, or lie in Redis as it is"
 

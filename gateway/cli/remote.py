@@ -13,12 +13,14 @@ import httpx
 from gateway import jsontext
 from gateway.cli import answers
 from gateway.cli.output import UNREACHABLE, USAGE, CommandError
+from gateway.errors import CODE, ErrorCode
 from gateway.model import Json
 from gateway.transport import HttpTransport, Kind, TransportError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_S = 5.0  # the gateway is near, or there is none
 ANSWER_S = 3660.0  # a route allows its tools at most an hour; Ctrl-C is nearer
+CODE_HEADER = CODE.decode("ascii")
 MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a catalogue of 20,000 tools has half of it
 
 SECONDS = re.compile(r"[0-9]{1,9}")  # as gateways write Retry-After
@@ -109,6 +111,11 @@ def _out_of_reach(url: str, exc: httpx.TransportError) -> list[str]:
     ]
 
 
+def code_of(reply: httpx.Response) -> str:
+    """Why it is no result, in the gateway's word for programs; empty for a result."""
+    return str(reply.headers.get(CODE_HEADER, ""))
+
+
 def no_gateway(url: str, reply: httpx.Response) -> NoReturn:
     """Raises CommandError for an answer that is none of a gateway's."""
     raise CommandError(
@@ -128,9 +135,10 @@ def explain(remote: Remote, reply: httpx.Response, again: str = "repeat the comm
     Raises CommandError for an answer that is none of a gateway's.
     """
     refused = answers.read(reply.content, answers.Refusal)
-    if refused is None or not 400 <= reply.status_code < 500:
+    for_now = reply.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in reply.headers
+    if refused is None or not (for_now or 400 <= reply.status_code < 500):
         no_gateway(remote.url, reply)
-    if "www-authenticate" in reply.headers:  # whatever the status: `errors.strict` makes it a 400
+    if code_of(reply) == ErrorCode.UNAUTHENTICATED:  # whatever the status: `errors.strict` makes it a 400
         yield "The gateway does not accept the token; it may have expired." if remote.has_token else refused.message
         yield HOW_TO_LOG_IN
         return

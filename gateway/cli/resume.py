@@ -13,10 +13,11 @@ import httpx
 
 from gateway.cli import answers
 from gateway.cli.output import USAGE, CommandError, complain
-from gateway.cli.remote import Remote, explain, refused_for_s
+from gateway.cli.remote import Remote, code_of, explain, refused_for_s
+from gateway.errors import FailureCode
 from gateway.model import JsonObject
 
-POLL_S = 1.0  # between two looks; as often as the gateway suggests
+POLL_S = 1.0  # between two looks at least
 KEPT = {"location", "toolgate-call-id"}  # headers of an answer to a call that can be asked for
 
 
@@ -33,7 +34,7 @@ async def ask_until_over(remote: Remote, body: JsonObject, timeout_s: float) -> 
     complain("The tool is still running. Waiting for it; Ctrl-C leaves it running.")
     with fetchable(call_id, asyncio.CancelledError, CommandError):
         reply = await _until_over(remote, reply, time.monotonic() + timeout_s)
-    if reply.status_code == 202 or _goes_on(reply):
+    if _goes_on(reply):
         complain(how_to_fetch(call_id))
     return reply
 
@@ -54,25 +55,29 @@ def how_to_fetch(call_id: str) -> str:
 
 
 def _goes_on(reply: httpx.Response) -> bool:
-    """Whether the call still runs: its answer is a failure that may be repeated, and yet one that is kept somewhere."""
-    if reply.status_code != 200 or not reply.headers.keys() >= KEPT:
-        return False
+    """Whether the call still runs, and can be asked for."""
+    return code_of(reply) == FailureCode.STILL_RUNNING and reply.headers.keys() >= KEPT
+
+
+def _pause_s(reply: httpx.Response) -> float:
+    """How long the gateway suggests to wait."""
     outcome = answers.read(reply.content, answers.Outcome)
-    return outcome is not None and not outcome.success and outcome.error.can_retry
+    after_ms = None if outcome is None else outcome.error.retry_after_ms
+    return POLL_S if after_ms is None else max(after_ms / 1000, POLL_S)
 
 
 async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) -> httpx.Response:
     """Looks until there is a result, a consent to be given, or no time left; a look may be refused for a while."""
     # By its id rather than at `Location`: our credential goes nowhere but to the gateway that was typed.
     path = f"/calls/{quote(reply.headers['toolgate-call-id'], safe='')}"
-    pause_s = POLL_S
+    pause_s = _pause_s(reply)
     while (left_s := give_up_at - time.monotonic()) > 0:
         await asyncio.sleep(min(pause_s, left_s))
         seen = await remote.ask("GET", path)
-        if seen.status_code == 200 or (seen.status_code == 400 and "location" in seen.headers):
+        if _goes_on(seen):
+            reply, pause_s = seen, _pause_s(seen)
+        elif seen.status_code == 200 or (seen.status_code == 400 and "location" in seen.headers):
             return seen
-        if seen.status_code == 202:
-            reply, pause_s = seen, POLL_S
         elif (later_s := refused_for_s(seen)) is not None:
             pause_s = max(later_s, POLL_S)
         else:

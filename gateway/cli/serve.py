@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway import __version__
 from gateway.cli import configuration
@@ -23,14 +23,16 @@ from gateway.processes.workers import Supervisor
 from gateway.server import Addresses, ListenError, ServerError, main_loop
 from gateway.settings import Config
 
+T = TypeVar("T")
+
 log = logging.getLogger("gateway.server")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     path: Path = arguments.config
-    run_until_stopped(_serve(path))
+    code = run_until_stopped(_serve(path))
     log.info("stopped")
-    return OK
+    return code or OK
 
 
 COMMAND = Command(
@@ -41,38 +43,44 @@ COMMAND = Command(
 )
 
 
-def run_until_stopped(serving: Coroutine[Any, Any, None]) -> None:
-    """Runs what serves until a signal ends it. Raises CommandError when it cannot listen."""
+def run_until_stopped(serving: Coroutine[Any, Any, T]) -> T | None:
+    """Runs what serves until a signal ends it; None if that was before it listened.
+
+    Raises CommandError when it cannot listen.
+    """
     try:
-        main_loop(_stoppable(serving))
+        return main_loop(_stoppable(serving))
     except (asyncio.CancelledError, KeyboardInterrupt):
-        pass  # stopped before it listened, or told twice
+        return None  # or it was told twice
     except ListenError as exc:
         raise CommandError(FAILED, f"{exc} Choose another host or port, or stop what is there.") from exc
     except ServerError as exc:
         raise CommandError(FAILED, str(exc)) from exc
 
 
-async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
+async def _stoppable(serving: Coroutine[Any, Any, T]) -> T:
     """Lets SIGTERM end what still starts, as SIGINT does; the server takes both over once it listens."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await serving
+    return await serving
 
 
-async def _serve(path: Path) -> None:
+async def _serve(path: Path) -> int:
+    """Serves until a signal ends it. Returns an exit code."""
     reloader = Reloader(path)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
     config = configuration.load(path)
     reloader.uses(config)
     if config.server.workers > 1:
-        await _supervise(config, reloader)
+        has_lost = await _supervise(config, reloader)
     else:
-        await _serve_alone(config, reloader)
+        has_lost = await _serve_alone(config, reloader)
+    return FAILED if has_lost else OK
 
 
-async def _serve_alone(config: Config, reloader: Reloader) -> None:
+async def _serve_alone(config: Config, reloader: Reloader) -> bool:
+    """Returns whether results that were taken are lost."""
     serving = Serving(config)
     _warn(config)
     gateway = serving.gateway
@@ -82,14 +90,17 @@ async def _serve_alone(config: Config, reloader: Reloader) -> None:
             await serving.run(_tell)
     finally:
         await gateway.aclose()
+    return gateway.lost_results > 0
 
 
-async def _supervise(config: Config, reloader: Reloader) -> None:
+async def _supervise(config: Config, reloader: Reloader) -> bool:
+    """As `_serve_alone`."""
     output.configure(config.logging.level, config.logging.format)
     _warn(config)
     with Supervisor(config) as supervisor:
         async with _running(reloader.run(supervisor.apply, supervisor.metrics.reload)):
             await supervisor.run(_tell)
+        return supervisor.has_lost
 
 
 def _warn(config: Config) -> None:

@@ -185,6 +185,14 @@ _MESSAGES: Mapping[str, type[_Message]] = {
 }
 
 
+def may_take_long(body: bytes) -> bool:
+    """Whether reading a message could hold up the event loop, be it for the JSON inside its text.
+
+    Quotes apart, that JSON is there as it is, unless somebody writes its brackets and commas as escapes.
+    """
+    return len(body) > jsontext.ALWAYS_HERE_BYTES and (b"\\u00" in body or jsontext.is_wide(body))
+
+
 def decode_callback(
     body: bytes, own_id: str, own_group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
 ) -> Callback:

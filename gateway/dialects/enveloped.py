@@ -29,7 +29,8 @@ class Enveloped:
         return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
 
     def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
-        return fields.ok(encode({"$schema": spelling, "result": fields.result_object(result, call_id)}))
+        body = {"$schema": spelling, "result": fields.result_object(result, call_id)}
+        return fields.ok(encode(body), result.failure)
 
     def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
         return fields.error_reply(error, (("$schema", spelling),))

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from msgspec import Raw
 
-from gateway.errors import ErrorCode, FixedError, GatewayError
+from gateway.errors import CODE, ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
 from gateway.model import CallContext, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
 from gateway.wire import Headers, WireReply
@@ -156,7 +156,7 @@ def _pairs(entries: Json, what: str, value: str) -> dict[str, str]:
     return pairs
 
 
-def status_of(code: ErrorCode) -> int:
+def status_of(code: ErrorCode) -> int:  # noqa: C901 - one flat table, a line per code
     """The HTTP status of a refusal on a call or a list."""
     match code:
         case ErrorCode.INVALID_ARGUMENTS:
@@ -175,8 +175,12 @@ def status_of(code: ErrorCode) -> int:
             return 415
         case ErrorCode.RATE_LIMITED:
             return 429
+        case ErrorCode.NOT_READY:  # never a call's
+            return 503
         case (
             ErrorCode.INVALID_REQUEST
+            | ErrorCode.CALL_CONFLICT
+            | ErrorCode.RESULT_EXPIRED
             | ErrorCode.TOOL_NOT_FOUND
             | ErrorCode.MISSING_REQUIREMENTS
             | ErrorCode.BACKEND_UNAVAILABLE
@@ -187,6 +191,7 @@ def status_of(code: ErrorCode) -> int:
 
 
 STATUSES = {code: status_of(code) for code in ErrorCode}  # a dozen comparisons with members cost as much as a frame
+CODES = {code: (CODE, code.encode("ascii")) for code in ErrorCode}
 Members = tuple[tuple[str, str], ...]
 
 
@@ -203,18 +208,19 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
 def _fixed(
     code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers
 ) -> WireReply:
-    return _reply(code, retry_after_s, (*headers, *own), dict(first) | {"message": message})
+    return _reply(code, retry_after_s, (*headers, *own), dict(first) | {"message": message, "code": code})
 
 
 def _reply(code: ErrorCode, retry_after_s: float | None, headers: Headers, body: JsonObject) -> WireReply:
     if retry_after_s is not None:
         headers = (*headers, (b"retry-after", b"%d" % max(1, round(retry_after_s))))
-    return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, *headers), body=encode(body))
+    return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, CODES[code], *headers), body=encode(body))
 
 
 def _refusal_object(error: GatewayError, first: Members) -> JsonObject:
     body: JsonObject = dict(first)
     body["message"] = error.message
+    body["code"] = error.code
     if error.developer_message is not None:
         body["developer_message"] = error.developer_message
     if error.parameters is not None:
@@ -237,8 +243,13 @@ def result_object(result: ToolResult, call_id: str) -> JsonObject:
 
 
 def _failure_object(failure: ToolFailure) -> JsonObject:
-    """ToolError of OTC and OXP 1.0; `can_retry` is always said."""
-    error: JsonObject = {**failure.extras, "message": failure.message, "can_retry": failure.can_retry}
+    """ToolError of OTC and OXP 1.0, which is open; `can_retry` is always said."""
+    error: JsonObject = {
+        **failure.extras,
+        "message": failure.message,
+        "code": failure.word,
+        "can_retry": failure.can_retry,
+    }
     if failure.developer_message is not None:
         error["developer_message"] = failure.developer_message
     if failure.prompt_hint is not None:
@@ -248,6 +259,8 @@ def _failure_object(failure: ToolFailure) -> JsonObject:
     return error
 
 
-def ok(body: bytes, headers: Headers = ()) -> WireReply:
+def ok(body: bytes, failure: ToolFailure | None, headers: Headers = ()) -> WireReply:
     """A call's 200."""
+    if failure is not None:
+        headers = (*headers, (CODE, failure.word.encode("ascii")))
     return WireReply(status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=body)

@@ -47,7 +47,7 @@ class Lc(Enveloped):
         # These callers index `value` whatever happened, and their servers never send `duration`.
         body = {"value": None} | fields.result_object(result, call_id)
         body.pop("duration", None)
-        return fields.ok(encode(body))
+        return fields.ok(encode(body), result.failure)
 
     def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
         return fields.error_reply(error, (("detail", error.message),))

@@ -5,15 +5,158 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
 
 from gateway import jsontext
-from gateway.dialects.definitions import MAX_LISTED, UnreadableTool
+from gateway.dialects.definitions import MAX_LISTED, DefinitionError, UnreadableTool, listed
 from gateway.model import Json, JsonObject
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
+MAX_MARK_BYTES = 1024  # of the `$schema` of a list, and of the names of a tool that is not read
+SPLIT_AT_ONCE = 20_000  # tools; a type with so many fields takes 0.2 s to make
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_BYTES_OF_SPACE = re.compile(rb"[ \t\n\r]*")
+_NOTHING = Raw(b"")
+
+
+class TooLongTool(UnreadableTool):
+    """A tool that was not read because its text is too long."""
+
+
+class _Top(Struct):
+    """The members of a list that mean something, each as text."""
+
+    mark: Raw = msgspec.field(name="$schema", default=_NOTHING)
+    tools: Raw = _NOTHING
+    items: Raw = _NOTHING
+
+
+class _Names(Struct):
+    id: Raw = _NOTHING
+    name: Raw = _NOTHING
+
+
+def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:
+    """An answer to `GET /tools` without its tools, and the first `most` of these, read one at a time.
+
+    A tool that cannot be read, or whose text has more than `max_tool_bytes`, becomes an UnreadableTool. The memory this
+    takes is that of one tool, whatever the list. Raises JsonError, DefinitionError.
+    """
+    text = text.removeprefix(BOM_UTF8)
+    try:
+        begin = _spaces_end(text, 0)
+        if text[begin : begin + 1] == b"[":
+            return [], _read_each(text, most, max_tool_bytes)
+        top = msgspec.json.decode(text, type=_Top)
+        entries = top.items if _is_nothing(top.tools) else top.tools
+        if _begin(entries) != b"[":
+            raise DefinitionError("the answer holds no list of tools")
+        document: Json = {"$schema": _short_text(top.mark), "items": None if _is_nothing(top.items) else []}
+        return document, _read_each(entries, most, max_tool_bytes)
+    except (msgspec.DecodeError, RecursionError):
+        # Something in it is no JSON as the library takes it; that may be one tool's trouble.
+        document = decode_list(text)
+        return document, iter(listed(document)[:most])
+
+
+def read_array(array: Raw, most: int, max_tool_bytes: int) -> Iterator[Json]:
+    """The first `most` entries of an array, as `open_list` reads tools. Raises JsonError."""
+    try:
+        return _read_each(array, most, max_tool_bytes)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise jsontext.JsonError(str(exc)) from exc
+
+
+def _is_nothing(member: Raw) -> bool:
+    return len(member) == 0 or _begin(member) == b"n"
+
+
+def _begin(member: Raw) -> bytes:
+    return bytes(memoryview(member)[:1])
+
+
+def _read_each(array: Raw | bytes, most: int, max_tool_bytes: int) -> Iterator[Json]:
+    """Checks the array whole, then reads its first entries one after the other. Raises DecodeError, RecursionError."""
+    first = _split(array, min(most, SPLIT_AT_ONCE))
+    return _read_entries(array, first, most, max_tool_bytes)
+
+
+def _read_entries(array: Raw | bytes, entries: list[Raw], most: int, max_tool_bytes: int) -> Iterator[Json]:
+    while entries:
+        for entry in entries:
+            yield _read_entry(entry, max_tool_bytes)
+        most -= len(entries)
+        if len(entries) < SPLIT_AT_ONCE or most <= 0:
+            return
+        array = _behind(bytes(array), entries)
+        entries = _split(array, min(most, SPLIT_AT_ONCE))
+
+
+def _split(array: Raw | bytes, most: int) -> list[Raw]:
+    """The texts of the first entries of an array. The others are passed over, but have to be JSON."""
+    found = _first_fields(most)(array)
+    texts: list[Raw] = []
+    for name in found.__struct_fields__:
+        entry = getattr(found, name)
+        if len(entry) == 0:
+            break
+        texts.append(entry)
+    return texts
+
+
+@lru_cache(4)
+def _first_fields(count: int) -> Callable[[Raw | bytes], Any]:
+    """Reads so many entries of an array as texts; a list of texts would take 56 bytes for each of 20 million."""
+    fields = [(f"entry{number}", Raw, _NOTHING) for number in range(count)]
+    return msgspec.json.Decoder(msgspec.defstruct("First", fields, array_like=True)).decode
+
+
+def _behind(array: bytes, entries: list[Raw]) -> bytes:
+    """The array without these entries, which are its first."""
+    at = array.index(b"[") + 1
+    for entry in entries:
+        at = _spaces_end(array, _spaces_end(array, at) + len(entry))
+        at += array[at : at + 1] == b","
+    return b"[" + array[at:]
+
+
+def _spaces_end(text: bytes, at: int) -> int:
+    space = _BYTES_OF_SPACE.match(text, at)
+    return at if space is None else space.end()
+
+
+def _read_entry(entry: Raw, max_tool_bytes: int) -> Json:
+    size = len(entry)
+    if size > max_tool_bytes:
+        return TooLongTool(_names(entry), f"its definition has {size} bytes; {max_tool_bytes} are allowed")
+    text = bytes(entry)
+    try:
+        return jsontext.decode(text, MAX_DEPTH)
+    except jsontext.JsonError as exc:
+        return UnreadableTool(_names(entry), f"it cannot be read: {exc}")
+
+
+def _names(entry: Raw) -> JsonObject:
+    """As much of a tool as tells the operator which one it is."""
+    try:
+        found = msgspec.json.decode(entry, type=_Names)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    texts = {"id": _short_text(found.id), "name": _short_text(found.name)}
+    return {key: text for key, text in texts.items() if text is not None}
+
+
+def _short_text(member: Raw) -> str | None:
+    try:
+        return msgspec.json.decode(member, type=str) if 0 < len(member) <= MAX_MARK_BYTES else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def decode_list(text: bytes) -> Json:

@@ -50,7 +50,7 @@ class Rfc(Enveloped):
         body: JsonObject = {"$schema": spelling} | fields.result_object(result, call_id)
         outcome = "value" if result.failure is None else "error"
         body["output"] = {outcome: body.pop(outcome)}
-        return fields.ok(encode(body))
+        return fields.ok(encode(body), result.failure)
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         toolkit: JsonObject = {"name": tool.toolkit, "version": tool.version}

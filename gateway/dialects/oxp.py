@@ -44,7 +44,8 @@ class OxpFlat:
         return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
 
     def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
-        return fields.ok(encode(fields.result_object(result, call_id)), self.answer_headers(spelling))
+        body = encode(fields.result_object(result, call_id))
+        return fields.ok(body, result.failure, self.answer_headers(spelling))
 
     def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
         return fields.error_reply(error, (), self.answer_headers(spelling))

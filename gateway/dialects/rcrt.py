@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.model import ONCE, Invocation, Json, JsonObject, ToolFailure, ToolResult
 
 RequestSchema = Literal["tool_request", "agent_response"]
@@ -35,7 +35,8 @@ REQUESTED_BY = "toolgate"  # must never be the id of an agent, or that agent tak
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a tool may return, in the wrappings of a breadcrumb
 MAX_ERROR_TEXT = 500  # characters of a runner's error that are passed on
 CRUMB_ID = re.compile(r"[0-9A-Za-z-]{1,64}")  # a UUID; it goes into paths, so nothing else is let through
-BROKEN = ToolFailure(message="The tool server gave a broken answer.")
+BROKEN = ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
+NOT_STORED = "The tool server broke off while it was sent the call, and does not know it; most likely it has not run."
 
 
 class Crumb(Struct, frozen=True, kw_only=True):
@@ -231,6 +232,11 @@ def _duration(context: JsonObject) -> float | None:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
             return value
     return None
+
+
+def not_stored(*, idempotent: bool) -> ToolResult:
+    """The end of a call whose request was sent and cannot be found. It may have been stored since, or taken away."""
+    return ToolResult(failure=ToolFailure(message=NOT_STORED, can_retry=idempotent, outcome="unknown"))
 
 
 def _failure_inside(output: Json) -> ToolFailure | None:

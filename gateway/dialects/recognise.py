@@ -107,12 +107,13 @@ def of_server(headers: Headers, document: Json) -> ServerDialect:
     if named is RFC:
         return RFC
     entries = document.get("tools")
-    if isinstance(entries, list) and any(_is_rfc(entry) for entry in entries):
+    if isinstance(entries, list) and any(is_rfc(entry) for entry in entries):
         return RFC
     return OTC
 
 
-def _is_rfc(entry: Json) -> bool:
+def is_rfc(entry: Json) -> bool:
+    """Whether a listed tool has members that only the RFC gives it."""
     if not isinstance(entry, dict):
         return False
     inputs = entry.get("input")

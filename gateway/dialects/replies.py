@@ -14,13 +14,24 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from gateway import jsontext
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
+from gateway.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Answer
 
 ERROR_MEMBERS = frozenset(
     {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}
 )
+OUR_CODES: tuple[Json, ...] = (*ErrorCode, *FailureCode)  # no set: what is looked for may be a list
+# What another gateway refuses a call with, if that says more than `invalid_request`: these words are passed on.
+PASSED_ON: dict[bytes | None, ErrorCode] = {
+    code.encode("ascii"): code
+    for code in (
+        ErrorCode.BACKEND_UNAVAILABLE,
+        ErrorCode.TOOL_NOT_FOUND,
+        ErrorCode.CALL_CONFLICT,
+        ErrorCode.RESULT_EXPIRED,
+    )
+}
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some dialect's wrapping
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
 SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
@@ -50,7 +61,7 @@ def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -
     when nothing can be made of it.
     """
     if reply.status == 200:
-        return _result(_document(reply, document), invocation, len(reply.body))
+        return _result(reply, _document(reply, document), invocation)
     if reply.status in (400, 404, 422):
         raise _refusal(reply, invocation)
     if reply.status in (401, 403):
@@ -62,8 +73,12 @@ def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -
     raise BrokenReplyError(f"status {reply.status}")
 
 
-def _not_ours(detail: str) -> GatewayError:
-    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
+class NotOursError(GatewayError):
+    """A refusal of what the gateway itself sent along: its credential, or a secret of the route."""
+
+
+def _not_ours(detail: str) -> NotOursError:
+    return NotOursError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
 
 
 def _document(reply: Answer, document: Json = None) -> JsonObject:
@@ -87,7 +102,7 @@ def without_mark(body: bytes) -> bytes:
     return body.removeprefix(BOM_UTF8)
 
 
-def _result(document: JsonObject, invocation: Invocation, size: int) -> ToolResult:
+def _result(reply: Answer, document: JsonObject, invocation: Invocation) -> ToolResult:
     result = document
     if "success" not in document:
         for envelope in ("result", "response"):  # `response` is the RFC's own OpenAPI file
@@ -104,13 +119,13 @@ def _result(document: JsonObject, invocation: Invocation, size: int) -> ToolResu
         body = result["output"]  # of the RFC; in others an extra member that means nothing
     duration_ms = _duration(result["duration"]) if "duration" in result else None
     if success:
-        return ToolResult(value=body.get("value"), duration_ms=duration_ms, value_bytes=size)
+        return ToolResult(value=body.get("value"), duration_ms=duration_ms, value_bytes=len(reply.body))
     error = body.get("error")
     if isinstance(error, dict) and "missing_requirements" in error:
         refusal = _requirements_refusal(error.get("message"), error["missing_requirements"], invocation)
         if refusal is not None:
             raise refusal
-    return ToolResult(failure=_failure(error), duration_ms=duration_ms)
+    return ToolResult(failure=_failure(error, reply.header(CODE)), duration_ms=duration_ms)
 
 
 def _duration(value: Json) -> float | None:
@@ -119,17 +134,28 @@ def _duration(value: Json) -> float | None:
     return value
 
 
-def _failure(error: Json) -> ToolFailure:
+def _failure(error: Json, said: bytes | None) -> ToolFailure:
+    """Reads an error; `said` is the `Toolgate-Code` of the answer, as another gateway on the way has it."""
     if not isinstance(error, dict):
         error = {"message": error}
     message = error.get("message")
+    extras = {key: value for key, value in error.items() if key not in ERROR_MEMBERS}
+    can_retry, code = error.get("can_retry") is True, ""
+    if "code" in extras:
+        own = extras.pop("code")
+        if said is not None and own in OUR_CODES and said == own.encode("ascii"):
+            # One that still runs and may not be joined would never be over for whoever goes by the word.
+            code = "" if own == FailureCode.STILL_RUNNING and not can_retry else own
+        else:  # a tool's own, which must not pass for one of ours
+            extras.setdefault("tool_code", own)
     return ToolFailure(
         message=message if isinstance(message, str) and message else "The tool failed and did not say why.",
         developer_message=_string(error.get("developer_message")),
-        can_retry=error.get("can_retry") is True,
+        can_retry=can_retry,
         retry_after_ms=_milliseconds(error.get("retry_after_ms")),
         prompt_hint=_string(error.get("additional_prompt_content")),
-        extras={key: value for key, value in error.items() if key not in ERROR_MEMBERS},
+        extras=extras,
+        code="" if code == FailureCode.TOOL_ERROR else code,
     )
 
 
@@ -151,6 +177,7 @@ def busy(reply: Answer, invocation: Invocation) -> ToolResult:
         message="The tool server is busy.",
         can_retry=invocation.idempotent,
         retry_after_ms=None if seconds is None else seconds * 1000,
+        code=FailureCode.BACKEND_BUSY,
     )
     return ToolResult(failure=failure)
 
@@ -221,7 +248,11 @@ def _refusal(reply: Answer, invocation: Invocation) -> GatewayError:
     if reply.status == 422 and "message" in document:
         parameters = document.get("parameter_errors")
         return GatewayError(ErrorCode.INVALID_ARGUMENTS, message, detail=detail, parameters=_texts(parameters))
-    return GatewayError(ErrorCode.INVALID_REQUEST, message, detail=detail, retry_after_s=_retry_after_s(reply))
+    code = ErrorCode.INVALID_REQUEST
+    said = reply.header(CODE)
+    if said in PASSED_ON and document.get("code") == PASSED_ON[said]:
+        code = PASSED_ON[said]
+    return GatewayError(code, message, detail=detail, retry_after_s=_retry_after_s(reply))
 
 
 def _texts(value: Json) -> Mapping[str, str] | None:

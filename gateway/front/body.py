@@ -6,7 +6,11 @@ from msgspec import Struct
 from starlette.types import Receive
 
 from gateway.errors import ErrorCode, GatewayError
+from gateway.ports import ANONYMOUS
+from gateway.request import Request
 from gateway.served import Served
+
+NOBODY = ANONYMOUS.principal  # counts by its address
 
 
 class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
@@ -22,10 +26,15 @@ class ArrivingBody(Struct, frozen=True, eq=False):
     served: Served | None
     receive: Receive
     max_bytes: int
+    request: Request | None = None
 
     def now(self) -> bytes | None:
         """The whole body if it is there; None if it has to be read."""
-        body = None if self.served is None else self.served.take_body()
+        if self.served is None:
+            return None
+        if self.request is not None and self.request.principal != NOBODY:
+            self.served.holder = self.request.principal
+        body = self.served.take_body()
         if body is not None and len(body) > self.max_bytes:
             raise too_large(self.max_bytes)
         return body
@@ -35,18 +44,16 @@ class ArrivingBody(Struct, frozen=True, eq=False):
         whole = self.now()
         if whole is not None:
             return whole
-        parts: list[bytes] = []
-        size = 0
+        body = bytearray()  # pieces of some KiB, kept apart, would leave holes in memory that nothing else fills
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise CallerLeft
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self.max_bytes:
+            body += message.get("body", b"")
+            if len(body) > self.max_bytes:
                 raise too_large(self.max_bytes)
             if not message.get("more_body", False):
-                return b"".join(parts)
+                return bytes(body)
 
 
 def too_large(max_bytes: int) -> GatewayError:

@@ -5,7 +5,7 @@ It decides what browsers let pages read, not who may call: credentials do that, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,7 +23,7 @@ ASKED = (
 # What callers may read besides what browsers always show (Cache-Control, Content-Length, Content-Type).
 EXPOSED = (
     *("ETag", "Location", "OXP-Version", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After"),
-    *("Toolgate-Call-Id", "WWW-Authenticate", "X-Request-ID"),
+    *("Toolgate-Call-Id", "Toolgate-Code", "WWW-Authenticate", "X-Request-ID"),
 )
 
 Fields = list[tuple[bytes, bytes]]
@@ -33,13 +33,15 @@ class Cors:
     """Answers preflight requests of listed origins, and shows answers to them. Others get what they got without it.
 
     `headers` are names callers may send besides the usual ones, `max_age_s` is how long a browser need not ask again.
-    `observer` hears of preflight requests; all others are noted by the application.
+    `observer` hears of preflight requests, `ip_of` tells their caller's address; all others are noted by the
+    application.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         observer: Observer,
+        ip_of: Callable[[Scope], str],
         *,
         origins: Collection[str],
         headers: Iterable[str],
@@ -48,6 +50,7 @@ class Cors:
     ) -> None:
         self._app = app
         self._observer = observer
+        self._ip_of = ip_of
         self._origins = frozenset(origin.encode("ascii") for origin in origins)
         self._any = ANY in origins
         self._common: Fields = [(b"access-control-allow-credentials", b"true")] if credentials else []
@@ -70,7 +73,8 @@ class Cors:
                 "status": 204,
                 "headers": self._tell([], [*allowed, *self._preflight]),
             }
-            self._observer.turned_away(204, "", "preflight", route_of("OPTIONS", scope["path"])[1])
+            route = route_of("OPTIONS", scope["path"])[1]
+            self._observer.turned_away(204, "", self._ip_of(scope), "preflight", route)
             await send(start)
             return await send({"type": "http.response.body", "body": b""})
 

@@ -13,9 +13,10 @@ from time import perf_counter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
 from gateway.front.body import ArrivingBody, CallerLeft, too_large
 from gateway.front.observer import LEFT, Observer, told
+from gateway.ports import Operation
 from gateway.request import Request, read_repeats
 from gateway.served import ANSWER, SERVED, Served
 from gateway.tracing import Chance, identify
@@ -26,20 +27,29 @@ METHODS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST"
 STRICT = frozenset({401, 403, 413, 415, 429})
 
 CALLBACKS = "/callbacks/"
-MAX_CALLBACK_BYTES = 16 * 1024 * 1024  # results may hold images in base64
+# Results may hold images in base64. Twice what is read from tool servers by default (`max_response`): a result is JSON
+# in a string here, which may double it. Which backend it is for, and so its own limit, is not known before it is read.
+MAX_CALLBACK_BYTES = 16 * 1024 * 1024
 LIST = "/tools"
 FAILED = 500
 TAKEN = b"{}"
-NOT_TAKEN = b'{"message":"This callback is not taken."}'
+NOT_TAKEN = {
+    400: ErrorCode.INVALID_REQUEST,
+    404: ErrorCode.NOT_FOUND,
+    413: ErrorCode.PAYLOAD_TOO_LARGE,
+    503: ServerCode.GATEWAY_UNAVAILABLE,
+}
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
+Refuse = Callable[[Operation, Request, GatewayError], Awaitable[WireReply]]
 Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
 
 
 class Edge:
     """Routes a request to `call`, `list`, `callback` or the application for everything else.
 
+    `refuse` answers a call or list that its head alone condemns.
     `ip_of` tells the caller's address, `observer` hears of every answer, `chance` makes ids. `strict` turns
     401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
     """
@@ -49,6 +59,7 @@ class Edge:
         *,
         call: Answer,
         list_: Answer,
+        refuse: Refuse,
         callback: Callback,
         rest: ASGIApp,
         ip_of: Callable[[Scope], str],
@@ -57,6 +68,7 @@ class Edge:
         max_body_bytes: int,
         strict: bool,
     ) -> None:
+        self._refuse = refuse
         self._callback = callback
         self._ip_of = ip_of
         self._observer = observer
@@ -91,11 +103,10 @@ class Edge:
         try:
             try:
                 _check_head(request, scope, max_bytes)
-                reply = await answer(request, ArrivingBody(served, receive, max_bytes))
             except GatewayError as error:
-                error.drop_trace()
-                request.refused = error
-                reply = recognise.refusal(error, head)
+                reply = await self._refuse("list" if path == LIST else "call", request, error)
+            else:
+                reply = await answer(request, ArrivingBody(served, receive, max_bytes, request))
             status, size = strictly(reply.status) if self._strict else reply.status, len(reply.body)
             fields = (*reply.headers, request.trace.sent[0], *request.extra)
             answer_now = offered.get(ANSWER)
@@ -133,8 +144,12 @@ class Edge:
                 status = await self._callback(request, path[len(CALLBACKS) :], media_type, arriving)
             except GatewayError:
                 status = 413
-            body = TAKEN if status == 200 else NOT_TAKEN
-            fields = (*JSON, trace.sent[0])
+            body = TAKEN
+            fields: Headers = (*JSON, trace.sent[0])
+            if status != 200:
+                code = NOT_TAKEN[status].encode()
+                body = b'{"message":"This callback is not taken.","code":"%b"}' % code
+                fields = (*fields, (CODE, code))
             answer_now = offered.get(ANSWER)
             if answer_now is None or not answer_now(status, fields, body):
                 await _send(status, fields, body, send)

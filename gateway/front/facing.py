@@ -34,12 +34,13 @@ def guarded(app: ASGIApp, config: Config, observer: Observer, chance: Chance) ->
         app = Cors(
             app,
             observer,
+            ip_of(server),
             origins=cors.origins,
             headers=forwarded,
             credentials=cors.credentials,
             max_age_s=cors.max_age_s,
         )
-    return AllowedHosts(app, _hosts(server), observer, chance) if server.allowed_hosts else app
+    return AllowedHosts(app, _hosts(server), observer, chance, ip_of(server)) if server.allowed_hosts else app
 
 
 def _hosts(server: ServerSettings) -> set[str]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -24,13 +24,21 @@ REFUSED = "The Host header does not name a host that is served here."
 class AllowedHosts:
     """Passes on what is meant for one of `names`: a host, an address, or `*.` and what all of its hosts end in.
 
-    `observer` hears of what is not.
+    `observer` hears of what is not. `ip_of` tells the caller's address.
     """
 
-    def __init__(self, app: ASGIApp, names: Iterable[str], observer: Observer, chance: Chance) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        names: Iterable[str],
+        observer: Observer,
+        chance: Chance,
+        ip_of: Callable[[Scope], str],
+    ) -> None:
         self._app = app
         self._observer = observer
         self._chance = chance
+        self._ip_of = ip_of
         written = [host_of(name) for name in names]
         self._exact = frozenset(name.encode("ascii") for name in written if not name.startswith("*."))
         self._endings = tuple(name[1:].encode("ascii") for name in written if name.startswith("*."))
@@ -44,7 +52,8 @@ class AllowedHosts:
         trace = identify(head.headers, self._chance)
         reply = recognise.refusal(GatewayError(ErrorCode.INVALID_REQUEST, REFUSED), head)
         operation, route = route_of(head.method, head.path)
-        self._observer.turned_away(reply.status, REFUSED, operation, route, head.prefix, trace.request_id)
+        client = self._ip_of(scope)
+        self._observer.turned_away(reply.status, REFUSED, client, operation, route, head.prefix, trace.request_id)
         headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body)), trace.sent[0]]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         return await send({"type": "http.response.body", "body": reply.body})

@@ -44,7 +44,7 @@ class Observer:
             put(AccessLine(
                 now(), request.trace.request_id, "call", request.head.path, status, duration_s, request.bytes_in,
                 bytes_out, dialect, request.principal, target.tool, target.version, target.backend, request.outcome,
-                tool_s, reason,
+                tool_s, reason, request.ip,
             ))  # fmt: skip
 
     def answered(
@@ -58,7 +58,7 @@ class Observer:
         if (put := self._access.put) is not None:
             put(AccessLine(
                 now(), request.trace.request_id, operation, route, status, duration_s, request.bytes_in, bytes_out,
-                dialect, request.principal, "", "", request.backend, outcome, 0.0, reason,
+                dialect, request.principal, "", "", request.backend, outcome, 0.0, reason, request.ip,
             ))  # fmt: skip
 
     def called_back(self, request: Request, status: int, duration_s: float, bytes_out: int) -> None:
@@ -80,6 +80,7 @@ class Observer:
         self,
         status: int,
         reason: str,
+        client: str = "",
         operation: str = OTHER,
         route: str = NOWHERE,
         dialect: str | None = None,
@@ -87,13 +88,15 @@ class Observer:
     ) -> None:
         """A request got no further than the listener, or what stands behind it. `reason` is one of a few sentences.
 
-        With status 0 there was none yet: who called did not get through the handshake of TLS.
+        With status 0 there was none yet: who called did not get through the handshake of TLS. `client` is the caller's
+        address, that of the peer where no head was read.
         """
         self.metrics.turned_away(dialect, operation, status)
         outcome = "ok" if 0 < status < 400 else "refused"
         if (put := self._access.put) is not None:
             put(AccessLine(
-                now(), request_id, operation, route, status, 0.0, 0, 0, dialect, "", "", "", "", outcome, 0.0, reason
+                now(), request_id, operation, route, status, 0.0, 0, 0, dialect, "", "", "", "", outcome, 0.0, reason,
+                client,
             ))  # fmt: skip
 
     def probed(self, operation: str, status: int, duration_s: float) -> None:

@@ -119,7 +119,7 @@ def _listing(forms: tuple[_Form, ...], spoken: str, operation_id: str) -> JsonOb
                 "content": json_of(_one_of(form.tools for form in forms)),
             },
             "304": {"description": "The catalogue is the one the caller already has.", "headers": headers},
-            **refusals(401, 404, 413, 429),
+            **refusals(401, 404, 413, 429, 503),
         },
     }
 

@@ -25,6 +25,10 @@ def refusals(*statuses: int) -> JsonObject:
 
 
 HEADERS: JsonObject = {
+    "Code": {
+        "description": "The `code` of the body: on each refusal and failure, and on nothing else.",
+        "schema": schema_ref("Code"),
+    },
     "CallId": {"description": "The call as the gateway and its tool servers know it.", "schema": TEXT},
     "Location": {"description": "Where the call can be asked for, if it is kept.", "schema": URI},
     "PreferenceApplied": {"description": "What of `Prefer` was followed (RFC 7240).", "schema": TEXT},
@@ -44,6 +48,7 @@ HEADERS: JsonObject = {
     "NoStore": {"schema": {"const": "no-store"}},
 }
 
+FAILED: JsonObject = {"Toolgate-Code": ref("headers", "Code")}
 REQUEST_ID: JsonObject = {"X-Request-ID": ref("headers", "RequestId")}
 NO_STORE: JsonObject = {"Cache-Control": ref("headers", "NoStore")}
 OXP_VERSION: JsonObject = {"OXP-Version": ref("headers", "OxpVersion")}
@@ -55,13 +60,13 @@ COUNTED: JsonObject = {
 CACHED: JsonObject = {"ETag": {"schema": TEXT}, "Vary": {"schema": TEXT}, "Cache-Control": {"schema": TEXT}}
 FOUND_AGAIN: JsonObject = {"Toolgate-Call-Id": ref("headers", "CallId"), "Location": ref("headers", "Location")}
 CALL_HEADERS: JsonObject = (
-    COUNTED | NO_STORE | FOUND_AGAIN | {"Preference-Applied": ref("headers", "PreferenceApplied")}
+    COUNTED | NO_STORE | FOUND_AGAIN | FAILED | {"Preference-Applied": ref("headers", "PreferenceApplied")}
 )
 
 
 def _refusal(description: str, schema: str = "Refusal", **headers: str) -> JsonObject:
     named = {name.replace("_", "-"): ref("headers", header) for name, header in headers.items()}
-    around = named | COUNTED | NO_STORE | OXP_VERSION
+    around = FAILED | named | COUNTED | NO_STORE | OXP_VERSION
     return {"description": description, "headers": around, "content": json_of(schema_ref(schema))}
 
 
@@ -89,7 +94,9 @@ RESPONSES: JsonObject = {
     "Refused415": _refusal("The body is not JSON."),
     "Refused422": _after_asking(_refusal("The input does not satisfy the tool's schema.", "InvalidInput")),
     "Refused429": _refusal(
-        "Too many requests; or too many calls of the caller's are not over or not forgotten.", Retry_After="RetryAfter"
+        "Too many requests, too many calls that are not over or not forgotten, or no room to remember more.",
+        Retry_After="RetryAfter",
     ),
     "Refused431": _refusal("The head is too large."),
+    "Refused503": _refusal("The gateway is starting and does not know all tools yet.", Retry_After="RetryAfter"),
 }

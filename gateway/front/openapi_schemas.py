@@ -12,11 +12,13 @@ from gateway.dialects.fields import MAX_ANCESTORS, MAX_CALL_ID, MAX_TOOL_ID, MAX
 from gateway.dialects.lc import Lc
 from gateway.dialects.otc import Otc, Rfc
 from gateway.dialects.oxp import OxpEnveloped
+from gateway.errors import ErrorCode, FailureCode, ServerCode
 from gateway.model import JsonObject
 
 TEXT = {"type": "string"}
 URI = {"type": "string", "format": "uri"}
 ANY_OBJECT = {"type": "object"}
+CODE_MEANS = "Why, in one word for programs: what to do is the same for one word. More words may come."
 
 
 def schema_ref(name: str) -> JsonObject:
@@ -81,7 +83,8 @@ CALL: JsonObject = {
     "input": ANY_OBJECT,
     "context": schema_ref("Context"),
 }
-REFUSAL = VERSION | {"message": TEXT, "developer_message": TEXT, "detail": TEXT}
+CODES = [*ErrorCode, *FailureCode, *ServerCode]
+REFUSAL = VERSION | {"message": TEXT, "code": schema_ref("Code"), "developer_message": TEXT, "detail": TEXT}
 
 SCHEMAS: JsonObject = {
     "Version": {"type": "string", "format": "uri", "examples": ["otc://1.0", "urn:oxp:1.0"]},
@@ -124,15 +127,18 @@ SCHEMAS: JsonObject = {
         Lc.spellings,
         _object({name: _or_null(it) for name, it in CALL.items()} | {"tool_id": schema_ref("LcToolRef")}, "tool_id"),
     ),
+    "Code": {"type": "string", "description": CODE_MEANS, "examples": CODES},
     "ToolError": _object(
         {
             "message": TEXT,
+            "code": schema_ref("Code"),
             "developer_message": TEXT,
             "can_retry": {"type": "boolean", "default": False},
             "additional_prompt_content": TEXT,
             "retry_after_ms": {"type": "integer", "minimum": 0},
         },
         "message",
+        "code",
     ),
     "Result": _either(_result(True, VALUE), _result(False, ERROR)),
     "EnvelopedResult": _enveloped("result", schema_ref("Result")),
@@ -178,9 +184,9 @@ SCHEMAS: JsonObject = {
             "user_id": {"type": "boolean"},
         }
     ),
-    "Refusal": _object(REFUSAL | {"missing_requirements": schema_ref("MissingRequirements")}, "message"),
+    "Refusal": _object(REFUSAL | {"missing_requirements": schema_ref("MissingRequirements")}, "message", "code"),
     "InvalidInput": _object(
-        REFUSAL | {"parameter_errors": {"type": "object", "additionalProperties": TEXT}}, "message"
+        REFUSAL | {"parameter_errors": {"type": "object", "additionalProperties": TEXT}}, "message", "code"
     ),
     "Health": _object({"status": TEXT}, "status", closed=True),
     "ChallengeStatus": _object({"status": {"enum": ["pending", "completed", "failed"]}}, "status", closed=True),

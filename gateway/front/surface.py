@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.dialects import recognise, versions
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import CODE, ErrorCode, GatewayError
 from gateway.front.edge import strictly
 from gateway.front.watched import request_of
 from gateway.metrics import CONTENT_TYPE
@@ -157,7 +157,8 @@ async def _refuse(request: HttpRequest, exc: Exception) -> Response:
 
 async def _fail(request: HttpRequest, exc: Exception) -> Response:
     """Starlette's last guard; it has raised the error on to the server, which logs it."""
-    return JSONResponse({"message": "The gateway failed."}, 500)
+    code = ErrorCode.INTERNAL
+    return JSONResponse({"message": "The gateway failed.", "code": code}, 500, {CODE.decode(): code})
 
 
 def _response(reply: WireReply, extra: Headers = ()) -> Response:

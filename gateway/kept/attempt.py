@@ -36,6 +36,11 @@ class Asked(Struct, frozen=True, kw_only=True):
     keep: Callable[[], asyncio.Task[Any]] | None = None
 
     @property
+    def ends_with_caller(self) -> bool:
+        """Whether nobody could ask for it once its caller has left: it was given no id, and none was to be answered."""
+        return self.call.call_id is None and self.tool.backend.asynchronous and not self.preference.respond_async
+
+    @property
     def stays(self) -> bool:
         """Whether the caller waits for as long as the tool may take."""
         preferred = self.preference.wait_s

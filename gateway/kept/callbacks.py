@@ -123,7 +123,8 @@ class Callbacks:
             request.backend = "" if record is None else record.backend
             status = await self._receive(record, key, run, body, content_type)
         except StateUnavailable:
-            held = self._backlog.hold(len(body), partial(self._receive_later, key, run, body, content_type))
+            later = partial(self._receive_later, key, run, body, content_type)
+            held = self._backlog.hold(key, len(body), later)
             status = 200 if held else 503
         if refusal is not None:
             raise refusal

@@ -7,6 +7,7 @@ not wait. No others come here. The states are those of `state.port`; tool server
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -33,6 +34,7 @@ from gateway.kept.standing import (
     kept_as,
     kept_by,
     note_of,
+    pack,
     pack_note,
     refusal_of,
     standing_of,
@@ -40,8 +42,20 @@ from gateway.kept.standing import (
 )
 from gateway.model import JsonObject, ToolResult
 from gateway.ports import Backend, Caller
-from gateway.state.port import DISPATCHING, DONE, Created, Exists, NewCall, Record, State, StateUnavailable
+from gateway.state.port import (
+    AWAITING_USER,
+    DISPATCHING,
+    DONE,
+    Created,
+    Exists,
+    NewCall,
+    Record,
+    State,
+    StateUnavailable,
+)
 from gateway.state.sealing import Digester
+
+log = logging.getLogger("gateway.calls")
 
 MAX_PATTERN_CHARACTERS = 2048  # of a route, in the note of each of its calls
 
@@ -100,20 +114,25 @@ class Calls:
             except StateUnavailable:
                 return kept_as(new.key, note, new.backend, unavailable())
             if isinstance(begun, Created):
-                key = new.key
-                if begun.found is not None:  # as a dead replica left it
-                    key, note = begun.found.key, note_of(begun.found)
-                ending = await self._running.follow(key, note, asked, asked_at)
-                if ending is not None:
-                    kept = kept_as(key, note, new.backend, ending, joined=False)
-                    return self._answered(kept) if new.joins else kept
-                left_s, backend = self._running.until(asked_at + asked.patience_s), new.backend
-                # Thousands may wait here, for minutes: without their input, and in no frame more than there must be.
-                del asked, new, begun
-                standing: Standing = None
-                if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
-                    with suppress(StateUnavailable):  # then all that is known is that it runs
-                        standing = standing_of(await self._state.wait(key, left_s))
+                found = begun.found  # as a dead replica left it
+                key, note = (new.key, note) if found is None else (found.key, note_of(found))
+                backend, ends_with_caller = new.backend, asked.ends_with_caller
+                try:
+                    ending = await self._running.follow(key, note, asked, asked_at)
+                    if ending is not None:
+                        kept = kept_as(key, note, backend, ending, joined=False)
+                        return self._answered(kept) if new.joins else kept
+                    left_s = self._running.until(asked_at + asked.patience_s)
+                    # Thousands may wait here, for minutes: without their input, in no frame more than there must be.
+                    del asked, new, begun, found
+                    standing: Standing = None
+                    if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
+                        with suppress(StateUnavailable):  # then all that is known is that it runs
+                            standing = self._endings.whole(key, standing_of(await self._state.wait(key, left_s)))
+                except asyncio.CancelledError:
+                    if ends_with_caller:
+                        self._running.in_background(self._abandon(key, backend, note))
+                    raise
                 standing = UNREMEMBERED if standing is GONE else standing
                 return self._answered(kept_as(key, note, backend, standing, joined=False))
             if not isinstance(begun, Exists):
@@ -130,7 +149,8 @@ class Calls:
             await self._tell_no_more(record, note)
         if standing is None:
             with suppress(StateUnavailable):  # as above
-                standing = standing_of(await self._state.wait(record.key, self._running.until(deadline)))
+                ended = await self._state.wait(record.key, self._running.until(deadline))
+                standing = self._endings.whole(record.key, standing_of(ended))
         if standing is GONE:
             return None
         kept = kept_as(record.key, note, new.backend, standing)
@@ -172,6 +192,21 @@ class Calls:
             return replace(kept, standing=CANCELLED) if is_cancelled else kept
         except StateUnavailable as exc:
             raise unavailable() from exc
+
+    async def _abandon(self, key: str, backend: str, note: Note) -> None:
+        """Cancels a call whose caller has left without its id, and so can neither look for it nor cancel it.
+
+        One that waits for its user stays: the same call finds it, asked again.
+        """
+        try:
+            record = self._state.held(key) or await self._state.get(key)
+            if record is None or record.state is AWAITING_USER:
+                return
+            if not record.state.is_over and await self._endings.settle(key, CANCELLED):
+                await self._running.give_up(key, backend, note, CANCELLED)
+            self._state.reduce(key, pack(CANCELLED))
+        except StateUnavailable:
+            log.warning("a call whose caller left could not be cancelled", extra={"backend": backend})
 
     async def _told(self, record: Record) -> Kept:
         """A call as its caller is told of it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -11,9 +13,11 @@ from msgspec.structs import replace
 from gateway.errors import GatewayError
 from gateway.kept.backlog import Backlog
 from gateway.kept.standing import (
+    PREFIX,
     TOO_LARGE,
     UNTOLD,
     Note,
+    Standing,
     can_be_repeated,
     note_of,
     pack,
@@ -27,6 +31,14 @@ from gateway.model import JsonObject, ToolResult
 from gateway.routing import PublishedTool
 from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, State, StateUnavailable
 
+log = logging.getLogger("gateway.calls")
+
+# For those who wait here to be told a result that is too large to be kept. They are woken as its call ends: at once, or
+# by Redis if another process holds the call.
+LARGE_S = 5.0
+MAX_LARGE_BYTES = 64 * 1024 * 1024  # of such results; a result has 16 MiB at the most that came by a callback
+
+TOO_LARGE_PACKED = pack(TOO_LARGE)
 NOT_OVER = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED, CallState.AWAITING_USER)
 
 
@@ -58,29 +70,57 @@ class Endings:
     def __init__(self, state: State, ended: Ended) -> None:
         self._state = state
         self.ended = ended
+        self._large: dict[str, bytes] = {}  # packed: as objects they may weigh twenty times as much
+        self._large_bytes = 0
         self.backlog = Backlog(lambda: state.is_up)
 
     async def settle(self, key: str, result: ToolResult, run: Run | None = None, *, can_wait: bool = True) -> bool:
         """Ends a call; False if it has ended already, or nobody knows it.
 
         While the state is away the result is held until it is back, which counts as done. Raises StateUnavailable if
-        there is no room for that, or not `can_wait`. `run` spares a look at the record to whoever has it.
+        there is no room for that, or not `can_wait`. `run` spares a look at the record to whoever has it. A result that
+        is too large to be kept reaches those who wait for it here (`whole`); all others are told that it was.
         """
         try:
             if result.failure is not None and result.failure.can_retry and await self._give_back(key, result, run):
                 return True
             run = run or await self._run(key)
-            is_over = await self._state.settle(key, pack(result))
-        except OutcomeTooLarge:
-            return await self.settle(key, TOO_LARGE, run, can_wait=can_wait)
-        except StateUnavailable:
             packed = pack(result)
-            if can_wait and self.backlog.hold(len(packed), partial(self._settle_later, key, packed)):
-                return True
+            try:
+                is_over = await self._state.settle(key, packed)
+            except OutcomeTooLarge:
+                is_over = await self._settle_large(key, packed)
+        except StateUnavailable:
+            packed = self._large.get(key) or pack(result)
+            if can_wait:
+                if self.backlog.hold(key, len(packed), partial(self._settle_later, key, packed)):
+                    return True
+                self._drop_large(key)
             raise
         if is_over and run is not None:
             self.ended(run, result)
         return is_over
+
+    async def _settle_large(self, key: str, packed: bytes) -> bool:
+        """Ends a call with a result that is too large to be kept, and has it at hand for those who wait here.
+
+        It stays at hand if this raises StateUnavailable: that the call has ended may be known by then.
+        """
+        if key not in self._large:
+            log.warning("a result is too large to be kept", extra={"call_id": PREFIX + key, "bytes": len(packed)})
+            if self._large_bytes + len(packed) <= MAX_LARGE_BYTES:
+                self._large[key] = packed
+                self._large_bytes += len(packed)
+        is_over = await self._state.settle(key, TOO_LARGE_PACKED)
+        asyncio.get_running_loop().call_later(LARGE_S, self._drop_large, key)
+        return is_over
+
+    def _drop_large(self, key: str) -> None:
+        self._large_bytes -= len(self._large.pop(key, b""))
+
+    def whole(self, key: str, standing: Standing) -> Standing:
+        """How a call has ended as one is told who waited for that."""
+        return unpack(self._large[key]) if key in self._large and standing == TOO_LARGE else standing
 
     async def _settle_later(self, key: str, packed: bytes) -> None:
         """Ends a call with a result that was held as text, because as objects it may weigh twenty times as much."""
@@ -133,7 +173,7 @@ class Endings:
         try:
             return await self._challenge(key, challenge)
         except StateUnavailable:
-            if self.backlog.hold(MAX_NOTE_BYTES, lambda: self._challenge(key, challenge)):
+            if self.backlog.hold(key, MAX_NOTE_BYTES, lambda: self._challenge(key, challenge)):
                 return True
             raise
 

@@ -71,7 +71,7 @@ class Running:
         attempt = self._attempts[key] = Attempt(key, self._state)
         work = self._attempt(attempt, note, asked, asked_at)
         waits_for_end = not asked.tool.backend.asynchronous and (asked.preference is NO_PREFERENCE or asked.stays)
-        # A call without an id of its caller's runs in a task of its own, because its end is kept if its caller leaves.
+        # With `respond-async` a call without an id outlives its caller too: it runs in a task of its own.
         if waits_for_end and asked.keep is not None and asked.call.call_id is not None:
             attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
             return work

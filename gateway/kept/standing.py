@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
 from gateway.routing import Decode
-from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Record
+from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
 PREFIX = "tg-"
 MISSING = "missing_requirements"  # a member of the error, where a refusal is told as a failure
 RETRY_AFTER_MS = 1000  # told with "still running"; to join costs next to nothing
 STATE_RETRY_S = 1.0
+FULL: Mapping[Quota, str] = {
+    "pending": "Too many of your calls are not over yet.",
+    "records": "Too many of your calls are over and not forgotten yet.",
+    "bytes": "The results of your calls that are kept take too much room.",
+    "room": "There is no room to remember more calls at the moment.",
+}
 
-TOO_LARGE = ToolResult(failure=ToolFailure(message="The tool has run, but its result was too large to be kept."))
-CANCELLED = ToolResult(failure=ToolFailure(message="The call was cancelled; the tool may have run.", outcome="unknown"))
+TOO_LARGE = ToolResult(
+    failure=ToolFailure(
+        message="The tool has run. Its result was too large to be kept: only a caller who waited for it has got it.",
+        code=FailureCode.RESULT_TOO_LARGE,
+    )
+)
+CANCELLED = ToolResult(
+    failure=ToolFailure(
+        message="The call was cancelled; the tool may have run.", outcome="unknown", code=FailureCode.CANCELLED
+    )
+)
 OUTLASTED = ToolResult(
     failure=ToolFailure(
         message="The tool took too long and is no longer waited for; it may have run.", outcome="timeout"
@@ -30,7 +45,11 @@ OUTLASTED = ToolResult(
 )
 STOPPED = ToolResult(failure=ToolFailure(message="The gateway was stopped; the tool may have run.", outcome="unknown"))
 BROKEN = ToolResult(failure=ToolFailure(message="The gateway failed; the tool may have run.", outcome="unknown"))
-UNTOLD = ToolResult(failure=ToolFailure(message="The tool asked for a consent in a way that cannot be passed on."))
+UNTOLD = ToolResult(
+    failure=ToolFailure(
+        message="The tool asked for a consent in a way that cannot be passed on.", code=FailureCode.BROKEN_ANSWER
+    )
+)
 UNREMEMBERED = ToolResult(
     failure=ToolFailure(
         message="The gateway that ran this call broke down; nobody knows whether the tool ran.", outcome="unknown"
@@ -40,10 +59,30 @@ TOLD = ToolResult(
     failure=ToolFailure(
         message="The call is over. Its result was told to the caller who waited for it, and is not kept.",
         outcome="unknown",
+        code=FailureCode.RESULT_NOT_KEPT,
     )
 )
 UNSENT = ToolResult(
-    failure=ToolFailure(message="The tool did not run: the gateway that was to call it broke down.", can_retry=True)
+    failure=ToolFailure(
+        message="The tool did not run: the gateway that was to call it broke down.",
+        can_retry=True,
+        code=FailureCode.NOT_RUN,
+    )
+)
+RUNNING_KEYED = ToolResult(
+    failure=ToolFailure(
+        message="The tool is still running.",
+        can_retry=True,
+        retry_after_ms=RETRY_AFTER_MS,
+        code=FailureCode.STILL_RUNNING,
+    )
+)
+RUNNING = ToolResult(
+    failure=ToolFailure(
+        message="The tool is still running.",
+        prompt_hint="It is still running and must not be called again.",
+        code=FailureCode.STILL_RUNNING,
+    )
 )
 
 
@@ -193,11 +232,7 @@ def standing_of(record: Record | None) -> Standing:
 
 def still_running(*, keyed: bool) -> ToolResult:
     """What a caller is told who waited long enough. Without an id of its own (`keyed`) it cannot repeat the call."""
-    failure = ToolFailure(message="The tool is still running.", can_retry=True, retry_after_ms=RETRY_AFTER_MS)
-    if not keyed:
-        hint = "It is still running and must not be called again."
-        failure = ToolFailure(message="The tool is still running.", prompt_hint=hint)
-    return ToolResult(failure=failure)
+    return RUNNING_KEYED if keyed else RUNNING
 
 
 def result_of(refusal: GatewayError) -> ToolResult:
@@ -210,7 +245,8 @@ def result_of(refusal: GatewayError) -> ToolResult:
         asked["parameter_errors"] = dict(refusal.parameters)
     message = f"The tool did not run: {refusal.message}"
     outcome = "refused" if refusal.parameters is None else "invalid"
-    return ToolResult(failure=ToolFailure(message=message, can_retry=again, extras=asked, outcome=outcome))
+    failure = ToolFailure(message=message, can_retry=again, extras=asked, outcome=outcome, code=refusal.code)
+    return ToolResult(failure=failure)
 
 
 def kept_as(
@@ -246,13 +282,12 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
     """Tells a caller why its call may not go on."""
     match begun:
         case Conflict():
-            return GatewayError(ErrorCode.INVALID_REQUEST, "This call_id was used for a different call.")
+            return GatewayError(ErrorCode.CALL_CONFLICT, "This call_id was used for a different call.")
         case Expired():
-            return GatewayError(ErrorCode.INVALID_REQUEST, "The result of this call_id has expired.")
-        case Full(retry_after_s):
-            message = "Too many of your calls are not over or not forgotten yet."
+            return GatewayError(ErrorCode.RESULT_EXPIRED, "The result of this call_id has expired.")
+        case Full(retry_after_s, quota):
             # Rounded up, so that nobody who comes back at that time is refused once more.
-            return GatewayError(ErrorCode.RATE_LIMITED, message, retry_after_s=math.ceil(retry_after_s))
+            return GatewayError(ErrorCode.RATE_LIMITED, FULL[quota], retry_after_s=math.ceil(retry_after_s))
 
 
 def unavailable() -> GatewayError:

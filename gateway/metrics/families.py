@@ -117,6 +117,26 @@ ISSUER_AGE = Family(
     "toolgate_issuer_keys_age_seconds", "Age of the keys of an issuer in use.", ("issuer",), "gauge", merge="max"
 )
 STATE_UP = Family("toolgate_state_up", "Whether calls can be remembered.", (), "gauge", merge="min")
+BODY_MEMORY = Family(
+    "toolgate_body_memory_bytes",
+    "What bodies and answers hold in memory, of the process that holds most.",
+    (),
+    "gauge",
+    merge="max",
+)
+BODY_MEMORY_LIMIT = Family(
+    "toolgate_body_memory_limit_bytes",
+    "What they may hold in each process, server.max_memory_bodies.",
+    (),
+    "gauge",
+    merge="min",
+)
+STATE_BYTES = Family(
+    "toolgate_state_bytes", "Memory that is taken where calls are remembered.", (), "gauge", merge="max"
+)
+STATE_MAX_BYTES = Family(
+    "toolgate_state_max_bytes", "Memory that may be taken there; absent without a limit.", (), "gauge", merge="max"
+)
 BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
 
 FAMILIES = {
@@ -142,6 +162,10 @@ FAMILIES = {
         ISSUER_UP,
         ISSUER_AGE,
         STATE_UP,
+        BODY_MEMORY,
+        BODY_MEMORY_LIMIT,
+        STATE_BYTES,
+        STATE_MAX_BYTES,
         BUILD,
     )
 }

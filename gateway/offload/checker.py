@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from re import Pattern
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from gateway import jsontext
-from gateway.model import Arguments, Json, JsonObject
+from gateway.dialects.callback import Callback
+from gateway.model import Arguments, Json
+from gateway.offload.callbacks import pack_how, unpack_message
 from gateway.offload.client import Offload
-from gateway.offload.tasks import EXPLAIN_INPUT, EXPLAIN_OUTPUT, READ_DOCUMENT
+from gateway.offload.tasks import EXPLAIN_INPUT, EXPLAIN_OUTPUT, READ_CALLBACK, READ_DOCUMENT
+from gateway.routing import Decode
 from gateway.schemas import InputSchema, OutputSchema
 
 MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million values of up to 100 bytes
@@ -28,9 +32,8 @@ class Checker:
 
     async def read(self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str) -> Json:
         """Reads a JSON document; objects and arrays under `members` stay text (`msgspec.Raw`). Raises JsonError."""
-        cpu_s = READ_S + READ_S_PER_MB * len(text) / 1e6
         depth = str(max_depth).encode()
-        why, *read = await self._run(READ_DOCUMENT, text, depth, *members, cpu_s=cpu_s, owner=owner)
+        why, *read = await self._run(READ_DOCUMENT, text, depth, *members, cpu_s=_reading_s(text), owner=owner)
         if why:
             raise jsontext.JsonError(why.decode())
         rest, *taken = read
@@ -40,6 +43,13 @@ class Checker:
         for path, value in zip(taken[::2], taken[1::2], strict=True):
             _put(document, msgspec.json.decode(path), Raw(value))
         return document
+
+    async def callback(
+        self, body: bytes, own_id: str, own_group: str, decode: Decode, patterns: Sequence[Pattern[str]], owner: str
+    ) -> Callback:
+        """As `dialects.callback.decode_callback`."""
+        ids, how = (own_id.encode(), own_group.encode()), pack_how(decode, patterns)
+        return unpack_message(*await self._run(READ_CALLBACK, body, *ids, how, cpu_s=_reading_s(body), owner=owner))
 
     async def errors(self, schema: InputSchema, arguments: Arguments, owner: str) -> dict[str, str]:
         """What is wrong with arguments, by parameter; empty when they are valid."""
@@ -62,7 +72,12 @@ class Checker:
         return await self._offload.run(task, *parts, cpu_s=cpu_s, within_s=WITHIN_S, owner=owner)
 
 
-def _put(document: JsonObject, path: list[str], value: Any) -> None:
+def _reading_s(text: bytes) -> float:
+    """The processor time that reading a document may take."""
+    return READ_S + READ_S_PER_MB * len(text) / 1e6
+
+
+def _put(document: Any, path: list[str | int], value: Any) -> None:
     *outer, last = path
     for name in outer:
         document = document[name]

@@ -82,6 +82,7 @@ class Offload:
         if self._closed:
             raise FailedError
         frame = encode(Job(task, parts))
+        del parts  # up to 64 MiB, of which the frame is a copy
         queue = self._waiting.get(owner)
         if (
             self._waiting_count >= MAX_WAITING

@@ -6,14 +6,15 @@ from gateway import jsontext
 from gateway.model import Json, JsonObject
 
 WRAPPINGS = 4  # objects around the members that may stay encoded: `request`, `result`, `output`, `context`
+FEW = 64  # entries of a list in which such members are looked for
 
 
 def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
     """Checks a JSON document and encodes it again, so that what goes on is what was checked.
 
-    `depth` is how deep it may be nested, in decimal. Objects and arrays under `members`, at most four objects deep,
-    are taken out. Returns `(b"", rest, path, value, path, value, ...)`, where each path is a JSON array of names, or
-    `(reason,)` if the text is not JSON as `jsontext` takes it.
+    `depth` is how deep it may be nested, in decimal. Objects and arrays under `members`, at most four objects or a
+    short list deep, are taken out. Returns `(b"", rest, path, value, path, value, ...)`, where each path is a JSON
+    array of names and indices, or `(reason,)` if the text is not JSON as `jsontext` takes it.
     """
     try:
         document = jsontext.decode(text, int(depth))
@@ -25,8 +26,10 @@ def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ..
     return (b"", jsontext.encode(rest), *taken)
 
 
-def _without(value: Json, names: set[str], path: tuple[str, ...], taken: list[bytes]) -> Json:
+def _without(value: Json, names: set[str], path: tuple[str | int, ...], taken: list[bytes]) -> Json:
     """A copy of the outer objects in which the members of those names are null; what they were is in `taken`."""
+    if isinstance(value, list) and not path and len(value) <= FEW:
+        return [_without(inner, names, (index,), taken) for index, inner in enumerate(value)]
     if not isinstance(value, dict) or len(path) == WRAPPINGS:
         return value
     rest: JsonObject = {}

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gateway.dialects.crumb_listing import read_catalog
+from gateway.dialects.listings import read_list
+from gateway.dialects.toolset_listing import read_toolset
+from gateway.offload.callbacks import read_callback
 from gateway.offload.documents import read_document
+from gateway.offload.judging import judge_schemas
 from gateway.offload.validation import explain_input, explain_output
 
 Task = Callable[..., tuple[bytes, ...]]
@@ -12,9 +17,19 @@ Task = Callable[..., tuple[bytes, ...]]
 READ_DOCUMENT = "read_document"
 EXPLAIN_INPUT = "explain_input"
 EXPLAIN_OUTPUT = "explain_output"
+READ_CALLBACK = "read_callback"
+READ_LIST = "read_list"
+READ_TOOLSET = "read_toolset"
+READ_CATALOG = "read_catalog"
+JUDGE_SCHEMAS = "judge_schemas"
 
 TASKS: dict[str, Task] = {
     READ_DOCUMENT: read_document,
     EXPLAIN_INPUT: explain_input,
     EXPLAIN_OUTPUT: explain_output,
+    READ_CALLBACK: read_callback,
+    READ_LIST: read_list,
+    READ_TOOLSET: read_toolset,
+    READ_CATALOG: read_catalog,
+    JUDGE_SCHEMAS: judge_schemas,
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gateway.model import JsonObject
 from gateway.processes.sockets import renew
-from gateway.processes.worker import AT_ONCE, MAX_REPORT_BYTES, REPORT_S, packed
+from gateway.processes.worker import AT_ONCE, LOST, MAX_REPORT_BYTES, REPORT_S, WITHOUT_DELAY, packed
 from gateway.server import Stop
 from gateway.settings import Config
 
@@ -37,6 +37,7 @@ class Place:
 
     `ready` is set while a worker accepts callers by that configuration, `failed` once one has died that never did.
     `reason` is what the last of those had to say. A worker that has missed more than `patience` reports hangs.
+    `has_lost`: one has ended with results that it could not write down.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Place:
     ) -> None:
         self.ready, self.failed = asyncio.Event(), asyncio.Event()
         self.reason: str | None = None
+        self.has_lost = False
         self._starts = 0
         self._has_served = False  # the worker that is there or was last
         self._sockets: list[socket.socket] = []
@@ -78,6 +80,7 @@ class Place:
             self._hurried.clear()
             try:
                 code: int | None = await self._serve(sockets, config)
+                self.has_lost |= code == LOST
             except OSError as exc:  # as many processes as there can be, or no memory for another; that may pass
                 code, self.reason = None, f"No worker can be started: {exc.strerror or exc}."
                 self.failed.set()
@@ -228,10 +231,13 @@ class Place:
         """Has the next worker start now, if there is none: by another configuration it may live."""
         self._hurried.set()
 
-    def terminate(self, *, at_once: bool = False) -> None:
-        """Asks the worker to stop, which lets its calls end unless it is to stop at once."""
+    def terminate(self, *, at_once: bool = False, without_delay: bool = False) -> None:
+        """Asks the worker to stop, which lets its calls end unless it is to stop at once.
+
+        `without_delay`: it was asked already, and shall take no more new calls.
+        """
         self._hurried.set()
-        self._signal(AT_ONCE if at_once else signal.SIGTERM)
+        self._signal(AT_ONCE if at_once else WITHOUT_DELAY if without_delay else signal.SIGTERM)
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import cast
+
+from starlette.types import Scope
 
 from gateway.app import Gateway
 from gateway.front import facing
 from gateway.front.accesslog import AccessLog
+from gateway.front.clientip import peer
 from gateway.logs import output
 from gateway.metrics import Store
 from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, run
@@ -28,6 +32,7 @@ def server_options(config: Config) -> ServerOptions:
         head_timeout_s=server.head_timeout_s,
         body_timeout_s=server.body_timeout_s,
         idle_timeout_s=server.idle_timeout_s,
+        drain_delay_s=server.drain_delay_s,
         shutdown_grace_s=server.shutdown_grace_s,
         tls=facing.serving_context(server),
     )
@@ -53,9 +58,11 @@ class Serving:
         """Lets the listener and the gateway know of each other: requests under way, those turned away, callbacks."""
         self._listener = listener
         observer = self.gateway.observer
-        self.gateway.requests, listener.refused = listener.tasks, observer.turned_away
+        self.gateway.requests = listener.tasks
+        listener.refused = lambda status, why, client: observer.turned_away(status, why, peer({"client": client}))
         callbacks = self.gateway.callbacks
         listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
+        listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(cast(Scope, scope))
         if isinstance(self.options.tls, ServingContext):
             self.options.tls.refused = partial(observer.turned_away, 0, operation="handshake")
 
@@ -73,6 +80,7 @@ class Serving:
             self.options,
             on_ready=listening,
             on_drain=gateway.drain,
+            on_stop=gateway.turn_away,
             on_listener=self.attach,
         )
 

@@ -31,7 +31,8 @@ from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")
 
-OK, FAILED = 0, 1  # exit codes
+OK, FAILED, LOST = 0, 1, 3  # exit codes; LOST: it has taken results that it could not write down
+WITHOUT_DELAY = signal.SIGUSR2  # ends the time in which new calls are still taken
 AT_ONCE = signal.SIGUSR1  # kills a worker that does not handle signals yet
 REPORT_S = 1.0  # how old what others see of a worker's health and gauges may be; a worker without reports hangs
 LENGTH_BYTES = 4
@@ -94,7 +95,7 @@ async def _work(control: int, sockets: Sequence[int], metrics: Path) -> int:
     except Exception:  # a bug of ours; the log has all of it, and the operator a sentence
         log.exception("a worker could not go on")
         return await _failed(writer, "A worker cannot go on; the log says why.")
-    return OK
+    return LOST if worker.has_lost else OK
 
 
 def _stop() -> Stop:
@@ -110,6 +111,7 @@ def _stop() -> Stop:
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.asked.set)
+    loop.add_signal_handler(WITHOUT_DELAY, stop.skipped.set)
     loop.add_signal_handler(AT_ONCE, at_once)
     return stop
 
@@ -145,6 +147,11 @@ class Worker:
         self._writer = writer
         self.is_orphaned = False
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether results that were taken are lost."""
+        return self._serving.gateway.lost_results > 0
+
     async def run(self, reader: asyncio.StreamReader, sockets: Sequence[socket.socket], stop: Stop) -> None:
         """Accepts callers once it can serve them: there are others that can already, or the kernel lets them wait."""
         gateway = self._serving.gateway
@@ -167,7 +174,7 @@ class Worker:
             with closing_all(servers):
                 self._tell()
                 say(self._writer, kind="ready")
-                await serve(listener, servers, stop, gateway.drain)
+                await serve(listener, servers, stop, gateway.drain, gateway.turn_away)
         finally:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)

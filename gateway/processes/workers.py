@@ -44,13 +44,17 @@ FORCED_S = 10.0  # for the same when it is to end at once
 
 
 class Supervisor:
-    """Runs the workers of a configuration. Files that they share are there for as long as the block it is used in."""
+    """Runs the workers of a configuration. Files that they share are there for as long as the block it is used in.
+
+    `has_lost`: results that workers had taken are lost.
+    """
 
     def __init__(self, config: Config) -> None:
         """Raises ServerError."""
         self._config = config = _with_keys(config)
         self._directory = _directory()
         self._stop = Stop()
+        self.has_lost = False
         self._started = asyncio.Event()
         self._places = [Place(number, self._directory, self._stop) for number in range(config.server.workers)]
         self._store = self._own_store()
@@ -130,18 +134,30 @@ class Supervisor:
         self._stop.asked.set()
         for place in self._places:
             place.terminate()
-        grace_s = self._config.server.shutdown_grace_s + END_S
+        delaying = asyncio.create_task(self._delay())
+        grace_s = self._config.server.drain_delay_s + self._config.server.shutdown_grace_s + END_S
         forced: asyncio.Future[Any] = asyncio.ensure_future(self._stop.forced.wait())
         ended: asyncio.Future[Any] = asyncio.gather(*keeping, return_exceptions=True)
         await asyncio.wait([ended, forced], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         forced.cancel()
+        delaying.cancel()
         if not ended.done():
             for place in self._places:
                 place.terminate(at_once=True)
             await asyncio.wait([ended], timeout=FORCED_S)
+        # Nobody knows what one that has to be killed had taken.
+        self.has_lost = not ended.done()
         for place in self._places:
             place.kill()
         await ended
+        self.has_lost |= any(place.has_lost for place in self._places)
+
+    async def _delay(self) -> None:
+        """Has workers take no more calls when a second signal comes before they stop to by themselves."""
+        await self._stop.delay(self._config.server.drain_delay_s)
+        if self._stop.skipped.is_set():
+            for place in self._places:
+                place.terminate(without_delay=True)
 
     async def apply(self, config: Config) -> None:
         """Hands all workers another configuration, once they have started.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
@@ -17,6 +17,7 @@ from gateway.wire import Headers
 
 SWEEP_S = 10.0  # full buckets are kept no longer; a sweep of a rule with 131,072 takes 5 ms, in steps of 0.1 ms
 RETRY_S = 1.0  # while Redis is away: as often as it is looked for
+OnFailure = Literal["local", "refuse", "allow"]
 FAILED_VERIFICATIONS = Rule(
     name="failed-verifications",
     parts=("ip",),
@@ -59,11 +60,21 @@ class SharedBuckets(Protocol):
 class Limits:
     """The `ports.Limiter`: counts requests. `here` keeps the first phase and, without `shared`, the second.
 
+    While `shared` cannot be asked, `on_failure` says what becomes of the second phase: `local` counts it `here`,
+    `refuse` refuses every request that it would count, and `allow` lets them pass uncounted.
+
     The first phase has the rules that need nothing but an address, and the one on failed verifications, which is
     built in unless a rule is for that operation. They are never asked of Redis: a flood must not reach it.
     """
 
-    def __init__(self, rules: Sequence[Rule], here: MemoryBuckets, shared: SharedBuckets | None = None) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        here: MemoryBuckets,
+        shared: SharedBuckets | None = None,
+        *,
+        on_failure: OnFailure = "local",
+    ) -> None:
         failures = [rule for rule in rules if "failed_verification" in rule.operations] or [FAILED_VERIFICATIONS]
         counting = [rule for rule in rules if rule.operations != {"failed_verification"}]
         early = [rule for rule in counting if rule.parts == ("ip",) and not rule.needs_target]
@@ -76,15 +87,16 @@ class Limits:
         self._late = Plans([rule for rule in counting if rule not in early])
         self._here = here
         self._shared = shared
+        self._on_failure = on_failure
         self._sweeping: asyncio.Task[None] | None = None
 
-    def under(self, rules: Sequence[Rule]) -> Limits:
+    def under(self, rules: Sequence[Rule], on_failure: OnFailure) -> Limits:
         """Other rules over the same buckets, which stay these limits' own to sweep and to close.
 
         A rule that says the same as one of these goes on where that one was.
         """
         kept = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
-        return Limits(kept, self._here, self._shared)
+        return Limits(kept, self._here, self._shared, on_failure=on_failure)
 
     def admit(self, operation: Operation, ip: str) -> Headers:
         """The first phase, before the caller is asked who it is. Raises RateLimited."""
@@ -122,7 +134,7 @@ class Limits:
         return _passed(self._here.take(plan, _parts(caller, ip, target))) if plan.rules else ()
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE while `shared` cannot be asked."""
+        """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE if it is to refuse what it cannot count."""
         told = self.spend_now(operation, caller, ip, target)
         if told is not None:
             return told
@@ -130,11 +142,16 @@ class Limits:
         plan = self._late.of(operation, target)
         if not plan.rules:
             return ()
+        parts = _parts(caller, ip, target)
         try:
-            outcome = await self._shared.take(plan, _parts(caller, ip, target))
+            outcome = await self._shared.take(plan, parts)
         except StateUnavailable as exc:
-            message = "Rate limits cannot be checked at the moment."
-            raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
+            if self._on_failure == "allow":
+                return ()
+            if self._on_failure == "refuse":
+                message = "Rate limits cannot be checked at the moment."
+                raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
+            outcome = self._here.take(plan, parts)
         return _passed(outcome)
 
     async def start(self) -> None:

@@ -7,10 +7,8 @@ import logging
 from redis.asyncio import Redis
 
 from gateway.ratelimit.batch import Batcher, joined
-from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import Outcome, refusing
 from gateway.ratelimit.rules import Identity, Parts, Plan, Rule
-from gateway.state.port import StateUnavailable
 from gateway.state.sealing import Digester
 
 log = logging.getLogger("gateway.ratelimit")
@@ -19,16 +17,15 @@ MAX_NAMES = 8192  # digests remembered, 1.5 MB: one costs 4 us, and most callers
 
 
 class RedisBuckets:
-    """Takes from buckets, all or nothing. While Redis is away, those of `local` do, for each replica on its own.
+    """Takes from buckets, all or nothing.
 
     The client should be for nothing else: when an answer fails to come, all its idle connections are dropped.
     """
 
-    def __init__(self, redis: Redis, digester: Digester, *, local: MemoryBuckets | None = None) -> None:
+    def __init__(self, redis: Redis, digester: Digester) -> None:
         self._digester = digester
-        self._local = local
         self._redis = redis
-        self._batcher = Batcher(redis, self._warn)
+        self._batcher = Batcher(redis, _warn)
         self._names: dict[tuple[Rule, Identity], str] = {}
 
     @property
@@ -36,14 +33,9 @@ class RedisBuckets:
         return self._batcher.is_up
 
     async def take(self, plan: Plan, parts: Parts) -> Outcome:
-        """Raises StateUnavailable, without `local`."""
+        """Raises StateUnavailable."""
         keys = [self._name(rule, rule.identity(parts)) for rule in plan.rules]
-        try:
-            answer = await self._batcher.ask(plan.rules, keys)
-        except StateUnavailable:
-            if self._local is None:
-                raise
-            return self._local.take(plan, parts)
+        answer = await self._batcher.ask(plan.rules, keys)
         pairs = zip(answer[1::2], answer[2::2], plan.rules, strict=True)
         debts = tuple(joined(lacks_us, fraction, rule) for lacks_us, fraction, rule in pairs)
         return Outcome(plan, debts) if answer[0] else Outcome(plan, debts, refusing(plan, debts))
@@ -66,6 +58,6 @@ class RedisBuckets:
             self._names[rule, identity] = name
         return name
 
-    def _warn(self, reason: str) -> None:
-        meanwhile = "refused" if self._local is None else "counted by each replica on its own"
-        log.warning("rate limits: Redis is away", extra={"reason": reason, "meanwhile": meanwhile})
+
+def _warn(reason: str) -> None:
+    log.warning("rate limits cannot be shared: Redis is away", extra={"reason": reason})

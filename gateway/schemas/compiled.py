@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import cached_property
 from itertools import chain, islice
@@ -44,6 +44,10 @@ _NOT_CHECKED = Finding((), "holds something that cannot be checked")
 NO_ERRORS: dict[str, str] = {}
 
 
+class HeavyError(Exception):
+    """A schema that takes too long to compile on the event loop."""
+
+
 class Undecided(Enum):
     """What is said of a value whose check could hold up the event loop."""
 
@@ -62,29 +66,57 @@ def is_json_schema(schema: JsonObject) -> bool:
 class _Compiled:
     """A schema that tells whether a value is valid and, in words, why not.
 
-    What is said of a value's size is that of its JSON text in bytes. `deferred` makes one that is not compiled and
-    leaves every check to another process.
+    What is said of a value's size is that of its JSON text in bytes.
     """
 
-    def __init__(self, schema: Schema, *, deferred: bool = False) -> None:
+    is_valid: Callable[[Json], bool]
+
+    def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self.max_bytes = 0
         self._cost: Cost | None = None
-        if deferred:
-            return
+        self._is_waiting = True  # to be compiled for its first check
+        self._unusable = ""  # why it is, found out then
+
+    def _compile(self, *, here: bool = False) -> None:
+        """Compiles it. Raises SchemaError, HeavyError if `here` that would hold up the event loop."""
+        schema = self._schema
         document = Document(schema)
         self._schema = schema = document.root
         work, patterns = document.work(), len(document.patterns)
-        validator, pattern_bytes, backtracks = _validator(schema, patterns)
+        validator, pattern_bytes, backtracks = _validator(schema, patterns, here=here)
         self.is_valid = validator.is_valid
         self._cost = cost_of(work, patterns, pattern_bytes, backtracks=backtracks)
         self.max_bytes = self._cost.max_bytes
         self._is_light = is_light(schema)
 
+    def _compile_here(self) -> None:
+        """Compiles it for its first check, or leaves that and all others to another process. Raises SchemaError."""
+        self._is_waiting = False
+        if is_light(self._schema):
+            try:
+                self._compile(here=True)
+            except SchemaError as exc:
+                self._unusable = exc.reason
+            except HeavyError:
+                pass
+
     @classmethod
-    def deferred(cls, schema: JsonObject) -> Self:
-        """A schema that was found to be usable, by `compile` in another process; here it decides nothing."""
-        return cls(schema, deferred=True)
+    def uncompiled(cls, schema: JsonObject) -> Self:
+        """A schema to be compiled for its first check: that takes 10 KB, and most tools of many are never called.
+
+        If compiling it could hold up the event loop, its checks are all left to another process. They raise SchemaError
+        if it cannot be used.
+        """
+        return cls(schema)
+
+    @classmethod
+    def compile(cls, schema: JsonObject) -> Self:
+        """Compiles a schema. Raises: SchemaError."""
+        compiled = cls(schema)
+        compiled._is_waiting = False
+        compiled._compile()
+        return compiled
 
     @property
     def text(self) -> bytes:
@@ -107,6 +139,10 @@ class _Compiled:
         """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text."""
         measured = None
         if size > self.max_bytes or type(value) is Raw:
+            if self._is_waiting:
+                self._compile_here()
+            if self._unusable:
+                raise SchemaError(self._unusable)
             measured = size_of(value)
             if self._cost is None or measured is None or not self._cost.allows_check(measured):
                 return None
@@ -149,25 +185,22 @@ class InputSchema(_Compiled):
         kinds = schema.get("type", "object") if isinstance(schema, dict) else "object"
         if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
             raise SchemaError("It does not describe an object, and arguments always are one.")
-        return cls(schema)
+        return super().compile(schema)
 
     def errors(self, arguments: JsonObject) -> dict[str, str]:
         """What is wrong, by parameter: the outermost one, or `input`. Empty when the arguments are valid."""
         return by_parameter(self.findings(arguments))
 
     def errors_now(self, arguments: Arguments, size: int) -> dict[str, str] | None:
-        """As `errors`; None where that could hold up the event loop."""
+        """As `errors`, NO_ERRORS for valid ones; None where that could hold up the event loop."""
         found = self.findings_now(arguments, size)
-        return by_parameter(found) if found else None if found is None else NO_ERRORS
+        if found is None:
+            return None
+        return by_parameter(found) if found else NO_ERRORS
 
 
 class OutputSchema(_Compiled):
     """The schema of a tool's value."""
-
-    @classmethod
-    def compile(cls, schema: JsonObject) -> Self:
-        """Compiles a schema of any value. Raises: SchemaError."""
-        return cls(schema)
 
     def violation(self, value: Json) -> str | None:
         """The first thing that is wrong with a value, without quoting it; None when it is valid."""
@@ -182,14 +215,16 @@ class OutputSchema(_Compiled):
         return found[0].sentence if found else None
 
 
-def _validator(schema: Schema, patterns: int) -> tuple[Validator, int, bool]:
+def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Validator, int, bool]:
     """Compiles with the linear regex engine, or with the backtracking one where a pattern needs look-around.
 
     Returns with it how many bytes each pattern takes at most, compiled, and whether the engine backtracks. Raises
-    SchemaError.
+    SchemaError, HeavyError if `here` a pattern takes too long to compile, or is none.
     """
-    limit = min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(patterns, 1))
-    for pattern_bytes in (*(few for few in FEW_PATTERN_BYTES if few < limit), limit) if patterns else (limit,):
+    most = min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(patterns, 1))
+    limits = [few for few in FEW_PATTERN_BYTES if few < most] if patterns else []
+    refused: ValidationError | None = None
+    for pattern_bytes in limits if limits and here else (*limits, most):
         for backtracks in (False, True):
             try:
                 return _compile(schema, pattern_bytes, backtracks=backtracks), pattern_bytes, backtracks
@@ -199,6 +234,9 @@ def _validator(schema: Schema, patterns: int) -> tuple[Validator, int, bool]:
                 refused = exc
             except ValueError as exc:
                 raise SchemaError(f"It cannot be compiled: {shortened(str(exc), 200)}.") from exc
+    assert refused is not None
+    if here:
+        raise HeavyError
     raise _refusal(refused) from refused
 
 

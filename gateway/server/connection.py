@@ -17,14 +17,26 @@ from uvicorn._types import ASGIVersions
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway.memory import ARRIVING
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, SLICE_BYTES
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, check_fields, head_size, refusal, split_target
 from gateway.server.listener import Listener
-from gateway.server.options import MAX_PIPELINED, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, SPARE_CONNECTIONS
+from gateway.server.options import (
+    COUNTED_AHEAD_BYTES,
+    MAX_PIPELINED,
+    MAX_TARGET_BYTES,
+    MAX_UNREAD_BYTES,
+    MIN_PROGRESS_BYTES,
+    SPARE_CONNECTIONS,
+    UNREAD_BYTES,
+)
 from gateway.server.upgrade import body_parser
 
 log = logging.getLogger("gateway.server")
 
+NOTHING = memoryview(b"")
+ALWAYS = ("/health", "/metrics")  # answered even when there is no room: they are small, and tell of it
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
 ASGI: ASGIVersions = {"version": "3.0", "spec_version": "2.3"}
 
@@ -53,7 +65,11 @@ class Connection(HttpToolsProtocol):
         self.options = listener.options
         self.max_head_bytes = listener.options.max_head_bytes
         self.reading = IDLE
-        self.unread_bytes = 0  # of the head so far; then, of what is not body (chunk extensions, trailers)
+        self.unread_bytes = 0  # of the head so far; then, of what is not body, less what the body allows
+        self.is_uncounted = False  # the head began in the middle of a read
+        self.pieces = 0  # of bodies, since the last turn
+        self.unparsed = NOTHING
+        self.awaits_turn = False
         self.dropped_bytes = 0  # of a body that came after its answer
         self.deadline: float | None = None
         self.progress: tuple[float, int] | None = None  # when the answer began to wait, and how much of it
@@ -61,6 +77,13 @@ class Connection(HttpToolsProtocol):
         self.queued: deque[Exchange] = deque()  # read, and to be answered after it
         self.refusal: bytes | None = None
         self.served = False  # it has had an answer
+        self.memory = listener.memory
+        self.awaits_room = False
+        self.is_tls = False
+        self.unsent = 0
+        self.unread = 0  # bytes of an answer that are counted in memory
+        self.unread_of = ""
+        self.slow_since, self.left = 0.0, 0  # when MIN_PROGRESS_BYTES were last taken, and what was left then
         self.is_late = False
 
     # The life of the connection
@@ -71,6 +94,8 @@ class Connection(HttpToolsProtocol):
             self.is_late, self.connections = True, self.listener.late  # type: ignore[assignment]
         crowd = len(self.connections)
         super().connection_made(transport)
+        self.is_tls = self.scheme == "https"
+        transport.set_write_buffer_limits(high=UNREAD_BYTES, low=0)
         if crowd >= self.listener.max_connections + SPARE_CONNECTIONS:
             transport.abort()
         elif crowd >= self.listener.max_connections:
@@ -84,7 +109,12 @@ class Connection(HttpToolsProtocol):
         for exchange in (self.running, self.cycle):
             if exchange is not None and not exchange.response_complete:
                 exchange.fail()
+        for exchange in self.queued:
+            self.forget_body(exchange)
         self.queued.clear()
+        self.unparsed = NOTHING
+        self._forget_unread()
+        self.memory.leave(self)
         self.flow.resume_writing()
         # Both hold our bound methods: without these cycles everything is freed at once.
         self.parser = self.cycle = self.running = None  # type: ignore[assignment]
@@ -110,10 +140,42 @@ class Connection(HttpToolsProtocol):
             self.running.answered = 0
         self.transport.abort()
 
+    def pause_writing(self) -> None:
+        """The caller has an answer to read, which is counted in memory meanwhile."""
+        super().pause_writing()
+        if not self.unread:
+            exchange = self.running
+            self.unread = self.left = self._unread_now()
+            self.unread_of = "" if exchange is None else self._holder(exchange)
+            self.memory.take(self.unread_of, self.unread)
+            self.slow_since = self.loop.time()
+            self.listener.unread.add(self)
+
     def resume_writing(self) -> None:
         """The caller reads on."""
         super().resume_writing()
         self.progress = None
+        self._forget_unread()
+
+    def note_taken(self, now: float) -> None:
+        """Looks how much its caller has taken."""
+        left = self._unread_now()
+        if self.left - left >= MIN_PROGRESS_BYTES:
+            self.left, self.slow_since = left, now
+
+    def drop_unread(self) -> None:
+        """Ends the connection at once, and its answer with it."""
+        self.transport.abort()
+        self._forget_unread()
+
+    def _unread_now(self) -> int:
+        return self.transport.get_write_buffer_size() + self.unsent
+
+    def _forget_unread(self) -> None:
+        if self.unread:
+            unread, self.unread = self.unread, 0
+            self.listener.unread.discard(self)
+            self.memory.give(self.unread_of, unread)
 
     # What the caller sends
 
@@ -121,26 +183,69 @@ class Connection(HttpToolsProtocol):
         """Parses what came, within the limits of a head."""
         if self.reading is DEAF:
             return
+        if len(data) > SLICE_BYTES:
+            self.unparsed = memoryview(data)
+            self._parse_on()
+            return
         if self.reading is IDLE:
             self.reading, self.deadline, self.unread_bytes = HEAD, None, 0
         self.unread_bytes += len(data)
         try:
             self.parser.feed_data(data)
             if self.unread_bytes > self.max_head_bytes and self.reading is not IDLE:
-                raise Refused(431, "The head of the request is too large.")
+                what = "framing of the body" if self.reading is BODY else "head of the request"
+                raise Refused(431, f"The {what} is too large.")
+            if self.pieces > MAX_PIECES:
+                self._wait_turn()
         except httptools.HttpParserUpgrade as exc:
             self._decline_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
-            cause = exc.__context__
-            self.refuse(cause if isinstance(cause, Refused) else Refused(400, "The request is not valid HTTP/1.1."))
+            self.refuse(_why(exc))
         except Refused as exc:
             self.refuse(exc)
+
+    def _parse_on(self) -> None:
+        """Parses what was read slice by slice, as far as that is cheap."""
+        while self.unparsed and not (self.awaits_turn or self.awaits_room):
+            data, self.unparsed = self.unparsed[:SLICE_BYTES], self.unparsed[SLICE_BYTES:]
+            self.data_received(data)  # type: ignore[arg-type] # the parser takes any buffer
+            if self.reading is DEAF:
+                self.unparsed = NOTHING
+
+    def _wait_turn(self) -> None:
+        """Parses no further until it is its turn: what comes in such small pieces is dear."""
+        if not self.awaits_turn:
+            self.awaits_turn = True
+            self.transport.pause_reading()
+            self.listener.turns.join(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.awaits_turn, self.pieces = False, 0
+        self._go_on_reading()
+
+    def go_on(self) -> None:
+        """There is room for more of a body."""
+        self.awaits_room = False
+        self._go_on_reading()
+
+    def _go_on_reading(self) -> None:
+        self._parse_on()
+        if not (self.awaits_turn or self.awaits_room or self.flow.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def read_on(self) -> None:
+        """Reads what the caller sends if it has sent too much before, unless it waits for its turn or for room."""
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+            if self.awaits_turn or self.awaits_room:
+                self.transport.pause_reading()
 
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
         if self.reading is not HEAD:  # a pipelined request, begun in the middle of a read
             self.reading, self.deadline, self.unread_bytes = HEAD, None, 0
+            self.is_uncounted = True
 
     def on_url(self, url: bytes) -> None:
         self.url += url
@@ -152,8 +257,10 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
-        if not 0 < self.unread_bytes <= self.max_head_bytes and head_size(self.url, self.headers) > self.max_head_bytes:
-            raise Refused(431, "The head of the request is too large.")
+        if self.is_uncounted or self.unread_bytes > self.max_head_bytes:
+            self.is_uncounted = False
+            if head_size(self.url, self.headers) > self.max_head_bytes:
+                raise Refused(431, "The head of the request is too large.")
         fields = check_fields(self.headers, version)
         path, query = split_target(self.url, fields.get(b"host"))
         method = self.parser.get_method().decode("ascii")
@@ -162,6 +269,8 @@ class Connection(HttpToolsProtocol):
         text = path.decode("ascii")
         if self.is_late and not self.listener.is_awaited(text):
             raise Refused(503, "The gateway is stopping.")
+        if self.memory.refuses and not (text.endswith(ALWAYS) or self.listener.is_awaited(text)):
+            raise Refused(503, "There is no memory left for answers.")
         self.scope = {
             "type": "http",
             "asgi": ASGI,
@@ -178,22 +287,57 @@ class Connection(HttpToolsProtocol):
         }
         self.headers = []  # trailers end up here, unread: the application has decided by the head
         expects = b"expect" in fields and version == "1.1" and fields[b"expect"].lower() == b"100-continue"
-        reusable = version == "1.1" and not self.listener.draining and self.parser.should_keep_alive()
+        reusable = version == "1.1" and not self.listener.is_retiring and self.parser.should_keep_alive()
         self._open(Exchange(self, self.scope, fields, expects, reusable))
 
     def on_body(self, body: bytes) -> None:
-        self.unread_bytes = 0
+        self.unread_bytes = max(self.unread_bytes - (1 + FRAMING_PER_BYTE) * len(body), 0)
+        self.pieces += 1
         exchange = self.cycle
         if exchange.response_complete:
             self.dropped_bytes += len(body)
             if self.dropped_bytes > MAX_UNREAD_BYTES:
                 raise Refused(413, "The body was not wanted.")
             return
-        exchange.body += body
+        exchange.received += len(body)
+        if exchange.received > exchange.allowed:
+            self._count(exchange)
+        if exchange.body:
+            exchange.append(body)
+        else:
+            exchange.body = body
         if exchange.arrival is not None:
             exchange.arrival.set()
         if len(exchange.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
+
+    def _count(self, exchange: Exchange) -> None:
+        """Counts what has come of a body in memory. Raises Refused when there is no room for it."""
+        memory, size = self.memory, exchange.received + COUNTED_AHEAD_BYTES
+        is_result = self.listener.is_awaited(exchange.scope["path"])
+        holder = ARRIVING if is_result else self._holder(exchange)
+        if not is_result:
+            if not memory.fits_share(holder, size - (exchange.counted if holder == exchange.counted_for else 0)):
+                raise Refused(429, "Too much of what you send is held in memory.")
+            if not memory.fits_bodies(size - exchange.counted):
+                raise Refused(503, "There is no memory left for bodies.")
+        memory.take(holder, size)
+        if exchange.counted:
+            memory.give(exchange.counted_for, exchange.counted)
+        exchange.counted, exchange.counted_for, exchange.allowed = size, holder, size
+        if is_result and memory.must_wait(self):  # nobody would bring it again
+            self.awaits_room = True
+            self.transport.pause_reading()
+
+    def _holder(self, exchange: Exchange) -> str:
+        return exchange.holder or self.listener.holder_of(exchange.scope)
+
+    def forget_body(self, exchange: Exchange) -> None:
+        """Counts the body no more."""
+        counted, exchange.counted = exchange.counted, 0
+        if counted:
+            self.memory.leave(self)
+            self.memory.give(exchange.counted_for, counted)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -232,7 +376,7 @@ class Connection(HttpToolsProtocol):
             return
         self.served, self.deadline = True, None
         if self.flow.read_paused:
-            self.flow.resume_reading()
+            self.read_on()
         body_pending = self.reading is BODY and self.cycle is exchange
         if not exchange.keep_alive:
             if body_pending:
@@ -264,7 +408,7 @@ class Connection(HttpToolsProtocol):
                 self._close_after(refusal(why.status, why.message))
                 return
         elif broken is not None:
-            self.queued.pop()
+            self.forget_body(self.queued.pop())
         words = self._refusal(why)
         if self.running is None:
             self._close_after(words)
@@ -273,7 +417,7 @@ class Connection(HttpToolsProtocol):
 
     def _refusal(self, why: Refused) -> bytes:
         """The answer to a request that the application does not get to see."""
-        self.listener.refused(why.status, why.message)
+        self.listener.refused(why.status, why.message, self.client)
         return refusal(why.status, why.message)
 
     def _close_after(self, words: bytes) -> None:
@@ -295,3 +439,14 @@ class Connection(HttpToolsProtocol):
         self.parser = body_parser(self.scope["headers"], self.on_body, self._end_body)
         if rest:
             self.data_received(rest)
+
+
+def _why(error: httptools.HttpParserError) -> Refused:
+    """What one of ours raised inside the parser, without its traceback: that leads to frames that lead to it again.
+
+    Such a circle keeps the connection, and what it has read, in memory until the collector finds it.
+    """
+    cause = error.__context__
+    if isinstance(cause, Refused):
+        return cause.with_traceback(None)
+    return Refused(400, "The request is not valid HTTP/1.1.")

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
 
 from gateway.served import ANSWER, SERVED
 from gateway.server.head import refusal
-from gateway.server.options import MAX_UNREAD_BYTES
+from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.server")
@@ -32,6 +32,16 @@ class Owner(Protocol):
     transport: asyncio.Transport
     flow: FlowControl
     tasks: set[asyncio.Task[None]]
+    is_tls: bool
+    unsent: int  # bytes of an answer that are still to be given to the transport
+
+    def forget_body(self, exchange: Exchange) -> None:
+        """Counts the body no more."""
+        ...
+
+    def read_on(self) -> None:
+        """The application wants more of the body."""
+        ...
 
     def on_response_complete(self) -> None:
         """The whole answer is written."""
@@ -54,7 +64,7 @@ class Exchange(Struct, eq=False):
     keep_alive: bool
     answered: int | None = None
     arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
-    body: bytes = b""
+    body: bytes | bytearray = b""  # what has come of it and was not taken
     more_body: bool = True
     held: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
     disconnected: bool = False
@@ -65,6 +75,11 @@ class Exchange(Struct, eq=False):
     is_taken: bool = False  # the application has the whole body
     is_bodiless: bool = False
     is_chunked: bool = False
+    received: int = 0  # bytes of the body so far
+    counted: int = 0  # of these, in the memory for bodies
+    counted_for: str = ""
+    allowed: int = UNCOUNTED_BYTES  # what may be received before it is counted again
+    holder: str = ""  # the caller, once the application knows it (see `Served`)
     body_left: int | None = None  # bytes of the answer's body to come, where it said how many
 
     async def run_asgi(self, app: ASGI3Application) -> None:
@@ -79,6 +94,8 @@ class Exchange(Struct, eq=False):
         except Exception:
             log.exception("The application failed.")
         finally:
+            if self.counted:
+                self.owner.forget_body(self)
             del self.scope["extensions"]  # it leads back here: without such a cycle everything is freed at once
             if self.task is not None:  # in no local: a traceback would hold it, and it the traceback
                 self.owner.tasks.discard(self.task)
@@ -97,6 +114,8 @@ class Exchange(Struct, eq=False):
         self.disconnected = True
         if self.arrival is not None:
             self.arrival.set()
+        if self.counted and not self.is_kept:
+            self.owner.forget_body(self)
         if self.task is not None and not self.is_kept:
             self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
@@ -113,7 +132,13 @@ class Exchange(Struct, eq=False):
         if self.more_body or self.is_taken or self.disconnected:
             return None
         body, self.body, self.is_taken = self.body, b"", True
-        return body
+        return bytes(body)
+
+    def append(self, piece: bytes) -> None:
+        """Adds to the body, a piece of which has come before."""
+        if isinstance(self.body, bytes):
+            self.body = bytearray(self.body)
+        self.body += piece
 
     async def receive(self) -> ASGIReceiveEvent:
         """The next piece of the body; after the last one, that the caller has gone or was answered."""
@@ -124,10 +149,10 @@ class Exchange(Struct, eq=False):
             self.continue_due = False
         while not (self.disconnected or self.response_complete):
             if self.body or not (self.more_body or self.is_taken):
-                body, self.body = self.body, b""
+                body, self.body = bytes(self.body), b""
                 self.is_taken = not self.more_body
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
-            owner.flow.resume_reading()
+            owner.read_on()
             self.arrival = self.arrival or asyncio.Event()
             self.arrival.clear()
             await self.arrival.wait()
@@ -141,6 +166,9 @@ class Exchange(Struct, eq=False):
             return
         kind = message["type"]
         if kind == "http.response.body" and self.response_started and not self.response_complete:
+            if self.owner.is_tls and len(message.get("body", b"")) > APART_BYTES:  # type: ignore[arg-type]
+                await self._write_in_parts(message.get("body", b""), message.get("more_body", False))  # type: ignore[arg-type]
+                return
             self._write(message.get("body", b""), message.get("more_body", False))  # type: ignore[arg-type]
         elif kind == "http.response.start" and not self.response_started:
             self.response_started = True
@@ -153,6 +181,9 @@ class Exchange(Struct, eq=False):
         """Answers in one go (see `Served`). False if it has to be sent: the caller does not read, or wants no body."""
         if self.owner.flow.write_paused or self.response_started or self.scope["method"] == "HEAD":
             return False
+        is_large = len(body) > APART_BYTES
+        if is_large and self.owner.is_tls:
+            return False
         if self.disconnected:
             return True
         if self.more_body:
@@ -161,7 +192,10 @@ class Exchange(Struct, eq=False):
         head = STATUS_LINE[status] + b"\r\n".join((*map(_line, headers), b"content-length: %d\r\n" % len(body)))
         _check_framing(head, fields=len(headers) + 1)
         self.response_started = True
-        self.owner.transport.write(head + (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n") + body)
+        head += b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self.owner.transport.write(head if is_large else head + body)
+        if is_large:
+            self.owner.transport.write(body)
         self._end()
         return True
 
@@ -191,6 +225,22 @@ class Exchange(Struct, eq=False):
             self.owner.transport.write(apart)
         if not more:
             self._end()
+
+    async def _write_in_parts(self, body: bytes, more: bool) -> None:
+        """TLS takes what it is given whole, and tells of it no more; so it gets as much as is read."""
+        owner, whole = self.owner, memoryview(body)
+        try:
+            while len(whole) > APART_BYTES:
+                owner.unsent = len(whole) - APART_BYTES
+                self._write(bytes(whole[:APART_BYTES]), True)
+                whole = whole[APART_BYTES:]
+                if owner.flow.write_paused:
+                    await owner.flow.drain()
+                if self.disconnected:
+                    return
+        finally:
+            owner.unsent = 0
+        self._write(bytes(whole), more)
 
     def _end(self) -> None:
         self.response_complete = True

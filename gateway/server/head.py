@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from gateway.errors import CODE, ErrorCode, ServerCode
 from gateway.server.options import MAX_HEADERS
 
 Headers = list[tuple[bytes, bytes]]
@@ -32,14 +33,32 @@ class Refused(Exception):  # noqa: N818 - not a fault of ours: the caller is tol
         self.message = message
 
 
+CODES = {
+    408: ServerCode.REQUEST_TIMEOUT,
+    413: ErrorCode.PAYLOAD_TOO_LARGE,
+    414: ServerCode.HEAD_TOO_LARGE,
+    429: ErrorCode.RATE_LIMITED,
+    431: ServerCode.HEAD_TOO_LARGE,
+    500: ErrorCode.INTERNAL,
+    503: ServerCode.GATEWAY_UNAVAILABLE,
+}
+
+
+def code_of(status: int) -> str:
+    """The word for programs that goes with a status."""
+    return CODES.get(status, ErrorCode.INVALID_REQUEST)
+
+
 def refusal(status: int, message: str) -> bytes:
     """Encodes a whole answer that ends the connection."""
-    body = json.dumps({"message": message}).encode()
+    code = code_of(status)
+    body = json.dumps({"message": message, "code": code}).encode()
     return (
         STATUS_LINE[status]
+        + b"%b: %b\r\n" % (CODE, code.encode())
         + b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         # A caller refused for what all callers do at once should not come back at once.
-        + (b"retry-after: 1\r\n" if status == 503 else b"")
+        + (b"retry-after: 1\r\n" if status in (429, 503) else b"")
         + b"connection: close\r\n\r\n"
         + body
     )

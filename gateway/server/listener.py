@@ -8,9 +8,12 @@ from typing import Protocol, cast
 
 from starlette.types import ASGIApp
 from uvicorn import Config
+from uvicorn._types import HTTPScope
 from uvicorn.server import ServerState
 
-from gateway.server.options import BACKLOG, ServerOptions
+from gateway.memory import BodyMemory
+from gateway.pacing import Turns
+from gateway.server.options import BACKLOG, BODY_MEMORY_BYTES, ServerOptions
 from gateway.server.tls import ServingContext
 
 ABORT_S = 1.0  # how long cancelled applications may take to let go; they have nothing left to say to anyone
@@ -26,24 +29,51 @@ class Dismissed(Protocol):
     def cut_off(self) -> None: ...
 
 
+class Reader(Protocol):
+    """A connection whose caller has an answer to read."""
+
+    slow_since: float
+
+    @property
+    def unread_of(self) -> str:
+        """For whom the answer is held in memory."""
+        ...
+
+    def note_taken(self, now: float) -> None:
+        """Looks how much its caller has taken."""
+        ...
+
+    def drop_unread(self) -> None:
+        """Ends the connection at once, and its answer with it."""
+        ...
+
+
 class Listener(ServerState):
     """One listening address: its application, its limits, its connections and the tasks that answer them.
 
-    `refused` hears of the requests that the application never sees: with what status, and why in a fixed sentence.
+    `refused` hears of the requests that the application never sees: with what status, why in a fixed sentence, and from
+    whom, as `client` of an ASGI scope.
+    Once it `is_retiring`, answers end their connections, so that none is left idle for a call to come when it drains.
     Once it drains nobody is let in any more, unless an answer that is owed depends on a request yet to come, such as a
     callback: `is_awaiting` tells. Then it goes on listening and `is_late`: new connections are served only at the paths
     for which `is_awaited` is true.
+
+    `memory` counts bodies and answers, for whom `holder_of` says; what `is_awaited` is never refused for want of it.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
         super().__init__()
         self.options = options
         self.max_connections = max_connections
-        self.draining = self.is_late = False
+        self.is_retiring = self.draining = self.is_late = False
+        self.memory = BodyMemory(BODY_MEMORY_BYTES)
+        self.holder_of: Callable[[HTTPScope], str] = lambda scope: (scope["client"] or ("", 0))[0]
+        self.unread: set[Reader] = set()  # connections with an answer that waits to be read
+        self.turns = Turns()  # for connections whose requests are dear to parse
         self.late: set[Dismissed] = set()  # connections made since
         self.is_awaiting: Callable[[], bool] = lambda: False
         self.is_awaited: Callable[[str], bool] = lambda path: False
-        self.refused: Callable[[int, str], None] = lambda status, why: None
+        self.refused: Callable[[int, str, tuple[str, int] | None], None] = lambda status, why, client: None
         self._emptied = asyncio.Event()
         self.config = Config(
             app,

@@ -13,6 +13,11 @@ LINGER_S = 2.0  # how long a refused caller may take to read the refusal; nginx 
 MIN_PROGRESS_BYTES = 64 * 1024  # a reader must take this much per stall_timeout_s, or it is only holding memory
 ADMIN_CONNECTIONS = 256  # scrapers and probes: a handful each; counted apart so that callers cannot shut them out
 SPARE_CONNECTIONS = 256  # so many beyond the limit are told that it is reached; those beyond these are just closed
+UNCOUNTED_BYTES = 4 * 1024  # of a body: no more than a connection costs anyway
+COUNTED_AHEAD_BYTES = 16 * 1024  # so much more of a body may come before it is counted again
+UNREAD_BYTES = 16 * 1024  # of an answer, in the process and not in the kernel; from here on it is counted
+PRESSED_S = 2.0  # a reader who takes less than MIN_PROGRESS_BYTES in this time loses its answer when there is no room
+BODY_MEMORY_BYTES = 256 * 1024 * 1024  # for a server whose application sets no limit
 BACKLOG = 2048  # connections the kernel may hold ready; a burst of reconnecting callers fits
 SWEEP_S = 1.0  # how often deadlines are looked at: 10,000 connections cost about 10 ms of it
 SWEEP_BATCH = 500  # connections looked at in a row: half a millisecond
@@ -47,6 +52,7 @@ class ServerOptions:
     idle_timeout_s: float
     shutdown_grace_s: float
     stall_timeout_s: float = 60.0
+    drain_delay_s: float = 0.0
     tls: ssl.SSLContext | None = None
 
     @property

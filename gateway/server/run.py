@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import uvloop
 from starlette.types import ASGIApp
 
+from gateway.memory import give_back_freed
 from gateway.server.connection import Connection
 from gateway.server.door import Door
 from gateway.server.listener import Listener
@@ -49,19 +50,43 @@ BIND_ERRORS = {
 
 def main_loop(coro: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine on uvloop and returns what it returns."""
+    give_back_freed()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(coro)
 
 
 class Stop:
-    """When a server is to end: politely once it is `asked`, at once when it is `forced`."""
+    """When a server is to end: politely once it is `asked`, at once when it is `forced`.
+
+    In between it may go on taking calls for a while, which ends when that is `skipped`.
+    """
 
     def __init__(self) -> None:
-        self.asked, self.forced = asyncio.Event(), asyncio.Event()
+        self.asked, self.skipped, self.forced = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.is_delayed = False
 
     def ask(self) -> None:
-        """Asks; the second time insists."""
-        (self.forced if self.asked.is_set() else self.asked).set()
+        """Asks; the second time insists, or ends the delay if there is one."""
+        if not self.asked.is_set():
+            self.asked.set()
+        elif self.is_delayed:
+            self.is_delayed = False
+            self.skipped.set()
+        else:
+            self.forced.set()
+
+    async def delay(self, delay_s: float) -> None:
+        """Waits for as long as calls are still taken."""
+        if delay_s <= 0:
+            return
+        self.is_delayed = True
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.skipped, self.forced)]
+        try:
+            await asyncio.wait(waits, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.is_delayed = False
+            for wait in waits:
+                wait.cancel()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -83,14 +108,16 @@ async def run(
     *,
     on_ready: Callable[[Addresses], None],
     on_drain: Callable[[], None],
+    on_stop: Callable[[], None] = lambda: None,
     on_listener: Callable[[Listener], None] = lambda listener: None,
 ) -> None:
     """Serves both applications until SIGTERM or SIGINT.
 
     `on_listener` gets the public listener before it listens, `on_ready` is called when both do. A signal calls
-    `on_drain`, then closes the public listener, or has it take nothing but what answers wait for (see `Listener`);
-    requests under way are answered with `Connection: close` for up to `shutdown_grace_s`; a second signal ends that at
-    once. The admin listener goes last, so that probes see the whole of it.
+    `on_stop`; `drain_delay_s` later, or at a second signal, `on_drain`. Then it closes the public listener, or has it
+    take nothing but what answers wait for (see `Listener`); requests under way are answered with `Connection: close`
+    for up to `shutdown_grace_s`; one more signal ends that at once. The admin listener goes last, so that probes see
+    the whole of it.
 
     Raises:
         ServerError: it cannot listen where it should.
@@ -104,7 +131,7 @@ async def run(
             with stop.on_signals():
                 report_capacity(options.max_connections)
                 on_ready(Addresses(servers[0].address, where))
-                await serve(outside, servers, stop, on_drain)
+                await serve(outside, servers, stop, on_drain, on_stop)
 
 
 async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> list[Door]:
@@ -125,12 +152,21 @@ def closing_all(servers: Sequence[Door]) -> Iterator[None]:
             server.close()
 
 
-async def serve(outside: Listener, servers: Sequence[Door], stop: Stop, on_drain: Callable[[], None]) -> None:
+async def serve(
+    outside: Listener,
+    servers: Sequence[Door],
+    stop: Stop,
+    on_drain: Callable[[], None],
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
     """Answers callers until it is to stop, and then those that are owed an answer. Its caller closes the servers."""
     sweeper = Sweeper(asyncio.get_running_loop(), outside)
     try:
         _calm_collector()
         await stop.asked.wait()
+        on_stop()
+        outside.is_retiring = True
+        await stop.delay(outside.options.drain_delay_s)
         log.info("draining", extra={"connections": len(outside.connections), "requests": len(outside.tasks)})
         outside.draining = True
         on_drain()

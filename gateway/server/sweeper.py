@@ -6,13 +6,16 @@ So deadlines cost a request nothing: a step forward merely clears the one of its
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from typing import cast
 
 from gateway.server.connection import Connection, Reading
 from gateway.server.head import Refused
 from gateway.server.listener import Listener
-from gateway.server.options import LINGER_S, MIN_PROGRESS_BYTES, SWEEP_BATCH
+from gateway.server.options import LINGER_S, MIN_PROGRESS_BYTES, PRESSED_S, SWEEP_BATCH
+
+log = logging.getLogger("gateway.server")
 
 
 class Sweeper:
@@ -21,6 +24,7 @@ class Sweeper:
     def __init__(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> None:
         self._loop = loop
         self._listener = listener
+        self._relief = Relief(listener)
         self._due: list[Connection] = []
         self._next = loop.call_later(listener.options.sweep_s, self._start)
 
@@ -29,6 +33,7 @@ class Sweeper:
         self._next.cancel()
 
     def _start(self) -> None:
+        self._relief.look(self._loop.time())
         self._due = [cast(Connection, one) for one in (*self._listener.connections, *self._listener.late)]
         self._sweep()
 
@@ -43,6 +48,39 @@ class Sweeper:
         now = self._loop.time()
         for connection in batch:
             check(connection, now)
+
+
+class Relief:
+    """Makes room in memory when it is wanted."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._full_since: float | None = None  # since when there is no room and none can be made
+
+    def look(self, now: float) -> None:
+        """Ends connections whose callers take too little of their answers, the slowest first, while room is wanted.
+
+        All want room when there is none: then half of it is made free. Answers that are arriving from tool servers wait
+        for it, and would be lost otherwise. A caller who holds more than a share makes room up to it. Where that does
+        not help in time, calls are refused before they run.
+        """
+        memory, unread, dropped = self._listener.memory, self._listener.unread, 0
+        for reader in unread:
+            reader.note_taken(now)
+        is_full = memory.is_full
+        slow = [reader for reader in unread if now - reader.slow_since >= PRESSED_S]
+        for reader in sorted(slow, key=lambda reader: reader.slow_since):
+            if (is_full and not memory.fits_bodies(0)) or not memory.fits_share(reader.unread_of, 0):
+                reader.drop_unread()
+                dropped += 1
+        if dropped:
+            log.warning("callers who did not read their answers were cut off to make room", extra={"callers": dropped})
+        if dropped or not memory.is_full:
+            self._full_since = None
+        elif self._full_since is None:
+            self._full_since = now
+        memory.give_back()
+        memory.refuses = self._full_since is not None and now - self._full_since >= 2 * PRESSED_S
 
 
 def check(connection: Connection, now: float) -> None:

@@ -7,6 +7,7 @@ are in `server`, `access`, `state`, `backends`, `routes` and `limits`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import get_args
 
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.backends import (
@@ -22,7 +23,8 @@ from gateway.settings.backends import (
 )
 from gateway.settings.groups import ListOf, MapOf, OrWord, Section, Tagged
 from gateway.settings.keys import key, settings
-from gateway.settings.limits import NAME, RateLimitSettings, limits_that_clash
+from gateway.settings.kinds import Choice
+from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.secret import Secret
 from gateway.settings.server import (
@@ -57,6 +59,12 @@ class Config:
     rate_limits: tuple[RateLimitSettings, ...] = key(
         ListOf(Section(RateLimitSettings), check=limits_that_clash), "How often callers may ask.", default=[]
     )
+    limits_on_failure: OnFailure = key(
+        Choice(*get_args(OnFailure)),
+        "How requests are counted while Redis is away: by each process itself, or not at all, in which case those that "
+        "a shared limit would count are refused, or allowed.",
+        default="local",
+    )
     reload: ReloadSettings = key(Section(ReloadSettings), "When this file is read again.", default={})
     metrics: MetricsSettings = key(Section(MetricsSettings), "What is counted, and who sees it.", default={})
     logging: LoggingSettings = key(Section(LoggingSettings), "What is logged, and how.", default={})
@@ -66,6 +74,8 @@ class Config:
         """What no section knows by itself."""
         if self.server.workers > 1 and (self.state is None or self.state.url is None):
             yield "server", f"has {self.server.workers} workers, which need state.url to share what they remember"
+        if self.limits_on_failure != "local" and (self.state is None or self.state.url is None):
+            yield "limits_on_failure", "has no effect without state.url; requests are counted by this process anyway"
         yield from self._nowhere_to_call_back()
 
     def _nowhere_to_call_back(self) -> Iterator[tuple[str, str]]:

@@ -124,7 +124,8 @@ class JwtSettings:
     )
     user_id_claim: str | None = key(
         Text(),
-        "The claim that says which user calls; a token must have it, and a call must name no other user.",
+        "The claim that says which user calls; a token must have it, a call must name no other user, and what it says "
+        "in `user_info` is not passed on.",
         default=None,
     )
     leeway_s: float = key(Duration("0s", "5m"), "By how much clocks may differ.", default="30s")

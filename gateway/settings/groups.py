@@ -14,6 +14,7 @@ from gateway.spelling import suggestion
 
 T = TypeVar("T")
 Check = Callable[[Sequence[Any]], Iterable[tuple[int, str]]]
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
@@ -87,7 +88,11 @@ class MapOf(Kind[Mapping[str, T]]):
 
 
 class Section(Kind[T]):
-    """The keys a class declares. The class may have `problems(written)`: keys that do not go together."""
+    """The keys a class declares.
+
+    The class may have `problems(written)`: keys that do not go together; and `replaced`: keys of earlier versions, with
+    what is to be said of each.
+    """
 
     def __init__(self, cls: type[T]) -> None:
         self.cls = cls
@@ -98,7 +103,7 @@ class Section(Kind[T]):
 
     def fill(self, cursor: Cursor, entries: Mapping[str, Cursor]) -> T:
         """Reads the entries under the cursor; unknown keys are recorded, but do not spoil the section."""
-        _refuse_unknown(cursor, entries, self.keys)
+        _refuse_unknown(cursor, entries, self.keys, getattr(self.cls, "replaced", {}))
         values: dict[str, Any] = {}
         complete = True
         for key in self.keys.values():
@@ -196,9 +201,14 @@ class OrWord(Kind[T | None]):
         return {"anyOf": [word, self.section.schema(defs)]}
 
 
-def _refuse_unknown(cursor: Cursor, entries: Mapping[str, Cursor], known: Mapping[str, Any]) -> None:
+def _refuse_unknown(
+    cursor: Cursor, entries: Mapping[str, Cursor], known: Mapping[str, Any], replaced: Mapping[str, str] = NONE
+) -> None:
     for name, entry in entries.items():
         if name in known:
+            continue
+        if name in replaced:
+            entry.refuse_key(replaced[name])
             continue
         hint = suggestion(name, known)
         if entry.is_empty:

@@ -19,6 +19,7 @@ from gateway.settings.substitution import UnfitError
 from gateway.spelling import suggestion
 
 LimitPart = Literal["caller", "ip", "tool", "route"]
+OnFailure = Literal["local", "refuse", "allow"]
 LimitOperation = Literal["call", "list", "poll", "failed_verification"]
 
 PARTS: tuple[LimitPart, ...] = get_args(LimitPart)

@@ -77,6 +77,11 @@ class ServerSettings:
         Integer(1, 128), "How many processes serve callers; more than one share what state.url leads to.", default=1
     )
     max_body_bytes: int = key(Size("1KiB", "64MiB"), "The largest request body that is accepted.", default="1MiB")
+    max_memory_bodies_bytes: int = key(
+        Size("64MiB", "1024GiB"),
+        "How much memory bodies and answers may hold in each process; one caller gets a quarter of it.",
+        default="256MiB",
+    )
     max_head_bytes: int = key(
         Size("1KiB", "1MiB"), "The largest request head, which is request line and headers.", default="32KiB"
     )
@@ -104,6 +109,12 @@ class ServerSettings:
         "Networks of proxies whose X-Forwarded-For or Forwarded tells who calls; left out, the peer itself does.",
         default=[],
     )
+    drain_delay_s: float = key(
+        Duration("0s", "10m"),
+        "How long after the signal to stop new calls are still taken while /health says 503, for proxies that look "
+        "rarely.",
+        default="0s",
+    )
     shutdown_grace_s: float = key(
         Duration("0s", "1h"), "How long running calls may take to finish after the signal to stop.", default="30s"
     )
@@ -114,6 +125,8 @@ class ServerSettings:
         ours, theirs = self.host, self.admin.host
         if self.port and self.port == self.admin.port and (ours == theirs or EVERYWHERE & {ours, theirs}):
             yield "admin", "listens on the same host and port as the server"
+        if self.max_memory_bodies_bytes < 4 * self.max_body_bytes:
+            yield "max_memory_bodies", "must be at least four times max_body, for one caller gets a quarter of it"
 
 
 @settings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from typing import Literal, get_args
+from collections.abc import Collection, Iterator, Mapping
+from typing import ClassVar
 
 from gateway.settings.groups import ListOf, Section
 from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice, Duration, Flag, Integer, SecretText, Size
+from gateway.settings.kinds import Duration, Flag, Integer, SecretText, Size
 from gateway.settings.reading import Written
 from gateway.settings.secret import Secret
 from gateway.settings.substitution import UnfitError
@@ -17,7 +17,6 @@ from gateway.settings.web import is_loopback
 from gateway.state.address import Address
 
 VARIABLE = re.compile(r"\$\{[^}]*\}")
-OnFailure = Literal["refuse", "local"]
 EXAMPLES = (
     "must be a URL such as redis://localhost:6379/0, rediss://user:password@host:6380/0 or "
     "redis+sentinel://one:26379,two:26379/service/0; in a password, / is %2F, @ is %40 and % is %25"
@@ -52,6 +51,11 @@ class RedisUrl(SecretText):
 class StateSettings:
     """Where calls are remembered, for how long, and how that is protected."""
 
+    replaced: ClassVar[Mapping[str, str]] = {
+        "on_failure": "was replaced by limits_on_failure at the top of the file, which says what becomes of rate "
+        "limits while Redis is away; a call that must be remembered is always refused then, because it could run twice"
+    }
+
     url: Secret | None = key(
         RedisUrl(),
         "A Redis server or the sentinels of one, so that any replica may go on with a call; without it, this process "
@@ -72,12 +76,6 @@ class StateSettings:
     insecure: bool = key(
         Flag(), "Whether a Redis server elsewhere may be used without TLS or without keys.", default=False
     )
-    on_failure: OnFailure = key(
-        Choice(*get_args(OnFailure)),
-        "What becomes of calls that have to be remembered while Redis is away: refused, or remembered by this process "
-        "alone, which other processes do not know of.",
-        default="refuse",
-    )
     result_ttl_s: float = key(Duration("1s", "7d"), "How long a result is kept for repetitions.", default="1h")
     pending_ttl_s: float = key(Duration("1s", "30d"), "How long a call may take at the most.", default="1d")
     seen_ttl_s: float = key(
@@ -85,14 +83,29 @@ class StateSettings:
         "How long a call whose result is gone is still known, so as not to run again.",
         default="1d",
     )
-    max_result_bytes: int = key(Size("1KiB", "64MiB"), "The largest result that is kept.", default="1MiB")
+    max_result_bytes: int = key(
+        Size("1KiB", "64MiB"),
+        "The largest result that is kept; a larger one reaches only who waits where it arrives.",
+        default="1MiB",
+    )
     max_bytes: int = key(Size("1MiB", "64GiB", unit=""), "How much a process keeps in memory.", default="256MiB")
+    max_bytes_per_caller: int | None = key(
+        Size("64KiB", "64GiB", unit=""),
+        "How much of that, or of Redis, the calls of one caller may take, which is never more than is still free; left "
+        "out, half of max_bytes.",
+        default=None,
+    )
     max_pending_per_caller: int = key(
         Integer(1, 1_000_000), "How many unfinished calls a caller may have.", default=1000
     )
     max_records_per_caller: int = key(
-        Integer(1, 10_000_000), "How many calls are remembered for a caller, finished ones included.", default=10000
+        Integer(1, 10_000_000), "How many finished calls are remembered for a caller.", default=10000
     )
+
+    @property
+    def quota_bytes(self) -> int:
+        """`max_bytes_per_caller`, whether written or not."""
+        return self.max_bytes // 2 if self.max_bytes_per_caller is None else self.max_bytes_per_caller
 
     @property
     def address(self) -> Address | None:
@@ -111,7 +124,9 @@ class StateSettings:
             yield "tls", "has no effect unless url begins with rediss"
         if self.sentinel_password is not None and (address is None or address.service is None):
             yield "sentinel_password", "has no effect unless url names sentinels"
-        if self.on_failure == "local" and address is None:
-            yield "on_failure", "has no effect without url; calls are remembered by this process anyway"
         if self.max_result_bytes > self.max_bytes:
             yield ("max_result" if "max_result" in written else "max_bytes"), "lets a result be larger than max_bytes"
+        if self.max_bytes_per_caller is not None and self.max_result_bytes > self.max_bytes_per_caller:
+            yield "max_bytes_per_caller", "is less than max_result, one result"
+        if address is None and self.quota_bytes > self.max_bytes:
+            yield "max_bytes_per_caller", "is more than max_bytes, the room of all callers"

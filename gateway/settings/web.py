@@ -17,7 +17,9 @@ PARTS = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^\]]*\]|[^:/?]*)(:(?P<port
 
 MISSING_URL = "https://missing.invalid"  # stands in for one in a variable that is not set
 
-HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}"  # RFC 9110, section 5.6.2
+# Narrower than a token (RFC 9110, section 5.6.2): section 16.3.2.1 advises letters, digits and hyphens; underscores and
+# dots are met. `*` is a token too, and looks like a pattern, which it is not.
+HEADER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,255}"
 
 # Never passed on: the caller's credentials, the tool server's credentials, what belongs to one connection (RFC 9110,
 # section 7.6.1), what describes a body that we encode anew, and what decides how the answer must be decoded.
@@ -158,7 +160,7 @@ class HeaderName(Text):
     """The name of a header that may be passed on, in lower case."""
 
     def __init__(self) -> None:
-        super().__init__(HEADER_NAME, "must be the name of a header")
+        super().__init__(HEADER_NAME, "must be the name of one header: letters, digits, and - _ .")
 
     def parse(self, written: Written) -> str:
         name = super().parse(written).lower()

@@ -7,7 +7,6 @@ Read `port` first: it is the contract, and all that the rest of the gateway sees
   `servers` at an `address`. What the script stores is encoded by `records` and sealed by `sealing`. `holding` has the
   calls that this process runs or watches over, so that a Redis that lost them gets them back, and `recent` those that
   have just ended; `tending` is the work in the background.
-- Redis, and memory while it is away: `fallback`, which has the names it met in Redis in `known`.
-- All of them use `waiting` (who waits for which call) and `checks` (what may be asked of a state).
+- Both use `waiting` (who waits for which call) and `checks` (what may be asked of a state).
 - `inspection` looks at a Redis for `toolgate check --live`.
 """

@@ -1,4 +1,4 @@
-"""What the state in memory is made of: calls, how many each principal has, keys that are used up, and remnants."""
+"""What the state in memory is made of: calls, keys that are used up, and remnants."""
 
 from __future__ import annotations
 
@@ -7,24 +7,12 @@ from collections import OrderedDict, deque
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.state.port import DONE, CallState, NewCall, Record, StateLimits
+from gateway.state.port import DONE, RECORD_BYTES, CallState, NewCall, Record, StateLimits
+from gateway.state.quotas import Usage
 
-RECORD_BYTES = 1024  # counted for a record beside its note and outcome; about 700 were measured
 SEEN_BYTES = 384  # counted for a key that is only remembered; about 340 were measured
 REMNANT_BYTES = 1024  # counted for a remnant beside its note and outcome
 REMNANTS_SHARE = 16  # all remnants together may take one sixteenth of `max_bytes`
-
-
-class Usage:
-    """How many calls a principal has that are not over, and how many records in all."""
-
-    __slots__ = ("pending", "records")  # not a Struct, in which counting costs three times as much
-
-    def __init__(self) -> None:
-        self.pending = self.records = 0
-
-
-NO_USAGE = Usage()  # never changed
 
 
 class Entry(Struct, eq=False, gc=False):
@@ -37,6 +25,11 @@ class Entry(Struct, eq=False, gc=False):
     state: CallState
     note: bytes
     outcome: bytes | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What is counted for it."""
+        return RECORD_BYTES + len(self.note) + len(self.outcome or b"")
 
     def record(self, replica: str) -> Record:
         """The call as it stands now."""
@@ -55,13 +48,13 @@ class Seen(dict[str, str]):
         self[key] = principal
         self._until.append((until_s, key))
 
-    def sweep(self, now: float, limit: int) -> int:
-        """Drops at most `limit` of those whose time is over; returns how many."""
-        count, until = 0, self._until
-        while count < limit and until and until[0][0] <= now:
-            del self[until.popleft()[1]]
-            count += 1
-        return count
+    def sweep(self, now: float, limit: int) -> list[str]:
+        """Drops at most `limit` of those whose time is over; returns the principal of each."""
+        dropped: list[str] = []
+        until = self._until
+        while len(dropped) < limit and until and until[0][0] <= now:
+            dropped.append(self.pop(until.popleft()[1]))
+        return dropped
 
 
 class Remnant(Struct, frozen=True, gc=False):

@@ -33,6 +33,7 @@ class Holding:
         self._link = link
         self._records = records
         self._limits = limits
+        self._ahead_s = 0.0  # how far the clock of Redis, by which calls are dated, is ahead of our monotonic one
         self._held: dict[str, Record] = {}
         self._touched: set[str] = set()  # held calls that other replicas have changed
         self._beginning: set[str] = set()  # calls whose reply to `begin` is due; others may end them meanwhile
@@ -143,9 +144,13 @@ class Holding:
         first = islice(self._held.items(), RESTORED_AT_ONCE)
         return [key for key, record in first if record.created_s < oldest]
 
+    def set_clock(self, now_s: float) -> None:
+        """Takes the time from Redis, by which calls end there; the clock of this machine may differ."""
+        self._ahead_s = now_s - time.monotonic()
+
     def _oldest(self) -> float:
-        """When the oldest call began whose time is not over yet."""
-        return time.time() - self._limits.pending_ttl_s
+        """When the oldest call began whose time is not over yet, by the clock of Redis."""
+        return time.monotonic() + self._ahead_s - self._limits.pending_ttl_s
 
     # What a Redis is told that has lost its data.
 
@@ -171,7 +176,7 @@ class Holding:
 
     async def _retell(self, ended: Ended) -> None:
         outcome = ended.outcome or b""
-        reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, outcome))
+        reply = await self._link.ask("settle", ended.key, self._records.outcome(ended.key, outcome), True)
         if ended.is_reduced:
             reply = await self._ask_to_reduce(ended.key, outcome)
         if reply[0] != b"restoring":

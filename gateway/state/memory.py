@@ -10,15 +10,17 @@ import logging
 import math
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from gateway.state.checks import check_digest, check_move, check_note
-from gateway.state.entries import NO_USAGE, RECORD_BYTES, SEEN_BYTES, Entry, Remnants, Seen, Usage
+from gateway.state.entries import SEEN_BYTES, Entry, Remnants, Seen
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
     DONE,
+    RECORD_BYTES,
+    SMALL_OUTCOME_BYTES,
     Begun,
     CallState,
     Conflict,
@@ -29,8 +31,10 @@ from gateway.state.port import (
     NewCall,
     OutcomeTooLarge,
     Record,
+    Room,
     StateLimits,
 )
+from gateway.state.quotas import Quotas
 from gateway.state.waiting import Waiter, Waiters
 
 log = logging.getLogger("gateway.state")
@@ -42,15 +46,12 @@ BUSY_RETRY_S = 1.0  # a caller's pending calls may end at any moment
 
 
 class MemoryState:
-    """Implements `port.State`. `clock` returns seconds; only differences of it matter.
-
-    `replica` is what records name this process by.
-    """
+    """Implements `port.State`. `clock` returns seconds; only differences of it matter."""
 
     is_up = True
 
-    def __init__(self, limits: StateLimits, clock: Callable[[], float], replica: str | None = None) -> None:
-        self.replica = replica or os.urandom(8).hex()
+    def __init__(self, limits: StateLimits, clock: Callable[[], float]) -> None:
+        self.replica = os.urandom(8).hex()
         self._limits = limits
         self._clock = clock
         self._calls: dict[str, Entry] = {}
@@ -60,12 +61,20 @@ class MemoryState:
         self._seen = Seen()
         self._remnants = Remnants(limits)
         self._sweep_at = -math.inf
-        self._usage: dict[str, Usage] = {}
-        self.size_bytes = 0  # what is counted against `max_bytes`
+        self._quotas = Quotas(limits)
         self._waiters = Waiters()
 
     def pending(self) -> Counter[str]:
         return Counter(call.new.backend for call in self._pending.values())
+
+    @property
+    def room(self) -> Room:
+        self._now()
+        return Room(self._quotas.size_bytes, self._limits.max_bytes)
+
+    @property
+    def trouble(self) -> str | None:
+        return "there is no room left (max_bytes)" if self.room.is_full else None
 
     def when_touched(self, tell: Callable[[str], None]) -> None: ...  # nobody else is here
 
@@ -87,22 +96,12 @@ class MemoryState:
             known = self._known(call, now)
             if known is not None:
                 return known
-        limits, cost = self._limits, RECORD_BYTES + len(call.note)
-        usage = self._usage.get(call.principal, NO_USAGE)
-        if (
-            usage.pending >= limits.max_pending
-            or usage.records >= limits.max_records
-            or self.size_bytes + cost > limits.max_bytes
-        ):
-            wait_s = self._make_room(call.principal, cost, now)
-            if wait_s:
-                return Full(wait_s)
-        if not usage.records:  # it is NO_USAGE: principals without calls have no entry
-            usage = self._usage[call.principal] = Usage()
-        usage.pending += 1
-        usage.records += 1
-        self.size_bytes += cost
-        entry = Entry(call, usage, now, now + limits.pending_ttl_s, call.state, call.note)
+        principal, cost = call.principal, RECORD_BYTES + len(call.note)
+        while (quota := self._quotas.exceeded(principal, cost)) is not None:
+            if not self._sweep(now, SWEEP):
+                return Full(BUSY_RETRY_S if quota == "pending" else self._until_some_expire(now), quota)
+        usage = self._quotas.begin(principal, cost)
+        entry = Entry(call, usage, now, now + self._limits.pending_ttl_s, call.state, call.note)
         self._calls[key] = self._pending[key] = entry
         return Created(call, self.replica, now)
 
@@ -138,7 +137,7 @@ class MemoryState:
             return False
         call.state = to
         if note is not None:
-            self.size_bytes += len(note) - len(call.note)
+            self._quotas.count(call.usage, len(note) - len(call.note))
             call.note = note
         if to is AWAITING_USER and call.new.question is not None:
             self._open[call.new.question] = key
@@ -153,15 +152,19 @@ class MemoryState:
         if call is None or call.expires_s <= now:
             check_digest(key)
             return False
+        while len(outcome) > SMALL_OUTCOME_BYTES and not self._quotas.has_room(call.usage, len(outcome)):
+            if not self._sweep(now, SWEEP):
+                raise OutcomeTooLarge
         del self._pending[key]
         call.state, call.outcome, call.expires_s = DONE, outcome, now + limits.result_ttl_s
         call.usage.pending -= 1
-        self.size_bytes += len(outcome)
+        call.usage.finished += 1
+        self._quotas.count(call.usage, len(outcome))
         if key in self._waiters:
             self._waiters.tell(key, call.record(self.replica))
-        if self.size_bytes > limits.max_bytes:
+        if self._quotas.size_bytes > limits.max_bytes:
             # Whoever waits has got it; whoever comes later is told that it has expired. It never runs again.
-            log.warning("the state is full: a result is not kept", extra={"backend": call.new.backend})
+            log.warning("there is no room to keep how a call ended", extra={"backend": call.new.backend})
             self._expire(call, now)
         else:
             self._results[key] = call
@@ -224,11 +227,6 @@ class MemoryState:
 
     # What is there, and for how long.
 
-    def knows(self, names: Iterable[str]) -> bool:
-        """Whether one of the names is the key of a call here, or a key that is used up, or an open question."""
-        now = self._now()
-        return any(self._live(name, now) is not None or name in self._seen or name in self._open for name in names)
-
     def _find(self, key: str) -> Entry | None:
         call = self._live(key, self._now())
         if call is None:
@@ -253,18 +251,9 @@ class MemoryState:
             return None
         return call
 
-    def _make_room(self, principal: str, cost: int, now: float) -> float:
-        """Drops what has expired until a principal may begin a call; the seconds it should wait if there is no room."""
-        limits = self._limits
-        while True:
-            usage, wait_s = self._usage.get(principal, NO_USAGE), BUSY_RETRY_S
-            if usage.records >= limits.max_records or self.size_bytes + cost > limits.max_bytes:
-                firsts = [next(iter(each.values())).expires_s for each in (self._results, self._pending) if each]
-                wait_s = max(BUSY_RETRY_S, min(firsts, default=now) - now)
-            elif usage.pending < limits.max_pending:
-                return 0.0
-            if not self._sweep(now, SWEEP):
-                return wait_s
+    def _until_some_expire(self, now: float) -> float:
+        firsts = [next(iter(each.values())).expires_s for each in (self._results, self._pending) if each]
+        return max(BUSY_RETRY_S, min(firsts, default=now) - now)
 
     def _sweep(self, now: float, limit: int) -> int:
         """Drops what has expired, at most `limit` entries; returns how many it dropped."""
@@ -274,27 +263,25 @@ class MemoryState:
                 left -= 1
                 self._expire(call, call.expires_s)
         dropped = self._seen.sweep(now, left)
-        self.size_bytes -= SEEN_BYTES * dropped
-        return limit - left + dropped
+        for principal in dropped:
+            self._quotas.release(principal, SEEN_BYTES)
+        return limit - left + len(dropped)
 
     def _expire(self, call: Entry, at_s: float) -> None:
         """Drops a call whose time is over and remembers its key."""
+        self._quotas.count(call.usage, SEEN_BYTES)
         self._remove(call)
         self._seen.add(call.new.key, call.new.principal, at_s + self._limits.seen_ttl_s)
-        self.size_bytes += SEEN_BYTES
 
     def _remove(self, call: Entry) -> None:
         new, usage = call.new, call.usage
         del self._calls[new.key]
-        self.size_bytes -= RECORD_BYTES + len(call.note)
         if call.outcome is None:
             del self._pending[new.key]
             usage.pending -= 1
         else:
             self._results.pop(new.key, None)  # it is not there if the state was too full to keep it
-            self.size_bytes -= len(call.outcome)
+            usage.finished -= 1
         if new.question is not None:
             self._close(new)
-        usage.records -= 1
-        if not usage.records:
-            del self._usage[new.principal]
+        self._quotas.release(new.principal, call.size_bytes)

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+RECORD_BYTES = 1024  # counted for a record beside its note and outcome; about 700 were measured
+SMALL_OUTCOME_BYTES = 1024  # of an outcome that is taken whatever room is left: a sentence, so that each call can end
+FULL = 0.01  # of the room: with less than that free, it is as good as full
 MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization challenge
 
 
@@ -47,16 +50,22 @@ class StateUnavailable(Exception):  # noqa: N818 - a condition that passes, not 
 
 
 class OutcomeTooLarge(Exception):  # noqa: N818 - as above
-    """An outcome exceeds `max_result_bytes`. The call is unchanged and may be given a smaller one."""
+    """An outcome exceeds `max_result_bytes`, or the room that is left for it.
+
+    The call is unchanged and may be given a smaller one; there is always room for `SMALL_OUTCOME_BYTES`.
+    """
 
 
 class StateLimits(Struct, frozen=True, kw_only=True):
     """How long and how much is remembered.
 
     `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the moment the record is gone.
-    `max_pending` and `max_records` (finished ones included) are per principal. A remnant is what is left of a call that
-    was forgotten with an outcome, or reduced to one: it is kept for `remnant_ttl_s`, and of each principal the latest
-    `max_remnants`. `max_bytes` bounds what a process keeps in its own memory; Redis has `maxmemory` for that.
+    Per principal are `max_pending`, of calls that are not over, `max_records`, of those that are, and
+    `max_bytes_per_caller`, of what all of them take. A remnant is what is left of a call that was forgotten with an
+    outcome, or reduced to one: it is kept for `remnant_ttl_s`, and of each principal the latest `max_remnants`.
+    `max_bytes` bounds what a process keeps in its own memory; Redis has `maxmemory` for that. A principal may take no
+    more than is still free either: then one alone fills half of the room, two a third each, and there is always some
+    left for who has little (dynamic thresholds; Choudhury and Hahne, 1998).
     """
 
     pending_ttl_s: float = 86400.0
@@ -68,6 +77,7 @@ class StateLimits(Struct, frozen=True, kw_only=True):
     max_remnants: int = 100
     max_result_bytes: int = 1 << 20
     max_bytes: int = 256 << 20
+    max_bytes_per_caller: int = 128 << 20
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -175,10 +185,29 @@ class Expired(Struct, frozen=True):
     """The call was here once and its result is gone; it must not run again."""
 
 
+Quota = Literal["pending", "records", "bytes", "room"]
+
+
 class Full(Struct, frozen=True):
-    """A quota is used up. Nothing was stored."""
+    """A quota is used up. Nothing was stored.
+
+    `quota` is which: a limit on the caller's calls that are not over, on those that are, on the bytes of both; or, for
+    no fault of the caller's, the room that all callers share.
+    """
 
     retry_after_s: float
+    quota: Quota
+
+
+class Room(Struct, frozen=True):
+    """How many bytes are taken, and how many may be; None: nobody set a limit."""
+
+    used_bytes: int
+    max_bytes: int | None
+
+    @property
+    def is_full(self) -> bool:
+        return self.max_bytes is not None and self.max_bytes - self.used_bytes < self.max_bytes * FULL
 
 
 Begun: TypeAlias = Created | Exists | Conflict | Expired | Full
@@ -198,6 +227,16 @@ class State(Protocol):
     @property
     def is_up(self) -> bool:
         """Whether the state answers; for health and metrics."""
+        ...
+
+    @property
+    def room(self) -> Room | None:
+        """How much is kept; for health and metrics. None while nobody knows."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why calls cannot be remembered at the moment; for health."""
         ...
 
     def pending(self) -> Counter[str]:

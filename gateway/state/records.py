@@ -26,7 +26,6 @@ from gateway.state.sealing import Sealer, Unsealable
 log = logging.getLogger("gateway.state")
 
 MAX_DIGITS = 19  # of the numbers in a record; the largest are milliseconds
-MEMORY_RETRY_S = 5.0  # for a Redis that has no memory left: an operator has to look
 
 
 class Records:
@@ -43,8 +42,8 @@ class Records:
         """An outcome as the script takes it, sealed for its record."""
         return _packed(self._sealer.seal(outcome, f"{key}/outcome".encode()))
 
-    def begin(self, call: NewCall) -> tuple[Any, ...]:
-        """The arguments of the operation `begin`."""
+    def begin(self, call: NewCall, allowed_bytes: int | None) -> tuple[Any, ...]:
+        """The arguments of the operation `begin`; `allowed_bytes` is what all calls of its principal may take."""
         return (
             call.key,
             call.fingerprint,
@@ -56,6 +55,7 @@ class Records:
             [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older],
             int(call.state),
             call.asks or "",
+            False if allowed_bytes is None else allowed_bytes,
         )
 
     def take(self, call: NewCall, reply: Sequence[Any], replica: str) -> tuple[Any, ...] | None:
@@ -81,10 +81,10 @@ class Records:
                 return Conflict()
             case [b"expired"]:
                 return Expired()
-            case [b"full", wait_ms]:
-                return Full(wait_ms / 1000)
+            case [_, wait_ms, quota]:
+                return Full(wait_ms / 1000, quota.decode())
             case _:
-                return Full(MEMORY_RETRY_S)
+                raise AssertionError(reply[0])
 
     def restore(self, record: Record) -> tuple[Any, ...]:
         """The arguments of the operation `restore`."""

@@ -23,6 +23,8 @@ from gateway.state.link import Link, NotDone, Reply
 from gateway.state.port import (
     ACCEPTED,
     DONE,
+    RECORD_BYTES,
+    SMALL_OUTCOME_BYTES,
     UNKNOWN,
     Begun,
     CallState,
@@ -30,6 +32,7 @@ from gateway.state.port import (
     NewCall,
     OutcomeTooLarge,
     Record,
+    Room,
     StateLimits,
     StateUnavailable,
 )
@@ -38,11 +41,13 @@ from gateway.state.sealing import Sealer
 from gateway.state.tending import Tending, Timing
 from gateway.state.waiting import Waiters
 
+SEALED_BYTES = 64  # that sealing adds to an outcome; it is 32
+NO_MEMORY = "Redis has no memory left (maxmemory)"
 LOST = (b"absent", b"restoring")  # replies about a call that Redis does not have, or has not got back yet
 
 
 class RedisState:
-    """Implements `port.State`. `on_restored` is called whenever Redis is back and the calls of all replicas with it."""
+    """Implements `port.State`."""
 
     def __init__(
         self,
@@ -51,7 +56,6 @@ class RedisState:
         sealer: Sealer,
         *,
         timing: Timing | None = None,
-        on_restored: Callable[[], None] = lambda: None,
     ) -> None:
         timing = timing or Timing()
         self.replica = os.urandom(8).hex()
@@ -71,12 +75,21 @@ class RedisState:
             self._waiters,
             timing,
             watch=self._watch,
-            on_restored=on_restored,
         )
 
     @property
     def is_up(self) -> bool:
         return self._tending.is_settled
+
+    @property
+    def room(self) -> Room | None:
+        return self._tending.room
+
+    @property
+    def trouble(self) -> str | None:
+        if not self.is_up:
+            return self._tending.reason
+        return NO_MEMORY if self.room is not None and self.room.is_full else None
 
     def pending(self) -> Counter[str]:
         return self._holding.pending()
@@ -100,7 +113,7 @@ class RedisState:
         is_doubtful = True  # without a reply, also if we are cancelled, Redis may have a call that nobody here will run
         unheard = None
         try:
-            reply = await self._link.ask("begin", *self._records.begin(call))
+            reply = await self._link.ask("begin", *self._records.begin(call, self._tending.free_bytes))
             unheard = self._records.take(call, reply, self.replica) if is_first else None
             if unheard is not None:  # an earlier `begin` was done, but its reply never came here
                 reply = await self._link.ask("take", *unheard)
@@ -141,6 +154,8 @@ class RedisState:
         reply = await self._link.ask(*operation)
         if reply[0] in LOST:
             reply = await self._ask_again(key, operation, reply)
+        if reply[0] == b"too_large":
+            raise OutcomeTooLarge
         is_the_end = bool(reply[0] == b"yes")
         held = self._holding.end(key, outcome if is_the_end else None)
         if held is not None and is_the_end:  # all that Redis could say of it is known here
@@ -278,6 +293,9 @@ def _settings(replica: str, limits: StateLimits, timing: Timing) -> dict[str, An
         "seen_ms": int(limits.seen_ttl_s * 1000),
         "max_pending": limits.max_pending,
         "max_records": limits.max_records,
+        "max_bytes_per_caller": limits.max_bytes_per_caller,
+        "record_bytes": RECORD_BYTES,
+        "small_outcome_bytes": SMALL_OUTCOME_BYTES + SEALED_BYTES,
         "remnant_ms": int(limits.remnant_ttl_s * 1000),
         "max_remnants": limits.max_remnants,
         "lease_ms": int(timing.lease_s * 1000),

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from gateway.state.holding import Holding
 from gateway.state.link import Link
-from gateway.state.port import CallState, Record, StateUnavailable
+from gateway.state.port import CallState, Record, Room, StateUnavailable
 from gateway.state.waiting import Waiters
 
 log = logging.getLogger("gateway.state")
@@ -60,7 +60,6 @@ class Tending:
         timing: Timing,
         *,
         watch: Callable[[str], Awaitable[Record | None]],
-        on_restored: Callable[[], None],
     ) -> None:
         """`watch` fetches a call and has this process woken when something becomes of it."""
         self.is_settled = False  # Redis is there, and so is everything that replicas hold
@@ -71,14 +70,14 @@ class Tending:
         self._waiters = waiters
         self._timing = timing
         self._watch = watch
-        self._on_restored = on_restored
         self.on_touched: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
         self.epoch = 0  # when the data that we know began, by the clock of Redis; 0: we know none yet
         # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
         # or of long ago, in old data that Redis has started with.
         self.claims_in_doubt = False
+        self.room: Room | None = None  # as the last heartbeat found it
+        self.reason = "it was not reached yet"  # why it is not settled
         self._up_since = 0.0
-        self._reason = ""  # why the last heartbeat failed
         self._hurry = asyncio.Event()
         self._settled = asyncio.Event()
         self._stale: set[str] = set()
@@ -97,7 +96,7 @@ class Tending:
             async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
                 await self._settled.wait()
         except TimeoutError:
-            log.warning("the state cannot be reached yet", extra={"detail": self._reason})
+            log.warning("the state cannot be reached yet", extra={"detail": self.reason})
 
     async def aclose(self) -> None:
         pending = set(self._tasks)
@@ -111,8 +110,14 @@ class Tending:
     def lost(self, reason: str) -> None:
         """Redis has just stopped answering: it is tried again without waiting for the next heartbeat."""
         log.warning("the state cannot be reached", extra={"detail": reason})
-        self.is_settled = False
+        self.is_settled, self.reason = False, reason
         self._hurry.set()
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What Redis may still take; None if it has no limit."""
+        room = self.room
+        return None if room is None or room.max_bytes is None else max(0, room.max_bytes - room.used_bytes)
 
     def look_at(self, key: str) -> None:
         """Has a call fetched, if anybody waits for it."""
@@ -147,7 +152,8 @@ class Tending:
         """One heartbeat, and whatever Redis needs to get back; False if Redis is away."""
         outlived = self._holding.outlived()
         try:
-            _, epoch, restoring = await self._link.ask("beat", outlived, self.epoch, probing=True)
+            _, epoch, restoring, now_ms = await self._link.ask("beat", outlived, self.epoch, probing=True)
+            self._holding.set_clock(now_ms / 1000)
             for key, record in self._holding.all().items() if outlived else ():
                 if key in outlived:
                     self._holding.let_go(key, record)
@@ -155,19 +161,21 @@ class Tending:
                 self._link.is_up = True
                 self._up_since = asyncio.get_running_loop().time()
                 await self._holding.restore()
-                _, _, restoring = await self._link.ask("restored")
+                _, _, restoring, _ = await self._link.ask("restored")
                 self.epoch = epoch
             await self._holding.retell()
             if self.may_judge:
                 await self._holding.lose()
             await self._holding.release_doubtful()
+            _, used_bytes, max_bytes = await self._link.ask("room")
+            self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
         except StateUnavailable as exc:
-            self._reason = str(exc)
+            self.reason = str(exc)
             return False
         if not restoring and not self.is_settled:
             self._settle()
         elif restoring:
-            self.is_settled = False
+            self.is_settled, self.reason = False, "replicas put back what it has lost"
         return True
 
     def _settle(self) -> None:
@@ -175,7 +183,6 @@ class Tending:
         self.is_settled = True
         self._settled.set()
         self._look_at_all()
-        self._on_restored()
 
     async def _listen(self) -> None:
         retry_s = FIRST_RETRY_S

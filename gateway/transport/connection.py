@@ -14,15 +14,19 @@ from typing import Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, SLICE_BYTES, Turns
 from gateway.transport.errors import Kind, TransportError
 from gateway.transport.exchange import Exchange
 
 # Tells whether a reply without a length ends with the connection (RFC 9112, 6.3).
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
+NOTHING = memoryview(b"")
 
 
 class Owner(Protocol):
     """The pool, as its connections see it. Each method may be called more than once."""
+
+    turns: Turns  # for connections whose replies are dear to parse
 
     def release(self, connection: Connection) -> None:
         """The connection has finished an exchange and can take another."""
@@ -48,19 +52,25 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_barren",
+        "_awaits_turn",
         "_deadline",
         "_ended",
         "_exchange",
+        "_framing",
+        "_has_eof",
         "_head_bytes",
         "_head_done",
         "_headers",
+        "_is_paused",
         "_keep",
+        "_loss",
         "_owner",
         "_parser",
+        "_pieces",
         "_poll",
         "_status",
         "_transport",
+        "_unparsed",
         "fresh",
         "idle_since",
     )
@@ -77,8 +87,11 @@ class Connection(asyncio.Protocol):
         self._deadline = inf
         self._headers: list[tuple[bytes, bytes]] = []
         self._status = 0
-        self._barren = 0  # bytes read since the last one of a body
-        self._head_done = self._ended = self._keep = False
+        self._framing = 0  # bytes of the reply that are not body, less what its body allows
+        self._pieces = 0  # of the body, since the last turn
+        self._unparsed = NOTHING
+        self._loss: TransportError | None = None  # the socket is closed, but something is left to parse
+        self._head_done = self._ended = self._keep = self._has_eof = self._is_paused = self._awaits_turn = False
 
     # What the pool and its callers ask for.
 
@@ -104,18 +117,22 @@ class Connection(asyncio.Protocol):
         self._exchange = exchange
         self._deadline = deadline
         self._head_done = self._ended = False
-        self._barren = 0
+        self._framing = self._pieces = 0
         transport.write(data)
 
     def pause_reading(self) -> None:
         """Leaves further bytes to the kernel, and so slows the server down."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._is_paused = True
+        if not self.is_closed:
+            self._transport.pause_reading()  # type: ignore[union-attr]
 
     def resume_reading(self) -> None:
         """Undoes `pause_reading`."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._is_paused = False
+        if self._exchange is None:  # it has just ended, in the midst of `_parse_on`
+            self._read_on()
+        else:
+            self._parse_on()
 
     def abandon(self, exchange: Exchange) -> None:
         """Drops the connection if that exchange is still under way: whoever waited for it has gone."""
@@ -150,6 +167,8 @@ class Connection(asyncio.Protocol):
             # Not close(): it waits for the peer when there is TLS or unwritten data.
             self._transport.abort()
         self._owner.discard(self)
+        if self._loss is not None:
+            self._owner.lost(self)
 
     # asyncio.Protocol
 
@@ -161,28 +180,69 @@ class Connection(asyncio.Protocol):
         if self._exchange is None:
             self.drop()
             return
-        self._barren += len(data)
+        if len(data) > SLICE_BYTES:
+            self._unparsed = memoryview(data)
+            self._parse_on()
+            return
+        self._framing += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as exc:
             self._stopped(exc)
         if self._ended:
             self._finish()
-        elif self._barren > self._head_bytes:
-            self.fail(self._head_too_large())
+        elif self._framing > self._head_bytes:
+            self.fail(self._misshapen() if self._head_done else self._head_too_large())
+        else:
+            if self._framing < 0:  # what a body allows is not saved up: a stream may go on for days
+                self._framing = 0
+            if self._pieces > MAX_PIECES:
+                self._wait_turn()
+
+    def _parse_on(self) -> None:
+        """Parses what was read slice by slice, as far as that is cheap."""
+        while self._unparsed and not (self._awaits_turn or self._is_paused):
+            data, self._unparsed = self._unparsed[:SLICE_BYTES], self._unparsed[SLICE_BYTES:]
+            self.data_received(data)  # type: ignore[arg-type] # the parser takes any buffer
+            if self._exchange is None:
+                self._unparsed = NOTHING
+        if not self._unparsed:
+            if self._has_eof:
+                self.eof_received()
+            if self._loss is not None:
+                self.fail(self._loss)
+        self._read_on()
+
+    def _wait_turn(self) -> None:
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            if not self.is_closed:
+                self._transport.pause_reading()  # type: ignore[union-attr]
+            self._owner.turns.join(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._awaits_turn, self._pieces = False, 0
+        self._parse_on()
+
+    def _read_on(self) -> None:
+        if not (self._awaits_turn or self._is_paused or self.is_closed):
+            self._transport.resume_reading()  # type: ignore[union-attr]
 
     def eof_received(self) -> None:
         """Ends a reply that has no other end. Not in `connection_lost`: a reset is no proof of completeness."""
-        if self._exchange is not None and self._head_done and FRAMING.isdisjoint(name for name, _ in self._headers):
+        if self._unparsed:  # over TLS an end is told although we do not read
+            self._has_eof = True
+        elif self._exchange is not None and self._head_done and FRAMING.isdisjoint(name for name, _ in self._headers):
             self._keep = False
             self._finish()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        when = "in the middle of its reply" if self._barren or self._head_done else "without a reply"
+        when = "in the middle of its reply" if self._framing or self._head_done else "without a reply"
         error = TransportError(Kind.CLOSED, f"The server closed the connection {when}.", sent=True)
         error.__cause__ = exc
-        self.fail(error)
-        self._owner.lost(self)
+        self._loss = error
+        if self._exchange is None or not self._unparsed:
+            self.fail(error)
 
     # Called by the parser, inside feed_data. An exception stops it.
 
@@ -210,7 +270,7 @@ class Connection(asyncio.Protocol):
                 raise TransportError(Kind.PROTOCOL, "The server switched protocols without being asked.", sent=True)
             return  # 100 Continue, 103 Early Hints and their like: the reply comes after them (RFC 9110, 15.2)
         # The cheap test is true only when this packet, or those before it, could hold too large a head.
-        if self._barren > self._head_bytes and self._measured_head() > self._head_bytes:
+        if self._framing > self._head_bytes and self._measured_head() > self._head_bytes:
             raise self._head_too_large()
         self._head_done = True
         exchange.on_head(status, tuple(self._headers))
@@ -221,7 +281,8 @@ class Connection(asyncio.Protocol):
     def on_body(self, chunk: bytes) -> None:
         if self._exchange is None or self._ended:
             raise _UnaskedError
-        self._barren = 0
+        self._framing -= (1 + FRAMING_PER_BYTE) * len(chunk)
+        self._pieces += 1
         self._exchange.on_body(chunk)
 
     def on_message_complete(self) -> None:
@@ -243,7 +304,7 @@ class Connection(asyncio.Protocol):
         unwritten = transport.get_write_buffer_size()
         exchange.on_end()
         self.fresh = False
-        if self._keep and not unwritten:
+        if self._keep and not unwritten and not self._unparsed:  # bytes behind a reply were not asked for
             self._owner.release(self)
         else:
             self.drop()
@@ -264,6 +325,9 @@ class Connection(asyncio.Protocol):
 
     def _measured_head(self) -> int:
         return sum(len(name) + len(value) + 4 for name, value in self._headers)
+
+    def _misshapen(self) -> TransportError:
+        return TransportError(Kind.TOO_LARGE, "The reply is mostly framing, such as chunk extensions.", sent=True)
 
     def _head_too_large(self) -> TransportError:
         return TransportError(Kind.TOO_LARGE, f"The head of the reply passes {self._head_bytes} bytes.", sent=True)

@@ -15,8 +15,8 @@ class Limits:
     connections: int = 256
     # Some four rounds of the pool; a caller who waits longer than that meets its own timeout first.
     waiters: int = 1024
-    # Status line and header fields, or any run of bytes that carries no body (chunk sizes, trailers). Servers limit
-    # themselves to 8 to 32 KiB.
+    # Status line and header fields; behind them, what framing (chunk sizes and extensions, trailers) there is beyond
+    # what a body allows (`FRAMING_PER_BYTE`). Servers limit themselves to 8 to 32 KiB.
     head_bytes: int = 64 * KIB
     # Below the shortest keep-alive timeouts in use (uvicorn and Node.js: 5 s), so that it is we who close an idle
     # connection and not a server at the very moment we write.

@@ -11,6 +11,8 @@ import asyncio
 import ssl
 from collections import OrderedDict
 
+from gateway.memory import BodyMemory
+from gateway.pacing import Turns
 from gateway.transport.connection import Connection
 from gateway.transport.deadlines import Deadlines
 from gateway.transport.dial import Dialler
@@ -27,8 +29,18 @@ SOCKETS_CLOSE_WITHIN_S = 1.0  # an aborted transport reports back in the next tu
 class Pool:
     """Sends requests to one origin. Belongs to the event loop of its first request."""
 
-    def __init__(self, origin: Origin, limits: Limits | None = None, ssl_context: ssl.SSLContext | None = None) -> None:
-        """`ssl_context` defaults to the system's trusted authorities and is used for https only."""
+    def __init__(
+        self,
+        origin: Origin,
+        limits: Limits | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        memory: BodyMemory | None = None,
+    ) -> None:
+        """`ssl_context` defaults to the system's trusted authorities and is used for https only.
+
+        Whole replies are counted in `memory` while they arrive.
+        """
+        self._memory = memory
         self.origin = origin
         self.limits = limits if limits is not None else Limits()
         if origin.is_tls and ssl_context is None:
@@ -41,6 +53,7 @@ class Pool:
         self._idle: list[Connection] = []  # the most recently used last: the rest may grow old and expire
         self._waiters: OrderedDict[asyncio.Future[Connection], None] = OrderedDict()
         self._closing: set[Connection] = set()  # given up, socket not closed yet
+        self.turns = Turns()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._bound: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -82,7 +95,7 @@ class Pool:
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
-        exchange = WholeReply(loop, method, max_body)
+        exchange = WholeReply(loop, method, max_body, connection, self._memory)
         connection.start(exchange, head + body, deadline)
         del head, body  # whoever waits keeps nothing of them: many wait at once, and memory that is used again is warm
         if deadline < self._deadlines.next:
@@ -91,6 +104,7 @@ class Pool:
             return await exchange.reply
         except (asyncio.CancelledError, GeneratorExit):  # its caller has gone
             connection.abandon(exchange)
+            exchange.on_leave()
             raise
 
     async def acquire(self, timeout_s: float) -> Connection:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from gateway.catalogue.offer import NOTHING, judge
 from gateway.dialects.definitions import read_definition
-from gateway.model import Json, Listing
+from gateway.model import Json, JsonObject, Listing
 from gateway.routing import PublishedTool
-from gateway.schemas import OutputSchema, SchemaError
+from gateway.schemas import InputSchema, OutputSchema, SchemaError
 from tests.conformance.refused import REFUSED
 from tests.conformance.suite import DRAFTS, check_fetched, files, groups
 from tests.flow.gateways import config, running
@@ -66,11 +67,19 @@ async def offered(schemas: list[Json]) -> tuple[dict[int, PublishedTool], dict[i
 def wrong(tool: PublishedTool, schema: Json, data: Json, *, valid: bool) -> list[str]:
     """How a tool, called with a value and returning it, is judged otherwise than the suite says."""
     found = []
-    if as_parameter(schema) is not None and (not tool.schema.errors({"value": data})) is not valid:
+    if as_parameter(schema) is not None and (not errors(tool, {"value": data})) is not valid:
         found.append("as an argument")
     if isinstance(schema, dict) and schema and (returned(tool).violation(data) is None) is not valid:
         found.append("as a result")
     return found
+
+
+def errors(tool: PublishedTool, arguments: JsonObject) -> dict[str, str]:
+    """What is said of the arguments of a call, here or by the process that checks what takes long."""
+    told = tool.schema.errors_now(arguments, len(msgspec.json.encode(arguments)))
+    if told is None:
+        return InputSchema.compile(msgspec.json.decode(tool.schema.text)).errors(arguments)
+    return told
 
 
 def returned(tool: PublishedTool) -> OutputSchema:

@@ -161,7 +161,7 @@ def test_one_pod_alone_may_be_evicted() -> None:
     assert all_of(render(values("minimal", {**STATE, "replicaCount": 2})), "PodDisruptionBudget") != []
 
 
-@pytest.mark.parametrize(("grace", "seconds"), [("500ms", 16), ("0s", 15), ("45s", 60), ("2m", 135), ("1h", 3615)])
+@pytest.mark.parametrize(("grace", "seconds"), [("500ms", 18), ("0s", 17), ("45s", 62), ("2m", 137), ("1h", 3617)])
 def test_a_pod_is_given_longer_than_the_gateway_gives_its_calls(grace: str, seconds: int) -> None:
     manifests = render(values("minimal", {"config": {"server": {"shutdown_grace": grace}}}))
     assert charts.pod(manifests)["spec"]["terminationGracePeriodSeconds"] == seconds

@@ -167,11 +167,11 @@ async def test_the_callers_credential_never_reaches_a_tool_server(start: StartGa
     backend = {"protocol": "oxp", "url": server.url, "auth": {"bearer": "ours"}}
     caller = (await start(config({"scripted": backend}, auth={"jwt": [{"secret": SECRET}]}))).caller
     mine = token()
-    headers = {"cookie": "mine", "oxp-api-key": "mine", "x-forwarded-for": "10.1.1.1"}
+    headers = {"cookie": "mine", "x-forwarded-for": "10.1.1.1"}
     assert (await caller.with_token(mine).call("oxp", "Echo.Say", headers=headers)).status == 200
     [call] = server.calls
     assert call.header("authorization") == "Bearer ours"
-    assert not {"cookie", "oxp-api-key", "x-forwarded-for"} & dict(call.headers).keys()
+    assert not {"cookie", "x-forwarded-for"} & dict(call.headers).keys()
     assert mine not in str(call)
 
 
@@ -196,6 +196,30 @@ async def test_every_line_of_a_header_is_passed_on_in_order(start: StartGateway,
     assert arrived == [
         (name, value) for wanted in ("x-tenant", "prefer", "x-locale") for name, value in sent if name == wanted
     ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "passed"),
+    [
+        ([("connection", "X-Tenant")], []),
+        ([("connection", "keep-alive,x-tenant ,\tclose")], []),
+        ([("connection", "keep-alive"), ("connection", "x-tenant"), ("connection", "x-other")], []),
+        ([("connection", "keep-alive")], ["acme"]),
+        ([("connection", "x-tenant-id, tenant")], ["acme"]),
+    ],
+)
+async def test_what_connection_names_goes_no_further(
+    start: StartGateway, server: ToolServer, lines: list[tuple[str, str]], passed: list[str]
+) -> None:
+    """RFC 9110, section 7.6.1."""
+    backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant", "x-locale"]}
+    caller = (await start(config({"scripted": backend}))).caller
+    sent = [("x-tenant", "acme"), *lines, ("x-locale", "nb")]
+    answer = await caller.http.post("/oxp/tools/call", json={"tool_id": "Echo.Say", "input": {}}, headers=sent)
+    assert answer.status_code == 200
+    arrived = server.calls[0].headers
+    assert [value for name, value in arrived if name == "x-tenant"] == passed
+    assert [value for name, value in arrived if name == "x-locale"] == ["nb"]
 
 
 async def test_a_token_made_for_the_tool_server_names_the_caller(start: StartGateway, server: ToolServer) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.challenges import Challenges
+from gateway.challenges import CLOCKS_DIFFER_S, Challenges
 from gateway.ratelimit.limits import LOOKS_AT_ONE, LOOKS_OF_ADDRESS
 from tests import plainhttp
 from tests.flow.caller import Answer, Caller, every_dialect
@@ -22,6 +22,7 @@ from tests.streams import Request, http_reply
 pytestmark = pytest.mark.anyio
 
 KEY = "a key of at least thirty-two characters"
+PENDING_S = 24 * 3600.0  # the default of `state.pending_ttl`
 NEEDS_MAIL = {"authorization": [{"id": "mail"}]}
 PREFIX = f"{PUBLIC_URL}/challenges/"
 
@@ -230,7 +231,7 @@ def sealed(
     server: ToolServer, *, key: str = KEY, age_s: float = 0, backend: str = "scripted", path: str = "/check/1"
 ) -> str:
     """A token as a gateway with that key made it some seconds ago."""
-    maker = Challenges([key], clock=lambda: time.time() - age_s)
+    maker = Challenges([key], lifetime_s=PENDING_S, clock=lambda: time.time() - age_s)
     maker.public_url = PUBLIC_URL
     challenge = {"id": "1", "url": "https://x.example", "check_url": server.url + path}
     return str(maker.public({"authorization": [challenge]}, backend)["authorization"][0]["check_url"])
@@ -239,13 +240,14 @@ def sealed(
 async def test_a_token_of_ours_works_and_a_forged_or_expired_one_has_failed(
     start: StartGateway, server: ToolServer
 ) -> None:
-    """Ours: unguessable, short-lived, and nothing but the status is told."""
+    """Ours: unguessable, of limited life, and nothing but the status is told."""
     challenging(server)
     caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
     good = sealed(server)
     assert await status_of(caller, good) == "completed"
+    assert await status_of(caller, sealed(server, age_s=PENDING_S)) == "completed"
     bad = [
-        sealed(server, age_s=3601),
+        sealed(server, age_s=PENDING_S + CLOCKS_DIFFER_S + 1),
         sealed(server, key="another key of more than thirty-two characters"),
         sealed(server, backend="elsewhere"),
         PREFIX + ("B" if good[len(PREFIX)] == "A" else "A") + good[len(PREFIX) + 1 :],

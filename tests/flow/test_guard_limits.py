@@ -126,6 +126,50 @@ async def test_what_is_no_call_counts_for_its_caller_but_for_no_tool(
     assert answer.headers["ratelimit"] == f'"per-caller";r=1;t={DAY_S}, "per-tool";r=0;t={DAY_S}'
 
 
+# What is refused for its head alone: its method, what it says of itself, and with what status.
+HEADS: dict[str, tuple[str, dict[str, str], int]] = {
+    "another type": ("POST", {"content-type": "text/plain"}, 415),
+    "compressed": ("POST", {"content-encoding": "gzip"}, 415),
+    "announced too large": ("POST", {"content-length": "999999999"}, 413),
+    "another method": ("PUT", {}, 405),
+}
+every_head = pytest.mark.parametrize(("method", "headers", "status"), HEADS.values(), ids=HEADS)
+
+
+@every_head
+@pytest.mark.parametrize("key", ["caller", "ip", "caller+ip"])
+async def test_what_is_refused_for_its_head_counts_as_well(
+    start: StartGateway, server: ToolServer, method: str, headers: dict[str, str], status: int, key: str
+) -> None:
+    caller = (await limited(start, server, limit("twice", key, 2), auth=AUTH)).caller.with_token(token())
+    answers = [await caller.send("otc", "call", method, "/otc/call", headers=headers, content=b"{}") for _ in range(3)]
+    assert [answer.status for answer in answers] == [status, status, 429]
+    assert [answer.headers["ratelimit"] for answer in answers] == [f'"twice";r={left};t={DAY_S}' for left in (1, 0, 0)]
+    assert (await caller.call("oxp", "Echo.Say")).status == 429
+    assert not server.calls
+
+
+@every_head
+async def test_its_sender_need_not_be_known_to_hear_of_it_but_to_have_it_counted(
+    start: StartGateway, server: ToolServer, method: str, headers: dict[str, str], status: int
+) -> None:
+    guesses = limit("guesses", "ip", 2, operations=["failed_verification"])
+    caller = (await limited(start, server, guesses, limit("once", "caller", 1), auth=AUTH)).caller
+    assert (await caller.send("otc", "call", method, "/otc/call", headers=headers, content=b"{}")).status == status
+    guessing = caller.with_token(token(secret=OTHER_SECRET))
+    answers = [await guessing.send("otc", "call", method, "/otc/call", headers=headers) for _ in range(3)]
+    assert [answer.status for answer in answers] == [status, status, 429]
+
+
+async def test_a_list_with_an_announced_body_that_is_too_large_counts_as_a_list(
+    start: StartGateway, server: ToolServer
+) -> None:
+    caller = (await limited(start, server, limit("lists", "caller", 1, operations=["list"]))).caller
+    statuses = [(await caller.list("oxp", headers={"content-length": "65537"})).status for _ in range(2)]
+    assert statuses == [413, 429]
+    assert (await caller.call("oxp", "Echo.Say")).status == 200
+
+
 async def test_a_list_in_a_version_nobody_speaks_counts_for_its_caller(start: StartGateway, server: ToolServer) -> None:
     caller = (await limited(start, server, limit("once", "caller", 1))).caller
     answer = await caller.list("oxp", headers={"oxp-version": "7"})

@@ -31,7 +31,7 @@ CANARY = "canary-4711"
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 WHEN = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
-FIXED = {"level": "info", "logger": "gateway.access", "message": "request"}
+FIXED = {"level": "info", "logger": "gateway.access", "message": "request", "client": "127.0.0.1"}
 
 
 def split(line: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -124,6 +124,30 @@ async def test_a_refused_call_is_one_line_with_what_was_known_of_it(server: Tool
     assert said == FIXED | expected
     assert "tool_ms" not in measured
     assert CANARY not in gateway.text
+
+
+FROM, PROXY = "203.0.113.7", "10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("proxies", "client"), [([], "127.0.0.1"), (["127.0.0.0/8"], PROXY), (["127.0.0.0/8", "10.0.0.0/8"], FROM)]
+)
+async def test_every_line_has_the_address_that_limits_go_by(
+    server: ToolServer, proxies: list[str], client: str
+) -> None:
+    served = {"trusted_proxies": proxies, "allowed_hosts": ["gateway"], "cors": {"origins": ["https://page.example"]}}
+    headers = {"x-forwarded-for": f"198.51.100.1, {FROM}, {PROXY}"}
+    async with watched(config({"scripted": server.url}, server=served)) as gateway:
+        http = gateway.caller.http
+        await gateway.caller.call("oxp", "Echo.Say", headers=headers)
+        await gateway.caller.list("oxp", headers=headers)
+        for path in ("/calls/x", "/challenges/x", "/nowhere"):
+            await http.get(path, headers=headers)
+        await http.post("/callbacks/x", headers=headers)
+        await http.get("/tools", headers=headers | {"host": "evil.example"})
+        asked = {"origin": "https://page.example", "access-control-request-method": "POST"}
+        await http.options("/tools/call", headers=headers | asked)
+    assert [line["client"] for line in gateway.lines] == [client] * 8
 
 
 async def test_who_comes_too_often_is_one_line_with_the_limit(

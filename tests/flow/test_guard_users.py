@@ -61,6 +61,39 @@ async def test_a_call_for_another_user_is_refused_and_not_sent(
     assert not server.calls
 
 
+@every_dialect
+@pytest.mark.parametrize("named", [{}, {"user_id": ADA}], ids=str)
+async def test_what_a_caller_says_of_the_user_is_not_passed_on_beside_the_credential_s(
+    start: StartGateway, server: ToolServer, dialect: str, named: dict[str, str]
+) -> None:
+    """Nobody has checked it: a tool server that looks for an email address would take it for the user's."""
+    server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
+    caller = (await agent(start, server)).with_token(asking_for(ADA))
+    for info in ({"email": "root@x"}, {"user_id": ADA, "email": "root@x"}, "root", [{"user_id": "root"}]):
+        answer = await caller.call(dialect, "Mail.Read", {"n": 1}, context={"user_info": info} | named)
+        assert answer.value == {"n": 1}
+        assert server.calls[-1].call["context"] == {"user_id": ADA}
+
+
+@every_dialect
+async def test_a_call_that_names_another_user_in_user_info_is_refused(
+    start: StartGateway, server: ToolServer, dialect: str
+) -> None:
+    caller = (await agent(start, server)).with_token(asking_for(ADA))
+    for user in ("root", 7, {"id": ADA}):
+        info = {"email": "root@x", "user_id": user}
+        for named in ({}, {"user_id": ADA}):
+            assert (await caller.call(dialect, "Echo.Say", context={"user_info": info} | named)).status == 403
+    assert not server.calls
+
+
+async def test_where_credentials_name_no_users_user_info_is_passed_on(start: StartGateway, server: ToolServer) -> None:
+    caller = (await start(config({"scripted": server.url}, auth={"jwt": [{"secret": SECRET}]}))).caller
+    context = {"user_id": ADA, "user_info": {"user_id": BOB, "locale": "nb"}}
+    assert (await caller.with_token(token()).call("oxp", "Echo.Say", context=context)).status == 200
+    assert server.calls[-1].call["context"] == context
+
+
 async def test_users_with_the_same_call_id_of_the_same_agent_have_each_their_own_call(
     start: StartGateway, server: ToolServer
 ) -> None:

@@ -10,7 +10,7 @@ from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import WAIT_S, Running, config, until
 from tests.flow.keeping import begun, gated
-from tests.flow.toolserver import ToolServer, silence
+from tests.flow.toolserver import ToolServer, silence, tool_server
 
 pytestmark = pytest.mark.anyio
 
@@ -46,10 +46,13 @@ async def test_a_gateway_that_has_not_asked_every_backend_is_not_ready_but_answe
     start: StartGateway, server: ToolServer
 ) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Health: 503. Ours: what is known already can be called meanwhile."""
-    server.list_handler = silence
-    gateway = await start(config({"mute": server.url}), wait=False)
-    assert await health(gateway.caller, "oxp", "") == (503, "starting")
-    assert (await gateway.caller.list("oxp")).tools == []
+    async with tool_server() as mute:
+        mute.list_handler = silence
+        gateway = await start(config({"mute": mute.url, "scripted": server.url}), wait=False)
+        assert await health(gateway.caller, "oxp", "") == (503, "starting")
+        await until(lambda: gateway.gateway.catalogue.status("scripted").up)
+        assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
+        assert await health(gateway.caller, "oxp", "") == (503, "starting")
 
 
 async def test_a_gateway_that_is_to_stop_is_not_ready_and_still_answers_calls(

@@ -49,7 +49,10 @@ async def test_other_hosts_are_refused_before_anything_else(start: StartGateway,
     for host in OTHERS:
         answer = await caller.list("bare", "/tools", headers={"host": host})
         assert answer.status == 400, host
-        assert answer.document == {"message": "The Host header does not name a host that is served here."}
+        assert answer.document == {
+            "message": "The Host header does not name a host that is served here.",
+            "code": "invalid_request",
+        }
     elsewhere = ("/calls/health", "/challenges/health", "/callbacks/health", "/x/health", "/health/", "/oxp/oxp/health")
     for path in ("/calls/x", "/challenges/x", "/openapi.json", "/nowhere", *elsewhere):
         assert (await caller.http.get(path, headers={"host": OTHERS[0]})).status_code == 400

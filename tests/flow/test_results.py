@@ -57,7 +57,25 @@ async def test_a_tool_error_has_the_shape_of_the_callers_dialect_whatever_the_se
 
     server.form, server.handler = form, fail
     caller = (await start(config({"scripted": server.url}))).caller
-    assert (await caller.call(dialect, "Echo.Say")).error == error
+    assert (await caller.call(dialect, "Echo.Say")).error == error | {"code": "tool_error"}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [(said, {"tool_code": said}) for said in ("E_QUOTA", 404, ["still_running"], None, "unknown", "still_running")],
+)
+@every_dialect
+async def test_a_code_of_the_tool_s_own_does_not_pass_for_one_of_ours(
+    caller: Caller, server: ToolServer, dialect: str, said: Any, kept: dict[str, Any]
+) -> None:
+    """Ours: a tool that could say `still_running` would be waited for."""
+
+    async def fail(received: Request) -> bytes:
+        return server.failure(received, message="Broken", code=said)
+
+    server.handler = fail
+    error = {"message": "Broken", "code": "tool_error", "can_retry": False}
+    assert (await caller.call(dialect, "Echo.Say")).error == error | kept
 
 
 @every_dialect
@@ -68,7 +86,11 @@ async def test_a_tool_error_may_be_retried_only_if_it_says_so(caller: Caller, se
         return server.failure(received, message="Broken")
 
     server.handler = fail
-    assert (await caller.call(dialect, "Echo.Say")).error == {"message": "Broken", "can_retry": False}
+    assert (await caller.call(dialect, "Echo.Say")).error == {
+        "message": "Broken",
+        "code": "tool_error",
+        "can_retry": False,
+    }
 
 
 @every_dialect

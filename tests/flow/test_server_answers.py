@@ -102,7 +102,8 @@ async def test_a_busy_server_may_be_asked_again_only_if_the_route_says_so(
     route = {"tools": "*", "backend": "scripted", "idempotent": idempotent}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
     error = (await caller.call(dialect, "Echo.Say")).error
-    assert error == {"message": "The tool server is busy.", "can_retry": idempotent, "retry_after_ms": 7000}
+    message = "The tool server is busy."
+    assert error == {"message": message, "code": "backend_busy", "can_retry": idempotent, "retry_after_ms": 7000}
     assert len(server.calls) == 1
 
 
@@ -142,7 +143,7 @@ async def test_a_server_that_failed_is_a_failed_tool_not_to_be_repeated(
 ) -> None:
     server.handler = always(http_reply(status, body))
     error = (await caller.call(dialect, "Echo.Say")).error
-    assert error == {"message": "The tool failed inside its server.", "can_retry": False}
+    assert error == {"message": "The tool failed inside its server.", "code": "tool_error", "can_retry": False}
     assert len(server.calls) == 1
 
 
@@ -199,7 +200,7 @@ async def test_a_broken_answer_is_a_failed_tool_not_to_be_repeated(
     route = {"tools": "*", "backend": "scripted", "idempotent": idempotent}
     caller = (await start(config({"scripted": backend}, [route]))).caller
     answer = await caller.call(dialect, "Echo.Say")
-    assert answer.error == {"message": BROKEN, "can_retry": False}
+    assert answer.error == {"message": BROKEN, "code": "broken_answer", "can_retry": False}
     assert CANARY not in answer.body.decode()
     assert len(server.calls) == 1
 
@@ -219,7 +220,8 @@ async def test_a_connection_that_breaks_may_have_run_the_tool(
 ) -> None:
     server.handler = truncated(last_words)
     error = (await caller.call(dialect, "Echo.Say")).error
-    assert error == {"message": "The tool server broke off; the tool may have run.", "can_retry": False}
+    message = "The tool server broke off; the tool may have run."
+    assert error == {"message": message, "code": "unknown", "can_retry": False}
     assert len(server.calls) == 1
 
 
@@ -232,7 +234,7 @@ async def test_a_tool_that_takes_too_long_is_a_tool_error_and_may_still_run(
     route = {"tools": "*", "backend": "scripted", "timeout": "30ms", "idempotent": idempotent}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
     error = (await caller.call(dialect, "Echo.Say")).error
-    assert "0.03 seconds" in error["message"]
+    assert ("0.03 seconds" in error["message"], error["code"]) == (True, "timeout")
     assert error["can_retry"] is idempotent
     assert len(server.calls) == 1
 
@@ -244,7 +246,7 @@ async def test_a_tool_that_takes_too_long_is_a_tool_error_and_may_still_run(
         pytest.param({"message": "No", "retry_after_ms": 1.5}, {"message": "No", "retry_after_ms": 1}, id="a fraction"),
         pytest.param({"message": "No", "can_retry": "yes"}, {"message": "No"}, id="a can_retry in words"),
         pytest.param({"message": "No", "developer_message": 7}, {"message": "No"}, id="a number for a text"),
-        pytest.param({"message": "No", "code": 7}, {"message": "No", "code": 7}, id="a member nobody knows"),
+        pytest.param({"message": "No", "kind": 7}, {"message": "No", "kind": 7}, id="a member nobody knows"),
         pytest.param({"message": "No", "retry_after_ms": -5}, {"message": "No"}, id="a time in the past"),
         pytest.param("No", {"message": "No"}, id="a text for the whole"),
         pytest.param({}, {"message": "The tool failed and did not say why."}, id="an empty object"),
@@ -260,4 +262,4 @@ async def test_a_tool_error_is_well_formed_whatever_the_server_made_of_it(
         return server.result({"call_id": received.call["call_id"], "success": False, "error": error})
 
     server.handler = fail
-    assert (await caller.call(dialect, "Echo.Say")).error == {"can_retry": False} | expected
+    assert (await caller.call(dialect, "Echo.Say")).error == {"code": "tool_error", "can_retry": False} | expected

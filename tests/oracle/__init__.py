@@ -35,6 +35,18 @@ PLAIN_REFUSALS: Final[Mapping[int, str | None]] = {
     431: None,
 }
 
+# What programs go by (`Toolgate-Code`): the documented words of refusals, and of failures. Both may stand in a failure.
+REFUSAL_CODES: Final = frozenset(
+    {"invalid_request", "call_conflict", "result_expired", "invalid_arguments", "unauthenticated", "forbidden"}
+    | {"not_found", "method_not_allowed", "tool_not_found", "rate_limited", "missing_requirements"}
+    | {"payload_too_large", "unsupported_media", "backend_unavailable", "not_ready", "internal"}
+    | {"request_timeout", "head_too_large", "gateway_unavailable"}
+)
+FAILURE_CODES: Final = REFUSAL_CODES | frozenset(
+    {"tool_error", "timeout", "unknown", "still_running", "cancelled", "backend_busy", "broken_answer"}
+    | {"result_too_large", "result_not_kept", "not_run"}
+)
+
 
 def check(dialect: str, operation: Operation, status: int, headers: Mapping[str, str], body: bytes) -> None:
     """Checks one answer; raises AssertionError with what is wrong and the beginning of the body."""
@@ -47,6 +59,7 @@ def check(dialect: str, operation: Operation, status: int, headers: Mapping[str,
             return
         document = _json(fields, body)
         _check_schema(dialect, operation, status, document)
+        _check_code(operation, status, fields, document)
         if operation == "call" and status == 202:
             _check_pending(document)
         if operation == "list" and status == 200:
@@ -70,7 +83,7 @@ def _check_head(dialect: str, operation: Operation, status: int, fields: Mapping
     if dialect == "oxp" or operation == "health":
         version = fields.get("oxp-version")
         assert version in OXP_VERSIONS, f"OXP-Version is {version!r}"
-    demanded = PLAIN_REFUSALS.get(status)
+    demanded = "retry-after" if (operation, status) == ("list", 503) else PLAIN_REFUSALS.get(status)
     assert demanded is None or fields.get(demanded), f"a {status} must carry {demanded}"
 
 
@@ -87,10 +100,28 @@ def _check_head_of_call(operation: Operation, status: int, fields: Mapping[str, 
         assert asynchronous == (status == 202), "202 answers `Prefer: respond-async`, and nothing else does"
 
 
+def _check_code(operation: Operation, status: int, fields: Mapping[str, str], document: Any) -> None:
+    """Refusals and failures carry one word for programs, in the head and in the body; nothing else does."""
+    said = document if status >= 400 else _error_of(document) if operation in ("call", "kept") else None
+    if operation == "health" or said is None:
+        assert "toolgate-code" not in fields, "what has not failed carries no Toolgate-Code"
+        return
+    code = fields.get("toolgate-code")
+    assert code in (REFUSAL_CODES if status >= 400 else FAILURE_CODES), f"Toolgate-Code is {code!r}"
+    assert said.get("code") == code, f"the body says {said.get('code')!r}, Toolgate-Code {code!r}"
+
+
+def _error_of(document: Any) -> Any:
+    """The error of a result, wherever its dialect has it; None of a success."""
+    result = document.get("result", document)
+    return result.get("output", result).get("error")
+
+
 def _check_pending(document: Any) -> None:
     """What is not over is a failure to whoever does not know 202."""
     inner = document.get("result", document)
     assert inner["success"] is False, "a call that still runs has not succeeded"
+    assert _error_of(document)["code"] == "still_running", "a call that was accepted still runs"
 
 
 def _json(fields: Mapping[str, str], body: bytes) -> Any:
@@ -131,6 +162,8 @@ def _schema_uri(dialect: str, operation: Operation, status: int) -> str:
             name = "invalid-input"
         case ("call" | "kept" | "list", 400):
             name = "refusal"
+        case ("list", 503):  # ours: rather than a list that is too short
+            name = "plain-refusal"
         case (_, _) if status in PLAIN_REFUSALS:
             name = "plain-refusal"
         case _:

@@ -63,9 +63,25 @@ def answer_head(dialect: str, operation: Operation, status: int) -> dict[str, st
         head |= {"Cache-Control": "private, no-cache", "ETag": '"1"', "Vary": "Authorization, OXP-Version"}
     if dialect == "oxp" or operation == "health":
         head["OXP-Version"] = "1.0"
-    return head | {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "POST"}, 429: {"Retry-After": "2"}}.get(
-        status, {}
+    return head | {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "POST"}}.get(
+        status, {"Retry-After": "2"} if status in (429, 503) else {}
     )
+
+
+def coded(operation: Operation, status: int, document: Any) -> tuple[dict[str, str], Any]:
+    """What an answer of ours has besides what the specifications show: the word for programs, in head and body."""
+    if operation == "health" or not isinstance(document, dict):
+        return {}, document
+    if status >= 400:
+        return {"Toolgate-Code": "internal"}, document | {"code": "internal"}
+    for member in ("result", "output"):
+        if member in document:
+            head, inner = coded(operation, status, document[member])
+            return head, document | {member: inner}
+    error = document.get("error")
+    if not isinstance(error, dict):
+        return {}, document
+    return {"Toolgate-Code": "still_running"}, document | {"error": {"code": "still_running"} | error}
 
 
 NO: dict[str, Any] = {"message": "no"}

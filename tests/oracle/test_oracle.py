@@ -21,6 +21,7 @@ from tests.oracle.examples import (
     WRAPPED,
     WRONG_INPUT,
     answer_head,
+    coded,
 )
 
 GOOD: list[tuple[str, Operation, int, Any]] = [
@@ -75,7 +76,8 @@ GOOD: list[tuple[str, Operation, int, Any]] = [
 
 @pytest.mark.parametrize(("dialect", "operation", "status", "document"), GOOD)
 def test_what_the_specifications_show_passes(dialect: str, operation: Operation, status: int, document: Any) -> None:
-    check(dialect, operation, status, answer_head(dialect, operation, status), json.dumps(document).encode())
+    head, document = coded(operation, status, document)
+    check(dialect, operation, status, answer_head(dialect, operation, status) | head, json.dumps(document).encode())
 
 
 WRONG_HEADS: list[tuple[str, str, Operation, int, Any, dict[str, str]]] = [
@@ -98,6 +100,13 @@ WRONG_HEADS: list[tuple[str, str, Operation, int, Any, dict[str, str]]] = [
     ("202 nobody asked for", "oxp", "call", 202, FAILURE, {"Preference-Applied": "wait=2"}),
     ("respond-async that was waited for", "oxp", "call", 200, VALUE, {"Preference-Applied": "respond-async"}),
     ("a result without a place", "oxp", "kept", 200, VALUE, {"Location": ""}),
+    ("a refusal without a word for programs", "oxp", "call", 400, NO, {"Toolgate-Code": ""}),
+    ("a failure without one", "otc", "call", 200, {"$schema": OTC, "result": FAILURE}, {"Toolgate-Code": ""}),
+    ("one that is not documented", "oxp", "list", 400, NO, {"Toolgate-Code": "oops"}),
+    ("another one than in the body", "oxp", "call", 400, NO, {"Toolgate-Code": "forbidden"}),
+    ("a failure's word on a refusal", "oxp", "call", 400, NO, {"Toolgate-Code": "tool_error"}),
+    ("a word on a success", "oxp", "call", 200, VALUE, {"Toolgate-Code": "tool_error"}),
+    ("a word on a list", "oxp", "list", 200, {"items": []}, {"Toolgate-Code": "internal"}),
     ("429 without a time", "oxp", "call", 429, NO, {"Retry-After": ""}),
 ]
 
@@ -110,8 +119,9 @@ WRONG_HEADS: list[tuple[str, str, Operation, int, Any, dict[str, str]]] = [
 def test_a_wrong_head_fails(
     dialect: str, operation: Operation, status: int, document: Any, changed: dict[str, str]
 ) -> None:
+    head, document = coded(operation, status, document)
     body = json.dumps(document).encode()
-    right = answer_head(dialect, operation, status)
+    right = answer_head(dialect, operation, status) | head
     check(dialect, operation, status, right, body)
     with pytest.raises(AssertionError):
         check(dialect, operation, status, right | changed, body)

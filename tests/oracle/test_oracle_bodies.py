@@ -21,6 +21,7 @@ from tests.oracle.examples import (
     WRAPPED,
     WRONG_INPUT,
     answer_head,
+    coded,
 )
 
 TENTH = SEARCH | {"id": "Mail.Search@10.0.0", "version": "10.0.0"}
@@ -135,5 +136,6 @@ BAD: list[tuple[str, str, Operation, int, Any]] = [
     ("dialect", "operation", "status", "document"), [case[1:] for case in BAD], ids=[c[0] for c in BAD]
 )
 def test_a_wrong_body_fails(dialect: str, operation: Operation, status: int, document: Any) -> None:
+    head, document = coded(operation, status, document)
     with pytest.raises(AssertionError):
-        check(dialect, operation, status, answer_head(dialect, operation, status), json.dumps(document).encode())
+        check(dialect, operation, status, answer_head(dialect, operation, status) | head, json.dumps(document).encode())

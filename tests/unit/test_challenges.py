@@ -1,4 +1,4 @@
-"""Challenge tokens: sealed, unguessable, short-lived, and silent about what is inside."""
+"""Challenge tokens: sealed, unguessable, of limited life, and silent about what is inside."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from gateway.challenges import TOKEN_S, Challenges
+from gateway.challenges import CLOCKS_DIFFER_S, Challenges
 
 KEY = "a key of at least thirty-two characters"
 OLD_KEY = "an older key, of thirty-two characters too"
 PUBLIC = "https://tools.example"
 CHECK_URL = "https://crm.internal/check/77?a=ø"
 NOW = 2_000_000_000.0
+LIFETIME_S = 60.0
+CALL = "k" * 43  # the key of a call of ours, where a tool server's URL stands else
 
 
 class Clock:
@@ -25,7 +27,7 @@ class Clock:
 
 
 def challenges(*keys: str, clock: Clock | None = None) -> Challenges:
-    made = Challenges(keys, clock=clock or Clock())
+    made = Challenges(keys, lifetime_s=LIFETIME_S, clock=clock or Clock())
     made.public_url = PUBLIC
     return made
 
@@ -106,14 +108,30 @@ def test_what_is_no_token_is_none(token: str) -> None:
     assert challenges(KEY).open(token) is None
 
 
-def test_a_token_ends_after_an_hour() -> None:
+def test_a_token_for_a_tool_servers_url_ends_some_time_after_a_call_would() -> None:
     clock = Clock()
     sealer = challenges(KEY, clock=clock)
     token = token_of(sealer)
-    clock.now = NOW + TOKEN_S - 1
+    clock.now = NOW + LIFETIME_S + CLOCKS_DIFFER_S - 1
     assert sealer.open(token) is not None
-    clock.now = NOW + TOKEN_S
+    clock.now = NOW + LIFETIME_S + CLOCKS_DIFFER_S
     assert sealer.open(token) is None
+
+
+@pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
+def test_a_token_lives_as_long_as_a_call_where_clocks_differ_by_an_hour(ahead_s: float) -> None:
+    sealing, opening = Clock(), Clock()
+    token = token_of(challenges(KEY, clock=sealing))
+    opening.now = NOW + ahead_s + LIFETIME_S
+    assert challenges(KEY, clock=opening).open(token) == ("crm", CHECK_URL)
+
+
+def test_a_token_for_a_call_of_ours_has_no_end_because_its_record_has_one() -> None:
+    clock = Clock()
+    sealer = challenges(KEY, clock=clock)
+    token = token_of(sealer, CALL)
+    clock.now = NOW + 1000 * (LIFETIME_S + CLOCKS_DIFFER_S)
+    assert sealer.open(token) == ("crm", CALL)
 
 
 def test_the_first_key_seals_and_all_open() -> None:

@@ -102,7 +102,9 @@ GOOD: list[tuple[str, Look, object]] = [
         "rediss+sentinel://one:26379,two:26379/calls/0",
     ),
     ("state: {url: 'redis://elsewhere', insecure: true}", lambda c: c.state and c.state.insecure, True),
-    ("state: {url: 'redis://[::1]', on_failure: local}", lambda c: c.state and c.state.on_failure, "local"),
+    ("state: {url: 'redis://[::1]'}", lambda c: c.limits_on_failure, "local"),
+    ("state: {url: 'redis://[::1]'}\nlimits_on_failure: refuse", lambda c: c.limits_on_failure, "refuse"),
+    ("limits_on_failure: local", lambda c: c.limits_on_failure, "local"),
     # who calls back is told where
     (f"server: {{host: 0.0.0.0, callback_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
     (f"server: {{host: 0.0.0.0, public_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),

@@ -150,5 +150,5 @@ async def test_values_are_held_against_output_schemas(offload: Offload) -> None:
     checker, schema = Checker(offload), OutputSchema.compile({"type": "array", "items": {"type": "integer"}})
     assert await checker.violation(schema, [1, 2], "me") is None
     assert await checker.violation(schema, [1, "x"], "me") == "at [1]: is not an integer"
-    broken = OutputSchema.deferred({"type": "nothing"})
+    broken = OutputSchema.uncompiled({"type": "nothing"})
     assert str(await checker.violation(broken, 1, "me")).startswith("The output schema cannot be used: ")

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from gateway import jsontext
 from gateway.model import JsonObject
-from gateway.schemas import UNDECIDED, InputSchema, OutputSchema
+from gateway.schemas import UNDECIDED, InputSchema, OutputSchema, SchemaError
 from gateway.schemas.cost import MAX_HERE_NS, MAX_MEASURED, Size, size_of
 
 QUICK_S = 20 * MAX_HERE_NS / 1e9  # of a processor, on a slow and busy machine
@@ -73,10 +73,30 @@ def test_many_mistakes_are_put_into_words_elsewhere() -> None:
     assert InputSchema.compile(arguments("a", {"items": {"type": "integer"}})).errors_now(value, 20_000) is None
 
 
-def test_a_deferred_schema_and_text_are_decided_elsewhere() -> None:
-    assert InputSchema.deferred({}).errors_now({}, 2) is None
-    assert OutputSchema.deferred({}).violation_now(1, 1) is UNDECIDED
+TO_COMPILE: dict[str, tuple[JsonObject, bool]] = {
+    "short": ({"pattern": "^[a-z]+$"}, True),
+    "look-around": ({"pattern": BOTH}, True),
+    "a large pattern": ({"pattern": r"\p{L}{99}"}, False),
+    "many patterns": ({"patternProperties": {f"^{n}": {} for n in range(100)}, "items": {"pattern": "x"}}, True),
+    "a long schema": ({"description": "x" * 20_000}, False),
+}
+
+
+@pytest.mark.parametrize(("schema", "is_here"), TO_COMPILE.values(), ids=TO_COMPILE)
+def test_what_takes_long_to_compile_is_compiled_elsewhere(schema: JsonObject, is_here: bool) -> None:
+    assert (OutputSchema.uncompiled(schema).violation_now(1, 1) is None) == is_here
+
+
+def test_a_schema_that_cannot_be_used_says_so_at_each_check() -> None:
+    schema = OutputSchema.uncompiled({"type": "nothing"})
+    for _ in range(2):
+        with pytest.raises(SchemaError, match="type"):
+            schema.violation_now(1, 1)
+
+
+def test_a_value_that_is_still_text_is_decided_elsewhere() -> None:
     assert InputSchema.compile({}).errors_now(Raw(b"{}"), 2) is None
+    assert OutputSchema.compile({}).violation_now(Raw(b"{}"), 2) is UNDECIDED
 
 
 def test_the_size_of_a_value() -> None:

@@ -1,5 +1,7 @@
 -- Operations on calls.
 
+local NO_ROOM = { 'full', 5000, 'room' } -- an operator has to look
+
 -- The call that a question leads to, if it is there. If it has ended, the question does not lead to it again.
 local function join(key)
   local found = row(key)
@@ -8,13 +10,22 @@ local function join(key)
   return { 'exists', key, found }
 end
 
--- In how many ms a principal may begin a call; nil: now.
-local function full_for(principal)
-  if redis.call('ZCOUNT', pending_key(principal), now, '+inf') >= config.max_pending then return 1000 end
-  local records = records_key(principal)
-  if redis.call('ZCOUNT', records, now, '+inf') < config.max_records then return nil end
-  local first = redis.call('ZRANGEBYSCORE', records, now, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  return math.max(1000, tonumber(first[2]) - now)
+-- Why a principal may not begin a call of `cost` bytes, and when to come again; nil: it may. It may take no more than
+-- `allowed`, which is what its replica last saw to be free.
+local function full_for(principal, cost, allowed)
+  local held = held_bytes(principal) + cost
+  if redis.call('ZCARD', pending_key(principal)) >= config.max_pending then return { 'full', 1000, 'pending' } end
+  local quota = nil
+  if redis.call('ZCARD', records_key(principal)) >= config.max_records then
+    quota = 'records'
+  elseif held > config.max_bytes_per_caller then
+    quota = 'bytes'
+  elseif allowed and held > allowed then
+    return NO_ROOM
+  end
+  if not quota then return nil end
+  local first = redis.call('ZRANGE', records_key(principal), 0, 0, 'WITHSCORES')
+  return { 'full', math.max(1000, tonumber(first[2] or now) - now), quota }
 end
 
 -- Whether this replica may dispatch a call that it found: the one that held it is dead, and it was not sent or may be sent
@@ -23,7 +34,7 @@ local function may_take(state, replica, idempotent)
   return dead(replica) and (state == REGISTERED or (state == DISPATCHING and idempotent == '1'))
 end
 
-function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, older, state, asks)
+function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, older, state, asks, allowed)
   if restoring() then return RESTORING end
   table.insert(older, 1, { key, fingerprint, note })
   for _, name in ipairs(older) do
@@ -42,8 +53,8 @@ function operations.begin(key, fingerprint, principal, backend, note, question, 
     local joined = there[2] and join(there[2])
     if joined then return joined end
   end
-  local full = full_for(principal)
-  if full then return { 'full', full } end
+  local full = full_for(principal, config.record_bytes + #note, allowed)
+  if full then return full end
   store(key, fingerprint, principal, backend, state, note, idempotent, question, now, config.pending_ms)
   return { 'new', now }
 end
@@ -54,6 +65,7 @@ function operations.take(key, found, note, state)
   local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'note')
   if not got[1] then return absent() end
   if got[2] ~= me or got[3] ~= found or (tonumber(got[1]) or DONE) > DISPATCHING then return { 'exists', key, row(key) } end
+  insist()
   redis.call('HSET', call_key(key), 'state', state, 'note', note)
   return { 'created', key, row(key) }
 end
@@ -61,20 +73,25 @@ end
 function operations.restore(key, fingerprint, principal, backend, state, note, idempotent, question, created)
   local left = created + config.pending_ms - now
   if left <= 0 or redis.call('EXISTS', call_key(key), seen_key(key)) > 0 then return NO end
+  insist()
   store(key, fingerprint, principal, backend, state, note, idempotent, question, created, left)
   if state == AWAITING_USER then open(question, key) end
   return YES
 end
 
 function operations.advance(key, from, to, note)
-  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'question', 'watchers')
+  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'question', 'watchers', 'principal')
   if not got[1] then return absent() end
   local allowed = to > DISPATCHING or got[2] == me
   local state, found = tonumber(got[1]), false
   for _, one in ipairs(from) do found = found or one == state end
   if not (found and allowed) then return NO end
+  insist()
   redis.call('HSET', call_key(key), 'state', to)
-  if note then redis.call('HSET', call_key(key), 'note', note) end
+  if note then
+    grow(got[5], key, #note - redis.call('HSTRLEN', call_key(key), 'note'))
+    redis.call('HSET', call_key(key), 'note', note)
+  end
   if to == AWAITING_USER then
     open(got[3], key)
     wake(key, got[2], got[4])
@@ -82,11 +99,21 @@ function operations.advance(key, from, to, note)
   return YES
 end
 
-function operations.settle(key, outcome)
+-- Whether an outcome of so many bytes does not fit: its principal would have more than its quota, or than is left.
+local function has_no_room(principal, bytes)
+  local held, left = held_bytes(principal) + bytes, nil
+  if bytes >= LARGE then left = room() end
+  return held > config.max_bytes_per_caller or (left and held > left)
+end
+
+-- `again`: the outcome was here before the server lost it.
+function operations.settle(key, outcome, again)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
   local state = tonumber(got[1])
   if not state then return absent() end
   if state == DONE then return NO end
+  if #outcome > config.small_outcome_bytes and not again and has_no_room(got[2], #outcome) then return TOO_LARGE end
+  insist()
   redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
   redis.call('PEXPIRE', call_key(key), config.result_ms)
   redis.call('PEXPIRE', seen_key(key), config.result_ms + config.seen_ms)
@@ -94,7 +121,8 @@ function operations.settle(key, outcome)
     redis.call('PEXPIRE', question_key(got[4]), config.result_ms)
   end
   redis.call('ZREM', pending_key(got[2]), key)
-  redis.call('ZADD', records_key(got[2]), now + config.result_ms, key)
+  count(records_key(got[2]), key, now + config.result_ms)
+  grow(got[2], key, #outcome)
   redis.call('SREM', held_key(got[3]), key)
   wake(key, got[3], got[5])
   return YES
@@ -129,6 +157,7 @@ function operations.watch(key)
   local got = redis.call('HMGET', call_key(key), 'state', 'watchers')
   local watchers = got[2] or ''
   if got[1] and tonumber(got[1]) < UNKNOWN and not string.find(',' .. watchers .. ',', ',' .. me .. ',', 1, true) then
+    insist()
     redis.call('HSET', call_key(key), 'watchers', watchers .. ',' .. me)
   end
   return operations.get(key)
@@ -145,6 +174,7 @@ end
 -- Keeps the outcome of a call of which nothing else is kept, as one of the latest of its principal.
 local function keep_remnant(key, principal, outcome)
   local name = remnants_key(principal)
+  insist()
   redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
   redis.call('RENAME', call_key(key), remnant_key(key))
   redis.call('PEXPIRE', remnant_key(key), config.remnant_ms)
@@ -163,6 +193,7 @@ local function drop(key, principal, outcome)
   redis.call('DEL', call_key(key), seen_key(key))
   redis.call('ZREM', pending_key(principal), key)
   redis.call('ZREM', records_key(principal), key)
+  release(principal, { key })
 end
 
 -- Keeps no more of a call that is DONE than this outcome, unless its question still leads to it.

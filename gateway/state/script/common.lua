@@ -12,7 +12,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
 -- A reply that is a word costs a third of a list to read.
 local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent' }, { ok = 'restoring' }
-local CONFLICT, EXPIRED = { ok = 'conflict' }, { ok = 'expired' }
+local CONFLICT, EXPIRED, TOO_LARGE = { ok = 'conflict' }, { ok = 'expired' }, { ok = 'too_large' }
 
 local EPOCH = 'toolgate:epoch' -- when the data here began; gone with the data when a server starts empty
 local SERVER = 'toolgate:server' -- the id of the run of the server that wrote these data
@@ -20,6 +20,9 @@ local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
 local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be putting back what it holds
 local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'question', 'created', 'outcome' }
 local CLAIM_REPLICAS = 16 -- dead replicas looked at in one claim; the rest next time
+local TOTAL = '' -- the field of a principal's sizes that has their sum; no call has this key
+local SWEEP = 1000 -- members in one command; a script may hand over some 8000 values
+local LARGE = 65536 -- bytes of an outcome for which the server is asked what it has left, which costs some 30 us
 local PATIENCE = 10 -- how much longer than foreseen replicas may take to put back what they hold
 
 local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
@@ -28,6 +31,7 @@ local function remnant_key(key) return 'toolgate:{' .. key .. '}:remnant' end
 local function question_key(question) return 'toolgate:question:' .. question end
 local function pending_key(principal) return 'toolgate:pending:' .. principal end
 local function records_key(principal) return 'toolgate:records:' .. principal end
+local function sizes_key(principal) return 'toolgate:sizes:' .. principal end
 local function remnants_key(principal) return 'toolgate:remnants:' .. principal end
 local function held_key(replica) return 'toolgate:held:' .. replica end
 
@@ -84,10 +88,64 @@ local function hold(key)
   lasting[held_key(me)] = 2 * config.pending_ms -- outlives every call in it
 end
 
-local function count(zset, key, expires, ttl)
-  if not lasting[zset] then redis.call('ZREMRANGEBYSCORE', zset, '-inf', now) end
+-- Lets the operation write although the server has no memory left: a server looks at that before the first write of a
+-- script only, and lets pass what frees memory. For what keeps calls from getting lost, and takes little.
+local function insist() redis.call('DEL', 'toolgate:nothing') end
+
+-- The bytes that the server has left, that it uses, and that it may use. The first is nil and the last 0 if it has no limit,
+-- makes room by itself, or does not tell.
+local function room()
+  local told = redis.pcall('INFO', 'memory')
+  if type(told) ~= 'string' then return nil, 0, 0 end
+  local function number(name) return tonumber(string.match(told, name .. ':(%d+)') or 0) end
+  local most = number('\nmaxmemory')
+  local keeps = string.find(told, 'maxmemory_policy:noeviction', 1, true)
+  if most == 0 or not keeps then return nil, number('used_memory'), 0 end
+  local used = number('used_memory') - number('mem_not_counted_for_evict')
+  return math.max(0, most - used), used, most
+end
+
+local function count(zset, key, expires)
   redis.call('ZADD', zset, expires, key)
-  lasting[zset] = ttl
+  lasting[zset] = config.pending_ms + config.result_ms
+end
+
+-- Counts bytes that a call takes more than before.
+local function grow(principal, key, bytes)
+  local sizes = sizes_key(principal)
+  redis.call('HINCRBY', sizes, key, bytes)
+  redis.call('HINCRBY', sizes, TOTAL, bytes)
+  lasting[sizes] = config.pending_ms + config.result_ms
+end
+
+-- Gives back all bytes of these calls.
+local function release(principal, keys)
+  local sizes, freed = sizes_key(principal), 0
+  for _, size in ipairs(redis.call('HMGET', sizes, unpack(keys))) do freed = freed + (tonumber(size) or 0) end
+  redis.call('HDEL', sizes, unpack(keys))
+  if freed > 0 and redis.call('HINCRBY', sizes, TOTAL, -freed) <= 0 then redis.call('HDEL', sizes, TOTAL) end
+end
+
+-- Counts no more what has expired of a principal's calls.
+local swept = {}
+local function sweep(principal)
+  if swept[principal] then return end
+  swept[principal] = true
+  for _, zset in ipairs({ pending_key(principal), records_key(principal) }) do
+    repeat
+      local over = redis.call('ZRANGEBYSCORE', zset, '-inf', now, 'LIMIT', 0, SWEEP)
+      if #over > 0 then
+        release(principal, over)
+        redis.call('ZREM', zset, unpack(over))
+      end
+    until #over < SWEEP
+  end
+end
+
+-- The bytes of a principal's calls that have not expired.
+local function held_bytes(principal)
+  sweep(principal)
+  return tonumber(redis.call('HGET', sizes_key(principal), TOTAL) or 0)
 end
 
 -- Stores a call of this replica's that has `left_ms` to live. A server out of memory refuses the first write already, and
@@ -97,8 +155,8 @@ local function store(key, fingerprint, principal, backend, state, note, idempote
     'note', note, 'replica', me, 'idempotent', idempotent, 'question', question, 'created', created)
   redis.call('PEXPIRE', call_key(key), left_ms)
   redis.call('SET', seen_key(key), principal, 'PX', left_ms + config.seen_ms)
-  count(pending_key(principal), key, now + left_ms, config.pending_ms)
-  count(records_key(principal), key, now + left_ms, config.pending_ms + config.result_ms)
+  count(pending_key(principal), key, now + left_ms)
+  grow(principal, key, config.record_bytes + #note)
   hold(key)
 end
 

@@ -7,6 +7,7 @@ function operations.greet()
   local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
   local known = redis.call('GET', SERVER)
   if not run or run == known then return YES end
+  insist()
   redis.call('SET', SERVER, run)
   if known then
     redis.call('SET', EPOCH, now)
@@ -22,16 +23,22 @@ function operations.restoring()
   return YES
 end
 
-local function standing() return { 'epoch', read_epoch(), restoring() and 1 or 0 } end
+local function standing() return { 'epoch', read_epoch(), restoring() and 1 or 0, now } end
 
 function operations.restored()
   redis.call('ZREM', RESTORERS, me)
   return standing()
 end
 
--- Extends this replica's lease, releases calls that ran out of time, and tells the epoch. If that is not the one the replica
--- knows, it is counted among those that are putting back their calls.
+function operations.room()
+  local _, used, most = room()
+  return { 'room', used, most }
+end
+
+-- Extends this replica's lease, releases calls that ran out of time, and tells the epoch and the time. If the epoch is not
+-- the one the replica knows, it is counted among those that are putting back their calls.
 function operations.beat(outlived, known)
+  insist()
   redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
   if read_epoch() ~= known then operations.restoring() end
@@ -46,8 +53,11 @@ function operations.leave()
 end
 
 local function lose(key, principal, replica, watchers)
+  insist()
   redis.call('HSET', call_key(key), 'state', UNKNOWN)
+  local expires = redis.call('ZSCORE', pending_key(principal), key)
   redis.call('ZREM', pending_key(principal), key)
+  if expires then count(records_key(principal), key, expires) end
   wake(key, replica, watchers)
 end
 

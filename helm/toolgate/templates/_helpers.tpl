@@ -66,7 +66,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "toolgate.terminationGracePeriodSeconds" -}}
 {{- if kindIs "invalid" .Values.terminationGracePeriodSeconds }}
-{{- add .Values.preStopSeconds (include "toolgate.seconds" .Values.config.server.shutdown_grace | int) 10 }}
+{{- add .Values.preStopSeconds (include "toolgate.seconds" (default "0s" .Values.config.server.drain_delay) | int) (include "toolgate.seconds" .Values.config.server.shutdown_grace | int) 10 }}
 {{- else }}
 {{- .Values.terminationGracePeriodSeconds }}
 {{- end }}

@@ -9,7 +9,6 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from gateway.ratelimit import MemoryBuckets
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.state.link import FLIGHT_S
 from gateway.state.sealing import Digester
@@ -18,11 +17,11 @@ KEYS = ["a key of at least thirty-two characters"]
 
 
 @asynccontextmanager
-async def replica(url: str, *, local: MemoryBuckets | None = None) -> AsyncIterator[RedisBuckets]:
+async def replica(url: str) -> AsyncIterator[RedisBuckets]:
     """The buckets of one replica."""
     half = FLIGHT_S / 2
     redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=half, socket_connect_timeout=half)
-    buckets = RedisBuckets(redis, Digester(KEYS, "rate limits"), local=local)
+    buckets = RedisBuckets(redis, Digester(KEYS, "rate limits"))
     try:
         yield buckets
     finally:

@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gateway.state.address import Address
-from gateway.state.fallback import FallbackState
-from gateway.state.known import Known
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.state.redis import RedisState
@@ -53,7 +51,7 @@ async def open_replica(redis_server: RedisServer) -> AsyncIterator[OpenReplica]:
         yield open_
 
 
-@pytest.fixture(params=["memory", "redis", "fallback"])
+@pytest.fixture(params=["memory", "redis"])
 async def open_state(request: pytest.FixtureRequest, open_replica: OpenReplica) -> OpenState:
     """Opens one state of each kind with certain limits."""
     if request.param == "redis":
@@ -62,11 +60,7 @@ async def open_state(request: pytest.FixtureRequest, open_replica: OpenReplica) 
     async def open_memory(limits: StateLimits) -> State:
         return MemoryState(limits, Clock())
 
-    async def open_fallback(limits: StateLimits) -> State:
-        shared, clock = await open_replica(limits), Clock()
-        return FallbackState(shared, MemoryState(limits, clock, shared.replica), Known(1e6, 1 << 16, clock))
-
-    return open_memory if request.param == "memory" else open_fallback
+    return open_memory
 
 
 @pytest.fixture

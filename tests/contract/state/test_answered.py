@@ -92,7 +92,7 @@ async def test_what_is_reduced_weighs_next_to_nothing() -> None:
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
-    assert state.size_bytes == 0
+    assert state.room.used_bytes == 0
 
 
 async def test_an_outcome_that_came_to_another_replica_is_reduced_where_it_is_told(open_replica: OpenReplica) -> None:

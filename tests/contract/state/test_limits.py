@@ -8,15 +8,28 @@ from typing import Any
 
 import pytest
 
-from gateway.state.entries import RECORD_BYTES, SEEN_BYTES
+from gateway.state.entries import SEEN_BYTES
 from gateway.state.memory import MemoryState
-from gateway.state.port import Created, Exists, Expired, Full, NewCall, State, StateLimits
-from tests.contract.state.calls import ACCEPTED, DISPATCHING, REGISTERED, began, call, until
+from gateway.state.port import (
+    RECORD_BYTES,
+    SMALL_OUTCOME_BYTES,
+    Created,
+    Exists,
+    Expired,
+    Full,
+    NewCall,
+    OutcomeTooLarge,
+    State,
+    StateLimits,
+)
+from tests.contract.state.calls import ACCEPTED, DISPATCHING, REGISTERED, began, call, state_of, until
 from tests.contract.state.conftest import Clock, OpenState
 
 pytestmark = pytest.mark.anyio
 
 SHORT_S = 0.15  # of real time in Redis
+LARGE = 50_000  # bytes of an outcome; records beside it take little
+SEALED = 32  # bytes that sealing adds
 
 
 def gone(state: State, key: str) -> Callable[[], Awaitable[bool]]:
@@ -92,7 +105,7 @@ async def test_a_caller_has_so_many_pending_calls_and_no_more(open_state: OpenSt
     keys = [(await began(state)).key for _ in range(3)]
     refused = await state.begin(call())
     assert isinstance(refused, Full)
-    assert refused.retry_after_s == 1.0
+    assert (refused.retry_after_s, refused.quota) == (1.0, "pending")
     assert isinstance(await state.begin(call(principal="another")), Created)
     await state.settle(keys[0], b"")
     assert isinstance(await state.begin(call()), Created)
@@ -103,11 +116,62 @@ async def test_a_caller_has_so_many_pending_calls_and_no_more(open_state: OpenSt
 
 async def test_finished_calls_count_until_they_expire(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_records=2, result_ttl_s=100.0))
-    keys = [(await began(state)).key for _ in range(2)]
-    await state.settle(keys[0], b"")
+    for _ in range(2):
+        await state.settle((await began(state)).key, b"")
     refused = await state.begin(call())
     assert isinstance(refused, Full)
+    assert refused.quota == "records"
     assert 95.0 < refused.retry_after_s <= 100.0
+    assert isinstance(await state.begin(call(principal="another")), Created)
+
+
+async def test_calls_that_are_over_and_calls_that_are_not_have_a_quota_each(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_pending=3, max_records=3))
+    over, running = [[(await began(state)).key for _ in range(number)] for number in (2, 1)]
+    for key in over:
+        await state.settle(key, b"")
+    running += [(await began(state)).key for _ in range(2)]
+    refused = await state.begin(call())
+    assert isinstance(refused, Full)
+    assert refused.quota == "pending"
+    await state.settle(running[0], b"")
+    refused = await state.begin(call())
+    assert isinstance(refused, Full)
+    assert refused.quota == "records"
+
+
+async def test_a_caller_has_so_many_bytes_and_no_more(open_state: OpenState) -> None:
+    state = await open_state(StateLimits(max_bytes_per_caller=5 * LARGE))
+    keys = [(await began(state)).key for _ in range(6)]
+    for key in keys[:4]:
+        assert await state.settle(key, bytes(LARGE))
+    with pytest.raises(OutcomeTooLarge):
+        await state.settle(keys[4], bytes(LARGE))
+    assert await state_of(state, keys[4]) is REGISTERED
+    assert await state.settle(keys[4], bytes(SMALL_OUTCOME_BYTES))  # how a call ended is always told
+    other = await began(state, call(principal="another"))
+    assert await state.settle(other.key, bytes(LARGE))
+    state.reduce(keys[0], b"told")
+    assert await state.settle(keys[5], bytes(LARGE))
+
+
+async def test_a_caller_begins_no_calls_beyond_its_bytes(open_state: OpenState) -> None:
+    note = bytes(1000)
+    limits = StateLimits(max_bytes_per_caller=3 * (RECORD_BYTES + len(note) + SEALED), pending_ttl_s=SHORT_S)
+    state = await open_state(limits)
+    keys = [(await began(state, call(note=note))).key for _ in range(3)]
+    refused = await state.begin(call(note=note))
+    assert isinstance(refused, Full)
+    assert refused.quota == "bytes"
+    assert isinstance(await state.begin(call(principal="another", note=note)), Created)
+    await state.forget(keys[0])
+    assert isinstance(await state.begin(call(note=note)), Created)
+    assert isinstance(await state.begin(call(note=note)), Full)
+
+    async def has_room() -> bool:
+        return isinstance(await state.begin(call(note=note)), Created)
+
+    await until(has_room, "calls expire")
 
 
 async def test_a_full_quota_keeps_nobody_from_joining(open_state: OpenState) -> None:
@@ -118,11 +182,11 @@ async def test_a_full_quota_keeps_nobody_from_joining(open_state: OpenState) -> 
 
 
 async def test_a_quota_is_free_again_when_calls_expire(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(max_pending=2, max_records=3, pending_ttl_s=SHORT_S, result_ttl_s=SHORT_S))
-    await began(state)
-    await state.settle((await began(state)).key, b"")
-    await began(state)
-    assert isinstance(await state.begin(call()), Full)
+    state = await open_state(StateLimits(max_pending=2, max_records=3, pending_ttl_s=SHORT_S, result_ttl_s=2 * SHORT_S))
+    for _ in range(3):
+        await state.settle((await began(state)).key, b"")
+    for _ in range(2):
+        assert isinstance(await state.begin(call()), Full)
 
     async def has_room() -> bool:
         return isinstance(await state.begin(call()), Created)
@@ -145,25 +209,58 @@ def test_limits_are_positive(limit: dict[str, Any]) -> None:
 
 
 async def test_memory_that_is_full_refuses_new_calls_and_evicts_none() -> None:
-    state = MemoryState(StateLimits(max_bytes=3 * RECORD_BYTES + 100), Clock())
-    keys = [(await began(state)).key for _ in range(3)]
+    state = MemoryState(StateLimits(max_bytes=20 * RECORD_BYTES), Clock())
+    keys = []
+    for number in range(100):
+        begun = await state.begin(call(principal=f"p{number}"))
+        if isinstance(begun, Created):
+            keys.append(begun.record.key)
+    assert len(keys) == 20
     refused = await state.begin(call())
     assert isinstance(refused, Full)
+    assert refused.quota == "room"
     assert refused.retry_after_s > 1.0
     assert all([await state.get(key) for key in keys])
+    assert state.trouble is not None
+    await state.forget(keys[0])
+    assert state.trouble is None
 
 
-async def test_a_result_that_does_not_fit_reaches_who_waits_and_is_never_run_again() -> None:
+async def test_a_caller_takes_no_more_of_the_memory_than_is_left_for_others() -> None:
+    state = MemoryState(StateLimits(max_bytes=1200 * RECORD_BYTES, max_bytes_per_caller=1200 * RECORD_BYTES), Clock())
+    had = []
+    for number in range(5):
+        begun = [await state.begin(call(principal=f"p{number}")) for _ in range(1000)]
+        had.append([type(one) for one in begun].count(Created))
+        refused = begun[-1]
+        assert isinstance(refused, Full)
+        assert refused.quota == "room"
+    assert had == [600, 300, 150, 75, 38]
+    assert state.trouble is None
+
+
+async def test_a_result_that_does_not_fit_is_refused_and_how_the_call_ended_is_kept() -> None:
+    state = MemoryState(StateLimits(max_bytes=10 * RECORD_BYTES), Clock())
+    new = call()
+    await began(state, new, DISPATCHING)
+    with pytest.raises(OutcomeTooLarge):
+        await state.settle(new.key, bytes(RECORD_BYTES * 9))
+    assert await state.settle(new.key, bytes(SMALL_OUTCOME_BYTES))
+    assert isinstance(await state.begin(new), Exists)
+
+
+async def test_an_end_for_which_there_is_no_room_reaches_who_waits_and_the_call_is_never_run_again() -> None:
     state = MemoryState(StateLimits(max_bytes=2 * RECORD_BYTES), Clock())
     new = call()
     await began(state, new, DISPATCHING)
+    await began(state, call(principal="another"))
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(state.wait(new.key, 5.0))
         await asyncio.sleep(0)
-        assert await state.settle(new.key, bytes(RECORD_BYTES * 2))
+        assert await state.settle(new.key, bytes(SMALL_OUTCOME_BYTES))
     record = waiting.result()
     assert record is not None
-    assert record.outcome == bytes(RECORD_BYTES * 2)
+    assert record.outcome == bytes(SMALL_OUTCOME_BYTES)
     assert await state.begin(new) == Expired()
 
 
@@ -181,15 +278,15 @@ async def test_memory_gives_back_every_byte_it_counted() -> None:
                 await state.advance(key, [REGISTERED], DISPATCHING, note=b"a longer note")
             case _:
                 pass
-    assert state.size_bytes == 150 * RECORD_BYTES + 50 * len(b"note") * 2 + 50 * len(b"outcome") + 50 * 13
+    assert state.room.used_bytes == 150 * RECORD_BYTES + 50 * len(b"note") * 2 + 50 * len(b"outcome") + 50 * 13
     clock.now += StateLimits().pending_ttl_s
     for _ in range(5):
         await state.get("nobody")
-    assert state.size_bytes == 150 * SEEN_BYTES
+    assert state.room.used_bytes == 150 * SEEN_BYTES
     clock.now += StateLimits().seen_ttl_s
     for _ in range(5):
         await state.get("nobody")
-    assert state.size_bytes == 0
+    assert state.room.used_bytes == 0
 
 
 async def test_what_expired_unnoticed_is_not_in_the_way() -> None:

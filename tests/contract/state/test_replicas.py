@@ -354,6 +354,7 @@ async def test_a_settled_call_is_on_nobody_s_list(open_replica: OpenReplica, red
             b"toolgate:server",
             b"toolgate:replicas",
             b"toolgate:records:p",
+            b"toolgate:sizes:p",
             f"toolgate:{{{kept.key}}}:call".encode(),
             f"toolgate:{{{kept.key}}}:seen".encode(),
         }

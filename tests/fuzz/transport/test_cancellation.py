@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.pacing import Turns
 from gateway.transport import HttpTransport, Limits, Origin, Pool, Reply
 from gateway.transport.connection import Connection
 from gateway.transport.dial import Dialler
@@ -138,6 +139,8 @@ def test_a_caller_may_leave_at_any_turn_of_the_loop(loop_name: str, contexts: Co
 
 class Keeper:
     """Owns connections that no pool knows."""
+
+    turns = Turns()
 
     def release(self, connection: Connection) -> None:
         pass

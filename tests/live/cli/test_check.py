@@ -122,13 +122,6 @@ routes:
     ]
 
 
-def test_workers_that_each_remember_by_themselves_are_a_warning(tmp_path: Path) -> None:
-    state = f"auth: none\nstate: {{url: 'redis://127.0.0.1:1', keys: [{'k' * 32}], on_failure: local}}\n"
-    alone, several = (f"{state}server: {{workers: {workers}}}\n" for workers in (1, 2))
-    assert entered("check", write(tmp_path, alone)).stderr == ""
-    assert "on_failure: local with 2 workers" in entered("check", write(tmp_path, several)).stderr
-
-
 def test_what_lets_strangers_listen_or_in_is_a_warning(tmp_path: Path) -> None:
     hash_ = "sha256:" + "0" * 64
     text = f"""

@@ -113,6 +113,7 @@ def test_when_the_time_is_up_it_exits_1_and_says_how_to_come_back(site: Site) ->
     done = entered(*LONG, "timed-out", "--timeout", "1", "--json", "--url", site.url)
     assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (1, "The tool is still running.")
     assert "toolgate call ... --call-id timed-out\n" in done.stderr
+    assert "may be called again" not in done.stderr
 
 
 def test_ctrl_c_leaves_the_call_running_and_says_how_to_come_back(site: Site) -> None:

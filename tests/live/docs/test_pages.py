@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import subprocess
+import sys
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.examples import introduction
-from tests.live.cli.terminal import DEADLINE_S, ROOT
+from tests.live.cli.terminal import DEADLINE_S, ROOT, environment
 from tests.live.docs.conftest import Site
 from tests.live.docs.terminal import Terminal, assert_made
 from tests.unit.docs.markdown import DOCS, PAGES, blocks, commands, prose
@@ -35,6 +38,28 @@ def test_every_command_of_a_page_does_what_it_is_said_to_do(page: Path, site: Si
                     terminal.enter(command)
     for made in ("config/gateway.schema.json", "docs/configuration.md"):
         assert (tmp_path / made).read_text("utf-8") == (ROOT / made).read_text("utf-8")
+
+
+def test_the_program_of_the_handbook_repeats_a_failing_tool_a_few_times_and_ends_with_what_it_said(site: Site) -> None:
+    """It says that it may be repeated, each time, and after half a second: that is no reason to do so for ever."""
+    (program,) = blocks((DOCS / "calling.md").read_text("utf-8"), "python", "agent.py")
+    asking = 'call("Doorbell.Ring", {"doorbell_id": "nobody\'s"})'
+    text = (
+        program.text.partition("\nif __name__")[0] + f"\ntry: {asking}\nexcept ToolError as error: print(*error.args)\n"
+    )
+    before = executions(site, "Doorbell.Ring")
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=environment(**site.env), capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert (done.returncode, done.stdout) == (0, "Doorbell ID not found ids: doorbell42,doorbell84\n"), done.stderr
+    assert executions(site, "Doorbell.Ring") == before + 3
+
+
+def executions(site: Site, tool: str) -> int:
+    """How often a tool of the office has run."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{site.ports['9101']}/executions", timeout=DEADLINE_S) as reply:
+        counts: dict[str, int] = json.load(reply)
+    return sum(count for tool_id, count in counts.items() if tool_id.partition("@")[0] == tool)
 
 
 def test_the_screen_of_the_demonstration_is_its_own() -> None:

@@ -90,6 +90,14 @@ class Process:
             self._popen.stdout.close()
 
 
+def processor_s(pid: int) -> float:
+    """How long a process has had a processor (proc_pid_stat(5), utime and stime); 0 when it is gone."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 @dataclass
 class GatewayProcess:
     """A gateway that listens."""
@@ -108,9 +116,8 @@ class GatewayProcess:
         return [line for line in _lines(self.log) if line["message"] == message]
 
     def processor_s(self) -> float:
-        """How long it has had a processor (proc_pid_stat(5), utime and stime)."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """How long it has had a processor."""
+        return processor_s(self.process.pid)
 
     def peak_memory_bytes(self) -> int:
         """The most memory it has ever held (proc_pid_status(5), VmHWM)."""
@@ -129,10 +136,14 @@ def _lines(log: Path) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def gateway(config: Settings, *, ready: bool = True) -> AsyncIterator[GatewayProcess]:
-    """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens."""
+async def gateway(config: Settings, *, ready: bool = True, ahead_s: float = 0.0) -> AsyncIterator[GatewayProcess]:
+    """Runs `toolgate serve`; yields once it is ready, or with `ready` false as soon as it listens.
+
+    Its clock is `ahead_s` ahead of the machine's.
+    """
+    program = ["tests.live.kept.clock", str(ahead_s)] if ahead_s else ["gateway"]
     with _files(config) as (file, log, output):
-        process = Process("gateway", "serve", "-c", str(file), stdout=output, stderr=output)
+        process = Process(*program, "serve", "-c", str(file), stdout=output, stderr=output)
         try:
             running = await _listening(process, log)
             if ready:
@@ -174,7 +185,7 @@ async def until_ready(running: GatewayProcess, within_s: float = START_S) -> Non
 
 async def _end(process: Process) -> None:
     """Stops a process, frozen ones too; whatever it owes anybody, no test here waits for it any more."""
-    for number in (signal.SIGCONT, signal.SIGTERM):
+    for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGINT):  # the second that asks for the end insists
         with suppress(ProcessLookupError):
             process.send_signal(number)
     try:

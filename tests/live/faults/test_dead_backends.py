@@ -29,11 +29,15 @@ async def say_nothing(exchange: Exchange) -> None:
 
 @asynccontextmanager
 async def beside_a_silent_one() -> AsyncIterator[tuple[GatewayProcess, httpx.AsyncClient]]:
-    """A gateway whose second tool server works, and a caller to whom it is listed already."""
+    """A gateway whose second tool server works, and a caller who can call it already."""
     async with tool_server({}, listing=say_nothing) as silent, tool_server({"Lab.Echo": echo}) as lab:
         backends = {"silent": {"protocol": "otc", "url": silent.url}, "lab": {"protocol": "otc", "url": lab.url}}
         async with gateway(settings(backends), ready=False) as running, caller(running.url) as http:
-            await until(partial(lists_tools, http), "the other is listed", MARGIN_S)
+
+            async def is_known() -> bool:
+                return "Retry-After" not in (await call(http, "Lab.Echo")).headers
+
+            await until(is_known, "the other can be called", MARGIN_S)
             yield running, http
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests import oracle
 from tests.live.faults.calling import call, caller, result, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings
+from tests.live.faults.processes import GatewayProcess, gateway, settings, until
 from tests.live.faults.toolserver import Exchange, ToolServer, definition, echo, tool_server
 from tests.streams import http_reply
 
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 HERE_S = 1.0  # of the gateway's own processor time, in which neighbours wait; each of these took 39 s to minutes
 SIZE = 1024 * 1024 - 256
 BOTH = r"(?=.*[A-Z])(?=.*[0-9]).{8,}"
+WARNED = "a value breaks its tool's output schema"
 LONG = "takes too long to be checked"
 SLOW = {
     "LookAround": ({"pattern": BOTH}, "a" * 900_000),
@@ -137,7 +138,8 @@ async def test_a_result_that_takes_too_long_to_check_is_told_with_a_warning(
     http: httpx.AsyncClient, running: GatewayProcess
 ) -> None:
     assert value(await call(http, "Lab.Warned")) == SLOW["LookAround"][1]
-    (warned,) = running.logged("a value breaks its tool's output schema")
+    await until(lambda: bool(running.logged(WARNED)), "the warning is written")
+    (warned,) = running.logged(WARNED)
     assert warned["tool"] == "Lab.Warned@1.0.0"
     assert warned["reason"] == f"it {LONG}"
 

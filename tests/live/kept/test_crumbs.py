@@ -62,7 +62,7 @@ async def place() -> AsyncIterator[Place]:
         for fault in ("deaf", "silent"):
             await order(crumbs, "stream", fault)
         backends = {name.lower(): backend(crumbs, name) for name in LISTENERS}
-        async with replica(settings(backends, state={"max_result": "4MiB"})) as only:
+        async with replica(settings(backends)) as only:
             yield Place(crumbs, only.running, only.http)
 
 
@@ -89,7 +89,7 @@ async def answers(place: Place, tool: str, arguments: Any, expected: Any) -> Non
 
 
 async def is_large(place: Place, tool: str) -> None:
-    """More than an event may hold; it is stored and never announced."""
+    """More than an event may hold, and more than is kept: it is stored and never announced, and who waits gets it."""
     arguments = {"data": {"a": 1}, "operation": "extract", "path": "a"}
     assert len(value(await call(place.http, tool, arguments))["text"]) > 2**20
 

@@ -19,7 +19,7 @@ from tests.live.faults.processes import until
 from tests.live.kept.site import Replica, pair
 from tests.live.kept.yard import WORK, Yard, yard
 
-PENDING, RECORDS = 20, 50
+PENDING, RECORDS = 20, 60
 FLOOD = 100
 AGAIN_S = 0.1
 AUTH = {"jwt": [{"secret": SECRET}]}

@@ -73,7 +73,6 @@ async def test_only_headers_of_the_allow_list_reach_a_tool_server(site: Site) ->
     private = {
         "Cookie": "session=mine",
         "Proxy-Authorization": "Basic mine",
-        "OXP-API-Key": "mine",
         "X-Api-Key": "mine",
         "X-Forwarded-For": "192.0.2.7",
         "Forwarded": "for=192.0.2.7",

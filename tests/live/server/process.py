@@ -1,6 +1,7 @@
 """A server process for the tests of stopping: `/hold` waits until the admin listener is asked for anything.
 
-Takes the grace in seconds; prints where it listens as a line of JSON, then `draining`, then `done`.
+Takes the grace and the delay in seconds; prints where it listens as a line of JSON, then `stopping` if there is a
+delay, then `draining`, then `done`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gateway.server import Addresses, main_loop, run
 from tests.live.server.harness import OPTIONS, Application, respond
 
 
-async def main(grace_s: float) -> None:
+async def main(grace_s: float, delay_s: float) -> None:
     application = Application()
 
     async def release(scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,10 +30,14 @@ async def main(grace_s: float) -> None:
     def drain() -> None:
         print("draining", flush=True)
 
-    await run(application, release, replace(OPTIONS, shutdown_grace_s=grace_s), on_ready=ready, on_drain=drain)
+    def stop() -> None:
+        print("stopping", flush=True)
+
+    options = replace(OPTIONS, shutdown_grace_s=grace_s, drain_delay_s=delay_s)
+    await run(application, release, options, on_ready=ready, on_drain=drain, on_stop=stop if delay_s else lambda: None)
     await asyncio.sleep(0)
     print("done", flush=True)
 
 
 if __name__ == "__main__":
-    main_loop(main(float(sys.argv[1])))
+    main_loop(main(float(sys.argv[1]), float(sys.argv[2])))

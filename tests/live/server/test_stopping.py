@@ -45,8 +45,8 @@ class Process:
 
 
 @asynccontextmanager
-async def process(grace_s: float = 30.0) -> AsyncIterator[Process]:
-    arguments = ("-m", "tests.live.server.process", str(grace_s))
+async def process(grace_s: float = 30.0, delay_s: float = 0.0) -> AsyncIterator[Process]:
+    arguments = ("-m", "tests.live.server.process", str(grace_s), str(delay_s))
     pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=pipe, stderr=pipe)
     try:
@@ -114,6 +114,33 @@ async def _ask_until_told_to_close(wire: Wire) -> int:
         count += 1
         if answer.headers.get("connection") == "close":
             return count
+
+
+async def test_new_calls_are_taken_until_the_delay_is_over_and_a_second_signal_ends_only_that() -> None:
+    async with process(delay_s=600.0) as server, AsyncExitStack() as stack:
+        addresses = await server.addresses()
+        before = await stack.enter_async_context(calling(addresses.public))
+        held = await stack.enter_async_context(calling(addresses.public))
+        held.say(request("/hold"))
+        server.stop()
+        assert await server.line() == "stopping"
+        for wire in (before, await stack.enter_async_context(calling(addresses.public))):
+            wire.say(request())
+            answer = await wire.answer()
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+        server.stop()
+        assert await server.line() == "draining"
+        await seen(addresses)
+        assert (await held.answer()).status == 200
+        assert await server.ended_well()
+
+
+async def test_a_delay_ends_by_itself() -> None:
+    async with process(delay_s=0.1) as server:
+        await server.addresses()
+        server.stop()
+        assert [await server.line(), await server.line()] == ["stopping", "draining"]
+        assert await server.ended_well()
 
 
 async def test_the_grace_is_not_exceeded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -31,6 +32,7 @@ MALFORMED: dict[str, tuple[bytes, int]] = {
     "HTTP of old": (b"GET / HTTP/0.9\r\n" + HEAD + b"\r\n", 505),
     "half a head": (b"GET /%s HTTP/1.1\r\n" % CANARY.encode(), 408),
 }
+CODES = {408: b"request_timeout", 414: b"head_too_large", 431: b"head_too_large"}  # all others: invalid_request
 
 
 @pytest.fixture
@@ -66,14 +68,19 @@ async def test_what_the_parser_refuses_is_counted_by_its_status_with_the_reason_
     site: GatewayProcess,
 ) -> None:
     for data, status in MALFORMED.values():
-        assert (await said_to(site, data)).startswith(b"HTTP/1.1 %d " % status)
+        answer, code = await said_to(site, data), CODES.get(status, b"invalid_request")
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert b"\r\ntoolgate-code: %b\r\n" % code in answer
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == code.decode()
     for status in {status for _, status in MALFORMED.values()}:
         expected = sum(each == status for _, each in MALFORMED.values())
         labels = {"dialect": "none", "operation": "other", "status": str(status)}
         assert await metric(site, "toolgate_requests_total", **labels) == expected, status
     await until(lambda: len(lines(site, operation="other", route="-")) == len(MALFORMED), "one line each")
     assert {line["reason"] for line in lines(site, status=408)} == {"The head of the request took too long."}
-    assert all(line["reason"] and line["outcome"] == "refused" for line in lines(site, operation="other"))
+    refused = lines(site, operation="other")
+    assert all(line["reason"] and line["outcome"] == "refused" for line in refused)
+    assert {line["client"] for line in refused} == {"127.0.0.1"}
     assert CANARY not in site.log_text()
 
 

@@ -18,12 +18,11 @@ from tests.live.state.replica import TIMING
 
 
 class Replicas:
-    """Opens replicas in this process; counts how often each was told that Redis is back."""
+    """Opens replicas in this process."""
 
     def __init__(self, url: str, opened: AsyncExitStack) -> None:
         self._url = url
         self._opened = opened
-        self.restored: list[str] = []
 
     async def open(self) -> RedisState:
         state = RedisState(
@@ -31,7 +30,6 @@ class Replicas:
             StateLimits(max_pending=10_000),
             Sealer(KEYS, "state"),
             timing=TIMING,
-            on_restored=lambda: self.restored.append(state.replica),
         )
         self._opened.push_async_callback(state.aclose)
         await state.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -74,7 +75,7 @@ async def test_a_call_that_began_since_is_not_begun_again_before_its_replica_has
 
 
 async def test_a_call_that_ended_since_has_its_result_wherever_it_ended(
-    redis_server: RedisServer, replicas: Replicas
+    redis_server: RedisServer, replicas: Replicas, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await replicas.open(), await replicas.open()
     before = [await began(one, to=ACCEPTED) for _ in range(2)]
@@ -83,11 +84,11 @@ async def test_a_call_that_ended_since_has_its_result_wherever_it_ended(
     for there, here in (before, since):
         assert await two.settle(there.key, b"there")
         assert await one.settle(here.key, b"here")
-    replicas.restored.clear()
+    caplog.set_level(logging.INFO, "gateway.state")
     restart(redis_server)
 
     async def are_back() -> bool:
-        return {one.replica, two.replica} <= set(replicas.restored)
+        return [record.getMessage() for record in caplog.records].count("the state is reached") >= 2
 
     await until(are_back, "both have Redis again")
     for record in (*before, *since):

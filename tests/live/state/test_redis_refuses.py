@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 import pytest
 from redis import Redis
 
-from gateway.state.port import Created, StateUnavailable
+from gateway.state.port import Created, Full, OutcomeTooLarge, StateUnavailable
 from gateway.state.recent import MAX_BYTES
 from gateway.state.redis import RedisState
 from tests.contract.state.calls import (
     ACCEPTED,
+    AWAITING_USER,
     DISPATCHING,
+    DONE,
     UNKNOWN,
     began,
     call,
@@ -29,10 +31,7 @@ from tests.live.state.conftest import Replicas
 pytestmark = pytest.mark.anyio
 
 RESULT_BYTES = 1 << 20
-REFUSALS = [
-    ("maxmemory", 1, "maxmemory"),
-    ("min-replicas-to-write", 1, "NOREPLICAS"),
-]  # setting, its value, what Redis says
+NO_WRITES = ("min-replicas-to-write", 1)
 
 
 @contextmanager
@@ -51,23 +50,22 @@ def up(*states: RedisState, are: bool = True) -> Callable[[], Awaitable[bool]]:
     return ask
 
 
+def leases(redis: Redis) -> float:
+    """When the last of them ends."""
+    return float(redis.zrange("toolgate:replicas", -1, -1, withscores=True)[0][1])
+
+
 def leases_that_last(redis: Redis) -> int:
     seconds, microseconds = redis.time()
     return int(redis.zcount("toolgate:replicas", seconds * 1000 + microseconds // 1000, "+inf"))
 
 
-@pytest.mark.parametrize(("setting", "value", "says"), REFUSALS)
 async def test_a_redis_that_refuses_writes_counts_as_away_and_the_log_says_why(
-    setting: str,
-    value: int,
-    says: str,
-    redis_server: RedisServer,
-    replicas: Replicas,
-    caplog: pytest.LogCaptureFixture,
+    redis_server: RedisServer, replicas: Replicas, caplog: pytest.LogCaptureFixture
 ) -> None:
     state = await replicas.open()
     key = (await began(state, to=ACCEPTED)).key
-    with refusing(redis_server, setting, value) as redis, caplog.at_level(logging.WARNING, "gateway.state"):
+    with refusing(redis_server, *NO_WRITES) as redis, caplog.at_level(logging.WARNING, "gateway.state"):
         for ask in (lambda: state.begin(call()), lambda: state.settle(key, b"outcome")):
             with pytest.raises(StateUnavailable):
                 await ask()
@@ -78,23 +76,23 @@ async def test_a_redis_that_refuses_writes_counts_as_away_and_the_log_says_why(
 
         await until(is_over, "several heartbeats have been refused")
         assert not state.is_up
+        assert state.trouble is not None
     told = [(record.getMessage(), vars(record)["detail"]) for record in caplog.records]
     assert [message for message, _ in told] == ["the state cannot be reached"]
-    assert says in told[0][1]
+    assert "NOREPLICAS" in told[0][1]
     await until(up(state), "the state is back")
     assert await state.settle(key, b"outcome")
     assert isinstance(await state.begin(call()), Created)
 
 
-@pytest.mark.parametrize(("setting", "value"), [refusal[:2] for refusal in REFUSALS])
 async def test_nobody_is_dead_because_redis_refused_everybody_s_heartbeat(
-    setting: str, value: int, redis_server: RedisServer, replicas: Replicas
+    redis_server: RedisServer, replicas: Replicas
 ) -> None:
     states = [await replicas.open() for _ in range(5)]
     for state in states:
         await judges(state, await replicas.open())
     keys = [(await began(state, to=DISPATCHING)).key for state in states]
-    with refusing(redis_server, setting, value) as redis:
+    with refusing(redis_server, *NO_WRITES) as redis:
 
         async def is_over() -> bool:
             return leases_that_last(redis) == 0
@@ -111,6 +109,62 @@ async def test_nobody_is_dead_because_redis_refused_everybody_s_heartbeat(
         await until(all_are_back, "every replica has its lease again")
     await until(up(*states), "every replica has Redis again")
     assert {await state_of(states[0], key) for key in keys} == {DISPATCHING}
+
+
+async def test_a_redis_without_memory_takes_no_new_calls_and_loses_none_that_it_has(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    state = await replicas.open()
+    keys = [(await began(state, to=ACCEPTED)).key for _ in range(3)]
+    assert await state.settle(keys[0], b"outcome")
+    with refusing(redis_server, "maxmemory", 1) as redis:
+
+        async def is_noticed() -> bool:
+            return state.trouble is not None
+
+        await until(is_noticed, "a heartbeat finds no memory left")
+        refused = await state.begin(call())
+        assert isinstance(refused, Full)
+        assert refused.quota == "room"
+        assert await state_of(state, keys[0]) is DONE
+        with pytest.raises(OutcomeTooLarge):
+            await state.settle(keys[1], bytes(RESULT_BYTES))
+        assert await state.settle(keys[1], b"how it ended")
+        assert await state.advance(keys[2], [ACCEPTED], AWAITING_USER, note=b"a consent")
+        before = leases(redis)
+
+        async def is_renewed() -> bool:
+            return leases(redis) > before
+
+        await until(is_renewed, "heartbeats go on")
+        assert state.is_up
+
+    async def takes_calls() -> bool:
+        return isinstance(await state.begin(call()), Created)
+
+    await until(takes_calls, "there is memory again")
+    assert state.trouble is None
+
+
+async def test_a_caller_takes_no_more_of_redis_than_is_left_for_others(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
+    state = await replicas.open()
+    with redis_server.connect() as redis:
+        room = 12 * RESULT_BYTES
+        redis.config_set("maxmemory", redis.info("memory")["used_memory"] + room)
+        kept = []
+        for principal in ("greedy", "another"):
+            for _ in range(12):
+                key = (await began(state, call(principal=principal), ACCEPTED)).key
+                try:
+                    assert await state.settle(key, bytes(RESULT_BYTES))
+                    kept.append(principal)
+                except OutcomeTooLarge:
+                    assert await state.settle(key, b"how it ended")
+        assert 3 <= kept.count("greedy") <= 6  # half of it, less what the server takes for itself
+        assert kept.count("another") >= 1
+        redis.config_set("maxmemory", 0)
 
 
 async def test_calls_that_run_again_in_data_of_long_ago_are_taken_up_by_who_held_them(

@@ -15,7 +15,7 @@ import pytest
 from gateway.processes.place import MISSED
 from gateway.processes.worker import REPORT_S
 from tests.live.faults.calling import call_once, connect, value
-from tests.live.faults.processes import STOP_S, GatewayProcess, until
+from tests.live.faults.processes import STOP_S, GatewayProcess, gateway, settings, until
 from tests.live.faults.test_stopping_under_load import Load
 from tests.live.faults.toolserver import Exchange, definition, echo, tool_server
 from tests.live.kept.yard import WORK, yard
@@ -215,6 +215,43 @@ async def test_one_signal_drains_all_workers_and_no_answer_is_lost(redis_url: st
         ran = [request.call["input"]["n"] for request in lab.calls("Lab.Echo")]
         assert set(ran).isdisjoint(load.unanswered), "a call that ran got no answer"
         assert sorted(ran) == sorted(load.answered)
+
+
+async def test_workers_take_calls_until_the_delay_is_over_and_a_second_signal_ends_only_that(redis_url: str) -> None:
+    released = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> None:
+        await released.wait()
+        await echo(exchange)
+
+    server = {"port": 0, "admin": {"port": 0}, "workers": 2, "drain_delay": "10m"}
+    async with tool_server({"Lab.Slow": slow, "Lab.Echo": echo}) as lab:
+        backends = {"lab": {"protocol": "otc", "url": lab.url}}
+        async with gateway(settings(backends, server=server, state={"url": redis_url})) as running:
+            slowly = asyncio.create_task(call_once(running.url, "Lab.Slow", {"n": 0}))
+            await until(lambda: len(lab.calls("Lab.Slow")) == 1, "a call runs")
+            running.process.send_signal(signal.SIGTERM)
+
+            async def is_unready() -> bool:
+                return all(worker["status"] == "draining" for worker in (await details(running))["workers"])
+
+            await until(is_unready, "no worker is ready")
+            for number in range(8):  # each to whichever worker the kernel chooses
+                assert value(await call_once(running.url, "Lab.Echo", {"n": number})) == {"n": number}
+            running.process.send_signal(signal.SIGTERM)
+
+            async def is_refused() -> bool:
+                try:
+                    await call_once(running.url, "Lab.Echo", {"n": 9})
+                except OSError:
+                    return True
+                return False
+
+            await until(is_refused, "no more calls are taken")
+            released.set()
+            assert value(await slowly) == {"n": 0}
+            async with asyncio.timeout(STOP_S):
+                assert await running.process.wait() == 0
 
 
 async def test_a_reload_reaches_all_workers_and_those_to_come_and_none_outlives_the_gateway(redis_url: str) -> None:

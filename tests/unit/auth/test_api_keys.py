@@ -113,12 +113,32 @@ def test_without_any_credential_the_answer_says_what_to_send() -> None:
     assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate"'),)
 
 
-def test_where_no_key_is_configured_their_headers_are_nothing_to_us() -> None:
-    """Ours: a caller may send everything it has; what we do not know is not a credential here."""
+def test_where_no_key_is_configured_one_beside_a_good_token_is_a_second_credential() -> None:
     auth = authentication(issuer())
-    token = bearer().headers[b"authorization"]
-    assert auth.identify(with_header(token, oxp_api_key=KEY)).principal == "jwt::alice"
-    refused(auth, without_header(oxp_api_key=KEY), Reason.MISSING)
+    token = bearer()
+    auth.identify(token)
+    error = refused(auth, with_header(token.headers[b"authorization"], oxp_api_key=KEY), Reason.SEVERAL)
+    assert str(error) == "Send one credential only, a bearer token."
+
+
+def test_where_no_key_is_configured_a_key_alone_is_told_what_to_send_and_is_no_guess() -> None:
+    """Spec: RFC 6750, section 3.1: no error code for a method that is not supported."""
+    error = refused(authentication(issuer()), without_header(otc_api_key=KEY), Reason.HEADER)
+    assert str(error) == "API keys are not accepted here: send a bearer token."
+    assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate"'),)
+    assert not error.attempted
+
+
+@pytest.mark.parametrize(
+    ("auth", "sentence"),
+    [
+        (keys_only(), "Authentication is needed: send an API key."),
+        (keys_and_tokens(), "Authentication is needed: send a bearer token or an API key."),
+        (authentication(issuer()), "Authentication is needed: send a bearer token."),
+    ],
+)
+def test_nobody_is_told_to_send_what_would_not_be_accepted(auth: Authentication, sentence: str) -> None:
+    assert str(refused(auth, without_header(), Reason.MISSING)) == sentence
 
 
 def test_two_keys_of_one_owner_are_one_caller() -> None:

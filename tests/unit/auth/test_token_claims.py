@@ -111,6 +111,9 @@ def test_a_subject_is_a_text_of_bounded_length(subject: Any) -> None:
 SCOPES: list[tuple[Any, frozenset[str]]] = [
     ("mail calc", frozenset({"mail", "calc"})),
     (["mail", 7, "calc"], frozenset({"mail", "calc"})),
+    (" mail  calc ", frozenset({"mail", "calc"})),
+    # RFC 6749, section 3.3: only U+0020 divides scopes; to others these are blanks as well.
+    *((f"a{blank}mail", frozenset({f"a{blank}mail"})) for blank in "\u00a0\u2003\u3000\u2028\x85\t\n\x0b\x1f"),
     ("", frozenset()),
     (None, frozenset()),
     (7, frozenset()),

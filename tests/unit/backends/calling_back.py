@@ -12,6 +12,8 @@ from gateway.backends.callback import CallbackBackend
 from gateway.backends.credentials import Credentials, Fixed
 from gateway.backends.server import Server as Place
 from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.offload import Checker, Offload
+from gateway.offload.checker import MEMORY_BYTES
 from gateway.ports import AsyncBackend
 from gateway.transport import Limits, Origin, Pool
 from tests.unit.backends.admitting import admission
@@ -109,6 +111,7 @@ def backend_at(
     allowed: Collection[str] = (),
     credentials: Credentials | None = None,
     way_in: Admission[Place] | None = None,
+    offload: Offload | None = None,
 ) -> CallbackBackend:
     limits = Limits(connect_timeout_s=1.0)
     way_in = way_in or admission(url)
@@ -119,6 +122,7 @@ def backend_at(
         {origin: Pool(origin, limits) for origin in map(Origin.parse, allowed)} | {own.origin: own},
         credentials=credentials or Fixed(),
         outcomes=ends,
+        checker=Checker(offload or Offload(memory_bytes=0)),
         on_change=lambda: changes.append("builds"),
         max_response_bytes=4096,
     )
@@ -131,7 +135,8 @@ async def facing(
     """A backend in front of a tool server that follows a script; unless told otherwise it knows its toolset."""
     async with serving(script) as server:
         ends, changes = ends or Ends(), list[str]()
-        backend = backend_at(server.url + path, ends, changes, **settings)
+        offload = Offload(memory_bytes=MEMORY_BYTES)
+        backend = backend_at(server.url + path, ends, changes, offload=offload, **settings)
         _: AsyncBackend = backend  # that it is one is checked here
         try:
             if listed:

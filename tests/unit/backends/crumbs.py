@@ -17,6 +17,7 @@ from gateway.backends.rcrt_client import IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.offload import Checker, Offload
 from gateway.transport import HttpTransport, Limits
 from tests.unit.backends.admitting import admission
 
@@ -33,6 +34,7 @@ FAST_POLL = Timings(
     canary_s=0.3,
     backoff_s=0.02,
     reconnect_s=0.3,
+    look_s=(0.02, 0.1),
     poll_s=(0.02, 0.1),
     insurance_s=(0.1, 0.2),
     untagged_s=0.05,
@@ -119,6 +121,7 @@ def backend_at(
         httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False),
         tokens=tokens or tokens_of(way_in.replicas[0].target),
         outcomes=outcomes,
+        checker=Checker(Offload(memory_bytes=0)),
         workspace="workspace:tools",
         toolkit="Crumbs",
         wall_clock=time.time,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gateway.admission import Admission
 from gateway.backends.credentials import Credentials, Fixed
 from gateway.backends.http import HttpBackend
+from gateway.backends.http_listing import Terms
 from gateway.backends.server import Server
 from gateway.dialects import recognise
 from gateway.errors import GatewayError
@@ -48,6 +49,7 @@ def backend_at(
     credentials: Credentials | None = None,
     asks_in: ServerDialect = recognise.OXP,
     way_in: Admission[Server] | None = None,
+    lists: Terms = Terms(),  # noqa: B008 - frozen
 ) -> HttpBackend:
     return HttpBackend(
         "crm",
@@ -58,6 +60,7 @@ def backend_at(
         toolkit="Crm",
         max_response_bytes=MAX_RESPONSE,
         checker=NO_CHILD,
+        lists=lists,
     )
 
 

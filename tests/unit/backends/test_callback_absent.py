@@ -18,6 +18,7 @@ from gateway.kept.backlog import MAX_BYTES
 from gateway.kept.callbacks import Callbacks, CallbackTokens
 from gateway.kept.standing import Consent, Later, Note, Standing, pack_note, standing_of
 from gateway.model import ONCE, ToolFailure, ToolResult
+from gateway.offload import Checker, Offload
 from gateway.request import Request
 from gateway.state.port import DISPATCHING, NewCall, StateUnavailable
 from gateway.state.sealing import Digester
@@ -28,8 +29,10 @@ pytestmark = pytest.mark.anyio
 
 KEY, RUN, GROUP = "0123456789abcdef", "f0e1d2c3", ONCE + "1"
 ID = "tg-" + KEY
-BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
-NOT_ALLOWED = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer.", code="broken_answer"))
+NOT_ALLOWED = ToolResult(
+    failure=ToolFailure(message="The tool server asked for something that is not allowed here.", code="broken_answer")
+)
 UNANSWERED = ToolResult(
     failure=ToolFailure(
         message="The tool server asked for a choice and could not be answered; the tool may have run.",
@@ -62,7 +65,7 @@ class Elsewhere:
             self._tokens,
             backends={},
             published=lambda _tool: None,
-            absent=receiving_for_absent(it.calls),
+            absent=receiving_for_absent(it.calls, Checker(Offload(memory_bytes=0))),
             backlog=it.endings.backlog,
         )
 
@@ -167,6 +170,6 @@ async def test_what_waits_for_the_state_has_one_bound_with_the_results_that_do()
 
     async with elsewhere() as it:
         room = len(json.dumps(RESULT))
-        assert it.it.endings.backlog.hold(MAX_BYTES - room, be_away)
+        assert it.it.endings.backlog.hold("k", MAX_BYTES - room, be_away)
         it.it.state.away, it.it.state.forgets_what_it_holds = {"get"}, True
         assert [await it.answer(json.dumps(RESULT).encode()) for _ in range(2)] == [200, 503]

@@ -201,7 +201,8 @@ async def test_a_failed_or_spoilt_result_is_a_failure(demo_url: str, fault: str,
     async with together(demo_url) as both:
         await both.order("lint", fault)
         result = await both.run("lint", f"tg-f-{fault}", source="")
-        assert result == ToolResult(failure=ToolFailure(message=message))
+        code = "broken_answer" if message is BROKEN else ""
+        assert result == ToolResult(failure=ToolFailure(message=message, code=code))
 
 
 async def test_a_manifest_with_a_flaw_offers_nothing(demo_url: str) -> None:

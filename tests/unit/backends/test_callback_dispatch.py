@@ -76,34 +76,41 @@ async def test_an_acknowledgement_that_is_not_200_is_told_to_the_operator_once(
 NOT_TAKEN = "The tool server did not take the call."
 FAILED_TO = "The tool server failed to take the call; the tool may have run."
 CHANGED = "The tools of the tool server have changed; look at them again before you call."
+BROKEN = "The tool server gave a broken answer."
+UNAVAILABLE = "The tool is temporarily unavailable."
 REFUSED = [
-    (302, "The tool server gave a broken answer."),
-    (307, "The tool server gave a broken answer."),
-    (400, NOT_TAKEN),
-    (401, "The tool is temporarily unavailable."),
-    (403, "The tool is temporarily unavailable."),
-    (404, NOT_TAKEN),
-    (408, NOT_TAKEN),
-    (409, CHANGED),
-    (413, NOT_TAKEN),
-    (415, NOT_TAKEN),
-    (422, NOT_TAKEN),
-    (429, "The tool server is busy."),
-    (500, FAILED_TO),
-    (502, FAILED_TO),
-    (503, "The tool server is busy."),
-    (504, FAILED_TO),
+    (302, BROKEN, "broken_answer"),
+    (307, BROKEN, "broken_answer"),
+    (400, NOT_TAKEN, "tool_error"),
+    (401, UNAVAILABLE, "backend_unavailable"),
+    (403, UNAVAILABLE, "backend_unavailable"),
+    (404, NOT_TAKEN, "tool_error"),
+    (408, NOT_TAKEN, "tool_error"),
+    (409, CHANGED, "tool_error"),
+    (413, NOT_TAKEN, "tool_error"),
+    (415, NOT_TAKEN, "tool_error"),
+    (422, NOT_TAKEN, "tool_error"),
+    (429, "The tool server is busy.", "backend_busy"),
+    (500, FAILED_TO, "tool_error"),
+    (502, FAILED_TO, "tool_error"),
+    (503, "The tool server is busy.", "backend_busy"),
+    (504, FAILED_TO, "tool_error"),
 ]
 
 
-@pytest.mark.parametrize(("status", "message"), REFUSED)
+@pytest.mark.parametrize(("status", "message", "code"), REFUSED)
 @pytest.mark.parametrize("invocation", [INVOCATION, IDEMPOTENT], ids=["once", "idempotent"])
-async def test_any_other_status_fails_the_call_at_once(status: int, message: str, invocation: Invocation) -> None:
+async def test_any_other_status_fails_the_call_at_once(
+    status: int, message: str, code: str, invocation: Invocation
+) -> None:
     toolset = Toolset(reply(status, b"canary", "text/plain", location="http://elsewhere.example/"))
     async with facing(toolset) as at:
         result = await at.backend.dispatch(invocation, CALLBACK_URL)
     can_retry = invocation is IDEMPOTENT and status in (429, 503)
-    assert result == ToolResult(failure=ToolFailure(message=message, can_retry=can_retry))
+    assert result is not None
+    assert result.failure is not None
+    told = ToolFailure(message=message, can_retry=can_retry, code=result.failure.code)
+    assert (result, result.failure.word) == (ToolResult(failure=told), code)
     assert len(toolset.noted) == 1  # never sent again, and no redirect followed
     assert at.changes == (["builds"] if status == 409 else [])
 
@@ -160,7 +167,7 @@ async def test_a_call_that_may_have_arrived_is_waited_for(ending: Script, caplog
     assert "token" not in caplog.text  # of the callback URL
 
 
-@pytest.mark.parametrize("status", [status for status, _ in REFUSED])
+@pytest.mark.parametrize("status", [status for status, _, _ in REFUSED])
 async def test_a_call_that_is_answered_already_is_not_failed_by_any_status(status: int) -> None:
     async with facing(Toolset(reply(status, b""))) as at:
         assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, Turn(answered=True)) is None

@@ -7,13 +7,14 @@ import re
 
 import pytest
 
-from gateway.backends.callback_receiving import LARGE_BYTES
+from gateway import jsontext
 from gateway.model import ToolFailure, ToolResult
 from tests.unit.backends.calling_back import CALL_ID, Toolset, facing, message
 
 pytestmark = pytest.mark.anyio
 
 SLOW = b"[" + b"[]," * 1_000_000 + b"[]]"  # half a second on an idle machine
+LARGE = 256 * 1024
 TURNS = 20  # of the event loop; it has two or three where it is held up
 
 
@@ -37,8 +38,27 @@ async def test_others_have_their_turns_while_a_large_callback_is_read() -> None:
     assert turns - before > TURNS
 
 
+async def test_the_json_in_a_large_text_is_a_value() -> None:
+    for text in ("[" + "{}," * 50_000 + "{}]", "\\u005b" + "{}," * 50_000 + "{}]"):
+        body = b'{"type":"tool_result","group_id":"grp-1","id":"tg-1","text":"%b"}' % text.encode()
+        async with facing(Toolset()) as at:
+            assert await at.receive(body) == 200
+            result = at.ends.results[CALL_ID]
+            assert result is not None
+            assert jsontext.encode(result.value) == jsontext.encode([{}] * 50_001)
+
+
+async def test_a_callback_that_takes_too_long_ends_its_call() -> None:
+    body = b'{"type":"tool_result","text":"","more":[%b{}]}' % (b"{}," * 5_000_000)
+    async with facing(Toolset()) as at:
+        assert await at.receive(body) == 400
+        result = at.ends.results[CALL_ID]
+    assert result is not None
+    assert result.failure is not None
+
+
 async def test_a_large_callback_is_read_like_a_small_one() -> None:
-    text = "[" + "1," * LARGE_BYTES + "1]"
+    text = "[" + "1," * LARGE + "1]"
     async with facing(Toolset()) as at:
         assert await at.receive(message("tool_result", text=text), decode="never") == 200
         assert at.ends.results == {CALL_ID: ToolResult(value=text)}
@@ -46,4 +66,4 @@ async def test_a_large_callback_is_read_like_a_small_one() -> None:
         assert await at.receive(message("tool_result", text=text), failure_patterns=[re.compile(r"\[1,")]) == 200
         assert at.ends.results == {CALL_ID: ToolResult(failure=ToolFailure(message=text))}
     async with facing(Toolset()) as at:
-        assert await at.receive(b"{" * (LARGE_BYTES + 1)) == 400
+        assert await at.receive(b"{" * (LARGE + 1)) == 400

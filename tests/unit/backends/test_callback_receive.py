@@ -24,8 +24,10 @@ pytestmark = pytest.mark.anyio
 
 RESULT = message("tool_result", text='{"units": 12}')
 VALUE = ToolResult(value={"units": 12})
-BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer."))
-NOT_ALLOWED = ToolResult(failure=ToolFailure(message="The tool server asked for something that is not allowed here."))
+BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer.", code="broken_answer"))
+NOT_ALLOWED = ToolResult(
+    failure=ToolFailure(message="The tool server asked for something that is not allowed here.", code="broken_answer")
+)
 EVENT = {"type": "subscription_event", "group_id": GROUP, "tool_call_id": CALL_ID, "text": "3", "final": True}
 VIEW = {"type": "view_update", "group_id": GROUP, "view_type": "map", "content": {}}
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from gateway.backends.http_listing import HERE_BYTES, Terms
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode
 from gateway.model import Listing
+from gateway.offload import Offload
 from tests.unit.backends.facing import BROKEN, INVOCATION, OK, at_paths, facing, paths, refusal, reply
 from tests.unit.transport.scripted import Script, answering
 
@@ -177,3 +179,42 @@ async def test_another_dialect_has_its_own_first_path() -> None:
             await backend.list_tools()
             await backend.call(INVOCATION)
     assert paths(server) == ["/tools", "/tools/call", "/call", "/tools", "/tools/call"]
+
+
+async def test_a_list_that_has_not_changed_is_the_very_same_listing() -> None:
+    same, other = reply(200, {"items": [TOOL]}), reply(200, {"items": [TOOL | {"description": "x"}]})
+    async with facing(answering(same, same, other, other)) as (backend, _):
+        first = await backend.list_tools()
+        assert await backend.list_tools() is first
+        second = await backend.list_tools()
+        assert second != first
+        assert await backend.list_tools() is second
+
+
+async def test_a_long_list_is_read_in_another_process() -> None:
+    entries = [TOOL | {"id": f"A.B{number}", "description": "x" * 1000} for number in range(300)]
+    answer = reply(200, {"items": [*entries, {"id": "A.Bad", "input_schema": 7}]})
+    assert len(answer) > HERE_BYTES
+    offload = Offload(memory_bytes=512 * 1024 * 1024)
+    try:
+        apart = await listed(answering(answer), lists=Terms(offload=offload))
+    finally:
+        await offload.aclose()
+    assert apart == await listed(answering(answer))
+    assert (len(apart.tools), [bad.id for bad in apart.rejected]) == (300, ["A.Bad"])
+
+
+async def test_a_list_that_takes_too_much_cannot_be_had_and_the_next_can() -> None:
+    """Ours: half a surrogate pair spoils one tool; to find the others takes more memory than there is for a list."""
+    bad = b'{"items":[{"id":"\\ud800"},[%b]]}' % b",".join([b"[1]"] * 1_000_000)
+    offload = Offload(memory_bytes=64 * 1024 * 1024)
+    try:
+        async with facing(answering(reply(200, bad), reply(200, {"items": [TOOL]})), lists=Terms(offload=offload)) as (
+            backend,
+            _,
+        ):
+            error = await refusal(backend.list_tools())
+            assert error.detail == "its list takes too long to read, or too much memory"
+            assert len((await backend.list_tools()).tools) == 1
+    finally:
+        await offload.aclose()

@@ -13,6 +13,7 @@ import pytest
 from gateway.backends.rcrt_client import AnswerError, BrokenAnswerError, FixedTokens, IssuedTokens, RcrtClient
 from gateway.backends.server import Server as ToolServer
 from gateway.errors import ErrorCode, GatewayError
+from gateway.offload import Checker, Offload
 from gateway.transport import Kind, TransportError
 from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER
@@ -52,7 +53,8 @@ async def facing(script: Script, path: str = "") -> AsyncIterator[tuple[RcrtClie
     clock = Clock()
     async with serving(script) as server, pooled(server) as pool:
         at = ToolServer(server.url + path, pool, PATIENCE_S)
-        yield RcrtClient(at, tokens_at(at, clock), read_s=5.0, max_response_bytes=4096), server, clock
+        checker = Checker(Offload(memory_bytes=0))
+        yield RcrtClient(at, tokens_at(at, clock), checker, read_s=5.0, max_response_bytes=4096), server, clock
 
 
 async def create(client: RcrtClient) -> str:

@@ -154,6 +154,19 @@ async def test_tools_that_cannot_be_told_apart_or_reached_are_left_out() -> None
     }
 
 
+async def test_a_record_of_very_many_values_is_left_out_alone_and_a_page_of_them_cannot_be_read() -> None:
+    wide: list[Any] = [[]] * 20_000
+    known = {LIST: reply(200, [item("a", "x"), item("b", "y")])}
+    known["/breadcrumbs/a/full"] = reply(200, record("a", "x", context={"name": "x", "code": wide}))
+    known["/breadcrumbs/b/full"] = reply(200, record("b", "y"))
+    listing = await listed_at(known)
+    assert [tool.id for tool in listing.tools] == ["Crumbs.y@1.0.0"]
+    assert [(one.id, one.reason) for one in listing.rejected] == [("tool:x", "its record holds too many values")]
+    with pytest.raises(GatewayError) as caught:
+        await listed_at({LIST: reply(200, [item("a", "x", more=wide)])})
+    assert "it holds too many values" in str(caught.value.detail)
+
+
 async def test_a_workspace_without_tools_to_read_falls_back_to_its_catalogue() -> None:
     catalog = {"id": "c", "tags": [WORKSPACE], "context": {"tools": [{"name": "echo"}, {"name": ""}]}}
     listing = await listed_at({LIST: reply(200, []), CATALOG: reply(200, [catalog])})

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.admission import GivenUpError
 from gateway.backends.rcrt_client import FixedTokens
+from gateway.dialects.rcrt import NOT_STORED
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, facing, invocation, until
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 # What a server does with the request: what it answers, and whether the tool runs.
 STORED = ["reset_stored", "status_500_stored", "no_id", "response_first"]
+ONCE_SEEN = replace(FAST_POLL, seen_s=60.0)  # a tool that was called is not looked for again
 REFUSED = ["status_401", "status_500", "status_503"]
 
 
@@ -45,13 +47,52 @@ async def test_a_request_that_is_provably_not_stored_is_refused(crumbs: Crumbs, 
     assert crumbs.executions(call_id) == 0
 
 
-async def test_a_request_that_may_be_stored_is_not_sent_again(crumbs: Crumbs) -> None:
+async def test_a_request_that_was_not_stored_ends_its_call_and_is_not_sent_again(crumbs: Crumbs) -> None:
     call_id = new_id()
     crumbs.order("create", "reset")
-    async with facing(crumbs.url) as (backend, _):
+    async with facing(crumbs.url) as (backend, kept):
         assert await backend.dispatch(invocation("echo", call_id), "") is None
-        assert backend.waiting == 1
+        failure = (await kept.outcome(call_id)).failure
+        assert failure is not None
+        assert (failure.message, failure.can_retry, failure.outcome) == (NOT_STORED, False, "unknown")
+        await until(lambda: backend.waiting == 0)
     assert crumbs.listed(tag=f"gateway:{call_id}") == []
+
+
+async def test_a_request_that_may_run_twice_and_was_not_stored_twice_may_be_repeated(crumbs: Crumbs) -> None:
+    call_id = new_id()
+    crumbs.order("create", "reset", times=2)
+    async with facing(crumbs.url) as (backend, kept):
+        assert await backend.dispatch(invocation("echo", call_id, idempotent=True), "") is None
+        failure = (await kept.outcome(call_id)).failure
+    assert failure is not None
+    assert (failure.message, failure.can_retry) == (NOT_STORED, True)
+
+
+async def test_nothing_is_said_of_a_request_while_nobody_can_look(crumbs: Crumbs) -> None:
+    """It waits no longer than its caller, and is looked for until somebody answers."""
+    call_id = new_id()
+    async with facing(crumbs.url, timings=ONCE_SEEN) as (backend, kept):
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        crumbs.order("create", "reset")
+        crumbs.order("list", "status_500", times=20)
+        assert await backend.dispatch(invocation("echo", call_id, timeout_s=0.2), "") is None
+        assert call_id not in kept.results
+        assert (await kept.outcome(call_id)).failure is not None
+        assert crumbs.http.get("/faults").json()["due"] == []
+
+
+async def test_a_request_that_is_found_late_is_waited_for(crumbs: Crumbs) -> None:
+    """The server may go on with what a proxy has given up, and replicas of its database lag."""
+    call_id = new_id()
+    crumbs.order("stream", "deaf")
+    async with facing(crumbs.url, timings=ONCE_SEEN) as (backend, kept):
+        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        crumbs.order("create", "reset_stored")
+        crumbs.order("list", "empty", times=3)
+        assert (await kept.call(backend, invocation("echo", call_id))).value == HELLO
+        assert crumbs.http.get("/faults").json()["due"] == []
+    assert crumbs.executions(call_id) == 1
 
 
 async def test_a_request_that_may_run_twice_is_sent_again(crumbs: Crumbs) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.assembly import parts
 from gateway.backends.rcrt import RcrtBackend
+from gateway.memory import BodyMemory
 from gateway.model import ToolResult
 from gateway.offload import Checker, Offload
 from gateway.settings import RcrtBackendSettings
@@ -30,10 +31,9 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
     """With the waits of a real gateway, whose polls are seconds apart."""
     crumbs.order("echo", "absent")
     settings = RcrtBackendSettings(protocol="rcrt", url=crumbs.url, owner_id=OWNER, agent_id=AGENT)
-    way_in = parts.admission("crumbs", settings, ())
-    backend = parts.backend(
-        "crumbs", settings, way_in, Kept(), lambda _: None, Checker(Offload(memory_bytes=0)), pending_s=0.2
-    )
+    way_in = parts.admission("crumbs", settings, (), BodyMemory(2**28))
+    unused = Offload(memory_bytes=0)
+    backend = parts.backend("crumbs", settings, way_in, Kept(), lambda _: None, Checker(unused), unused, pending_s=0.2)
     assert isinstance(backend, RcrtBackend)
     try:
         await backend.dispatch(invocation("echo", new_id()), "")

@@ -83,11 +83,15 @@ class Hours:
 
     async def pass_(self, seconds: float = 60.0) -> None:
         """Wakes all sleepers, and returns when as many sleep again."""
+        await self.until_asleep(self.wake(seconds))
+
+    def wake(self, seconds: float = 60.0) -> int:
+        """Wakes all sleepers; returns how many."""
         self.now += seconds
         sleepers, self._sleepers = self._sleepers, []
         for woken in sleepers:
             woken.set_result(None)
-        await self.until_asleep(len(sleepers))
+        return len(sleepers)
 
 
 def tool(

@@ -6,13 +6,25 @@ import asyncio
 import logging
 import re
 import time
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from gateway.catalogue.catalogue import Catalogue
-from gateway.model import Rejected
-from tests.unit.catalogue.asking import DOWN, ToolServer, found, ids, one_backend, route, running, source, tool
+from gateway.model import Listing, Rejected
+from tests.unit.catalogue.asking import (
+    DEADLINE_S,
+    DOWN,
+    ToolServer,
+    found,
+    ids,
+    one_backend,
+    route,
+    running,
+    source,
+    tool,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +118,7 @@ async def test_a_tool_with_a_broken_or_too_large_schema_is_left_out_with_its_rea
             "It does not describe an object, and arguments always are one.",
             "A.Large@1.0.0": "Its input schema has 20018 bytes; 10000 are allowed.",
         }
-        assert found(catalogue, "A.Good").schema.errors({"a": 1}) == {"a": "is not a string"}
+        assert found(catalogue, "A.Good").schema.errors_now({"a": 1}, 7) == {"a": "is not a string"}
 
 
 async def test_a_tool_that_says_too_much_besides_its_schemas_is_left_out_with_its_reason() -> None:
@@ -175,6 +187,64 @@ async def test_what_is_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -
         await hours.pass_()
         said = [record for record in caplog.records if "left out" in record.message]
         assert [(record.levelname, record.__dict__["count"]) for record in said] == [("WARNING", 1)]
+
+
+async def test_a_refresh_that_ends_while_another_makes_the_snapshot_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """The snapshot is made in a thread; backends without a usable tool need none, and are done sooner."""
+    caplog.set_level(logging.INFO, "gateway.catalogue")
+    good = ToolServer("good", tool("A.X"))
+    invalid = [ToolServer(f"invalid{number}") for number in range(29)]
+    for server in invalid:
+        server.rejected = (Rejected(id=server.name, reason="the toolset is not valid"),)
+    async with running(*map(one_backend, [good, *invalid])) as (catalogue, hours):
+        for server in invalid:
+            assert reasons(catalogue, server) == {server.name: "the toolset is not valid"}
+        said = [record.getMessage() for record in caplog.records]
+        assert said.count("tools of a backend are left out") == len(invalid)
+        assert said.count("no tool is left out any more") == 0
+        good.tools = [tool("A.X", description="new")]
+        await hours.pass_()
+        assert all(reasons(catalogue, server) for server in invalid)
+
+
+async def test_an_older_list_of_a_backend_never_replaces_a_newer_one() -> None:
+    """Its tool server says that its tools have changed while the regular refresh still waits for an answer."""
+    server = Slow("crm", tool("A.Old"))
+    async with running(one_backend(server)) as (catalogue, hours):
+        server.answering.clear()
+        catalogue.refresh("crm")  # after a pause
+        await hours.until_asleep(2)
+        hours.wake()
+        async with asyncio.timeout(DEADLINE_S):
+            while server.asked < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        server.tools = [tool("A.New")]
+        server.answering.set()
+        await hours.until_asleep(1)
+        async with asyncio.timeout(DEADLINE_S):
+            while ids(catalogue) != ["A.New@1.0.0"]:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert server.at_once == 1
+
+
+class Slow(ToolServer):
+    """Lists the tools it had when it was asked, once it may answer."""
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        self.answering = asyncio.Event()
+        self.answering.set()
+        self.asked = self.open = self.at_once = 0
+
+    async def list_tools(self) -> Listing:
+        self.asked, self.open = self.asked + 1, self.open + 1
+        self.at_once = max(self.at_once, self.open)
+        try:
+            listing = await super().list_tools()
+            await self.answering.wait()
+        finally:
+            self.open -= 1
+        return listing
 
 
 async def test_changes_are_logged_with_hashes(caplog: pytest.LogCaptureFixture) -> None:

@@ -139,7 +139,7 @@ def test_an_early_refusal_names_the_version_as_the_caller_does(sent: str, said: 
     error = GatewayError(ErrorCode.UNAUTHENTICATED, "Who?")
     for prefix in (None, "oxp"):
         reply = recognise.refusal(error, head("POST", "/call", {"oxp-version": sent}, prefix))
-        assert (reply.header(b"oxp-version"), reply.body) == (said, b'{"message":"Who?"}')
+        assert (reply.header(b"oxp-version"), reply.body) == (said, b'{"message":"Who?","code":"unauthenticated"}')
     assert recognise.refusal(error, head("POST", "/call", {}, "oxp")).header(b"oxp-version") == b"1.0"
     assert recognise.refusal(error, head("POST", "/call", {"oxp-version": sent}, "otc")).header(b"oxp-version") is None
 
@@ -148,4 +148,4 @@ def test_before_the_dialect_is_known_a_refusal_is_a_message_valid_in_all() -> No
     reply = recognise.refusal(
         GatewayError(ErrorCode.UNAUTHENTICATED, "Who?"), Head(method="POST", path="/call", headers={})
     )
-    assert (reply.status, reply.body) == (401, b'{"message":"Who?"}')
+    assert (reply.status, reply.body) == (401, b'{"message":"Who?","code":"unauthenticated"}')

@@ -13,6 +13,8 @@ from tests.wire import DIALECTS
 
 STATUSES = {
     ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.CALL_CONFLICT: 400,
+    ErrorCode.RESULT_EXPIRED: 400,
     ErrorCode.INVALID_ARGUMENTS: 422,
     ErrorCode.UNAUTHENTICATED: 401,
     ErrorCode.FORBIDDEN: 403,
@@ -25,6 +27,7 @@ STATUSES = {
     ErrorCode.RATE_LIMITED: 429,
     ErrorCode.BACKEND_UNAVAILABLE: 400,
     ErrorCode.INTERNAL: 400,
+    ErrorCode.NOT_READY: 503,  # of lists alone
 }
 
 
@@ -85,6 +88,7 @@ def test_headers_of_a_refusal_go_on_and_nothing_is_stored() -> None:
     assert dict(reply.headers) == {
         b"content-type": b"application/json",
         b"cache-control": b"no-store",
+        b"toolgate-code": b"unauthenticated",
         b"oxp-version": b"1.0.0",
         b"www-authenticate": b"Bearer",
     }

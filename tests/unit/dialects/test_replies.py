@@ -113,6 +113,31 @@ def test_a_failed_tool_is_read_in_any_shape(body: dict[str, Any], failure: ToolF
         assert decode_reply(reply(200, shape), invocation()) == ToolResult(failure=failure)
 
 
+@pytest.mark.parametrize(
+    ("header", "code", "can_retry", "word", "extras"),
+    [
+        ("broken_answer", "broken_answer", False, "broken_answer", {}),
+        ("tool_error", "tool_error", True, "tool_error", {}),
+        ("still_running", "still_running", True, "still_running", {}),
+        ("still_running", "still_running", False, "tool_error", {}),  # it could never be joined
+        ("missing_requirements", "missing_requirements", True, "missing_requirements", {}),
+        ("unknown", "timeout", False, "tool_error", {"tool_code": "timeout"}),
+        ("whatever", "whatever", False, "tool_error", {"tool_code": "whatever"}),
+        (None, "unknown", False, "tool_error", {"tool_code": "unknown"}),
+        ("x", ["unknown"], False, "tool_error", {"tool_code": ["unknown"]}),
+    ],
+)
+def test_the_word_of_another_gateway_is_taken_over_and_no_other(
+    header: str | None, code: Any, can_retry: bool, word: str, extras: dict[str, Any]
+) -> None:
+    """Ours: a chain of gateways answers as one; what only the body says may be a tool's own."""
+    error = {"message": "No.", "code": code, "can_retry": can_retry}
+    told = {} if header is None else {"toolgate_code": header}
+    failure = decode_reply(reply(200, {"success": False, "error": error}, **told), invocation()).failure
+    assert failure is not None
+    assert (failure.word, failure.extras) == (word, extras)
+
+
 def test_a_byte_order_mark_before_an_answer_is_ignored() -> None:
     mark = b"\xef\xbb\xbf"
     assert decode_reply(reply(200, mark + json.dumps(FLAT).encode()), invocation()) == ToolResult(value=7)

@@ -50,6 +50,22 @@ def test_a_refusal_of_the_tool_server_is_a_refusal(status: int, body: Any, code:
     assert (error.code, error.message) == (code, message)
 
 
+@pytest.mark.parametrize(
+    ("header", "said", "code"),
+    [
+        ("backend_unavailable", "backend_unavailable", ErrorCode.BACKEND_UNAVAILABLE),
+        ("result_expired", "result_expired", ErrorCode.RESULT_EXPIRED),
+        ("tool_not_found", "backend_unavailable", ErrorCode.INVALID_REQUEST),
+        ("unauthenticated", "unauthenticated", ErrorCode.INVALID_REQUEST),  # who calls us is known
+        (None, "backend_unavailable", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_the_word_of_another_gateway_s_refusal_is_passed_on(header: str | None, said: str, code: ErrorCode) -> None:
+    """Ours: a chain of gateways answers as one. What only the body says may be a tool server's own."""
+    told = {} if header is None else {"toolgate_code": header}
+    assert refused(reply(400, {"message": "No.", "code": said}, **told)).code is code
+
+
 def test_what_a_tool_server_tells_developers_goes_to_the_log_alone() -> None:
     error = refused(reply(400, {"message": "No.", "developer_message": "x" * 5000}))
     assert error.developer_message is None

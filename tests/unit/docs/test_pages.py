@@ -29,7 +29,13 @@ FENCES = {
     ("yaml", ""),
     ("yaml", "values"),
 }
-FILES = {("yaml", ".yaml"), ("python", ".py"), ("ini", ".service")}  # saved under the name that the fence gives
+FILES = {
+    ("yaml", ".yaml"),
+    ("python", ".py"),
+    ("ini", ".service"),
+    ("nginx", ".conf"),
+    ("haproxy", ".cfg"),
+}  # saved under the name that the fence gives
 FOR_A_CLUSTER = {  # the only commands that nothing runs
     "docker build -t toolgate .",
     'docker run --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD:/etc/toolgate:ro" --env JWT_SECRET toolgate',
@@ -152,4 +158,4 @@ def type_of(section: str) -> set[str]:
 def test_the_sections_that_names_are_looked_up_in_have_keys() -> None:
     assert {field.name for field in fields(Config)} == {key.name for key in keys_of(Config).values()}
     assert "callback_url" in type_of("server")
-    assert "on_failure" in type_of("state")
+    assert "result_ttl" in type_of("state")

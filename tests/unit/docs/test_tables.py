@@ -10,13 +10,14 @@ import yaml
 from gateway.auth.refusals import Reason
 from gateway.dialects.fields import status_of
 from gateway.dialects.recognise import DIALECTS
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, FailureCode, GatewayError, ServerCode
 from gateway.front.accesslog import AccessLine
 from gateway.front.edge import STRICT
 from gateway.jsontext import decode
 from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.model import Json, ToolFailure, ToolResult
+from gateway.server.head import code_of as refusal_code
 from tests.unit.docs.markdown import DOCS, ROOT, blocks, headings, rows
 
 ERRORS = (DOCS / "errors.md").read_text("utf-8")
@@ -62,8 +63,28 @@ def test_every_dialect_has_a_row_wherever_dialects_are_listed() -> None:
     assert [words(row[0])[0] for row in rows(page, "Dialects")] == [f"/{name}" for name in DIALECTS]
 
 
+def test_every_word_of_a_failure_is_listed() -> None:
+    assert {words(row[0])[0] for row in rows(ERRORS, "Failures")} == set(FailureCode)
+    assert not set(FailureCode) & {*ErrorCode, *ServerCode}
+
+
+def test_every_word_of_the_listener_is_listed_with_its_statuses() -> None:
+    table = rows(ERRORS, "Before a request is one")
+    told = {words(row[0])[0]: {int(status) for status in row[1].split(", ")} for row in table}
+    listed = {status: code for code, statuses in told.items() for status in statuses}
+    assert listed == {status: refusal_code(status) for status in (400, 408, 413, 414, 431, 500, 501, 503, 505)}
+    assert set(told) >= set(ServerCode)
+
+
+def test_every_failure_is_told_in_a_word_that_is_listed() -> None:
+    """Also one that says no more than how it is counted."""
+    for outcome in OUTCOMES:
+        if outcome not in ("ok", "other"):
+            assert ToolFailure(message="why", outcome=outcome).word in {*FailureCode, *ErrorCode}
+
+
 def test_every_outcome_of_a_call_is_listed() -> None:
-    assert {words(row[0])[0] for row in rows(ERRORS, "Failures")} == set(OUTCOMES) - {"other"}
+    assert {words(row[0])[0] for row in rows(ERRORS, "Outcomes")} == set(OUTCOMES) - {"other"}
 
 
 def test_every_reason_for_a_refused_credential_is_listed() -> None:
@@ -83,7 +104,8 @@ def test_every_outcome_of_a_callback_is_listed() -> None:
 def test_every_field_of_a_line_in_the_log_is_listed() -> None:
     told = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
     line = AccessLine(
-        0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why"
+        0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why",
+        "203.0.113.1",
     )  # fmt: skip
     assert {*told, "level", "logger", "message"} == decode(bytes(line)).keys()
 

@@ -16,6 +16,7 @@ from gateway.logs.lines import Lines
 CALL = (
     *(1700000000.0625, b"request-1", "call", "/tools/call", 200, 0.0123456, 300, 400),
     *("otc", "jwt:https://issuer.example:alice", "Calculator.Add", "1.0.0", "calculator", "ok", 0.011),
+    *("", "203.0.113.1"),
 )
 
 
@@ -41,6 +42,7 @@ def test_a_call_has_all_there_is_to_say() -> None:
         "backend": "calculator",
         "outcome": "ok",
         "tool_ms": 11.0,
+        "client": "203.0.113.1",
     }
 
 
@@ -71,7 +73,7 @@ def test_people_read_what_they_look_for_first() -> None:
     assert re.fullmatch(
         r"\d\d:\d\d:\d\d INFO    call /tools/call 200 in 12\.345 ms \(tool=Calculator\.Add@1\.0\.0, "
         r"backend=calculator, outcome=ok, dialect=otc, principal=jwt:https://issuer\.example:alice, "
-        r"request_id=request-1\)\n",
+        r"client=203\.0\.113\.1, request_id=request-1\)\n",
         text,
     )
 

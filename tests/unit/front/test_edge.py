@@ -38,6 +38,7 @@ def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = 
     return Edge(
         call=call,
         list_=nothing,
+        refuse=nothing,
         callback=callback,
         rest=nothing,
         ip_of=lambda scope: "127.0.0.1",

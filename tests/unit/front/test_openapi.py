@@ -9,7 +9,8 @@ import jsonschema_rs
 import pytest
 
 from gateway.front.openapi import BY_KEY, BY_TOKEN, document
-from tests.oracle import Operation
+from tests.oracle import FAILURE_CODES, Operation
+from tests.oracle.examples import coded
 from tests.oracle.test_oracle import GOOD
 
 DOCUMENT: dict[str, Any] = json.loads(document("1.2.3", "https://tools.example.com"))
@@ -82,10 +83,26 @@ def test_the_headers_of_answers_are_described() -> None:
     assert headers_of("/oxp/tools", "get", "304") == headers_of("/oxp/tools", "get", "200")
     assert headers_of("/otc/tools", "get", "304") >= {"ETag", "Vary", "Cache-Control"}
     for status in ("400", "401", "403", "404", "413", "415", "422", "429"):
-        assert headers_of("/oxp/tools/call", "post", status) >= {"OXP-Version", "Cache-Control", "X-Request-ID"}
+        around = headers_of("/oxp/tools/call", "post", status)
+        assert around >= {"OXP-Version", "Cache-Control", "X-Request-ID", "Toolgate-Code"}
     for status in ("200", "202", "400", "422"):  # of which the last two may be the tool server's
-        assert headers_of("/otc/call", "post", status) >= {"Toolgate-Call-Id", "Location", "Preference-Applied"}
+        assert headers_of("/otc/call", "post", status) >= {
+            "Toolgate-Call-Id",
+            "Toolgate-Code",
+            "Location",
+            "Preference-Applied",
+        }
     assert headers_of("/health", "get", "503") >= {"OXP-Version", "Cache-Control", "X-Request-ID"}
+
+
+def test_the_word_for_programs_is_described_wherever_it_may_stand() -> None:
+    assert set(DOCUMENT["components"]["schemas"]["Code"]["examples"]) == FAILURE_CODES
+    for path in (*(f"/{prefix}/tools" for prefix in PREFIXES), "/tools", "/calls/{call_id}", "/challenges/{token}"):
+        for status in DOCUMENT["paths"][path]["get"]["responses"]:
+            if status[0] == "4":
+                assert "Toolgate-Code" in headers_of(path, "get", status)
+    for method, status in (("get", "200"), ("get", "202"), ("delete", "202")):
+        assert "Toolgate-Code" in headers_of("/calls/{call_id}", method, status)
 
 
 def test_no_call_is_ever_answered_5xx() -> None:
@@ -109,6 +126,7 @@ def test_what_the_specifications_show_is_described(
     dialect: str, operation: Operation, status: int, answered: Any
 ) -> None:
     path, method = PATH_OF[operation]
+    answered = coded(operation, status, answered)[1]
     for place in (f"/{dialect}/{path}", f"/{path}"):
         jsonschema_rs.Draft202012Validator(described(place, method, status), validate_formats=True).validate(answered)
 

@@ -43,7 +43,7 @@ async def test_whoever_waited_has_the_result_and_who_looks_is_told_so(it: Desk, 
         assert (kept.standing, kept.remembered, kept.joined) == (result, False, False)
         assert await it.standing_of(kept.id) == TOLD
         assert await it.calls.look(kept.id, BOB) is None
-    assert it.state.size_bytes == 0
+    assert it.state.room.used_bytes == 0
 
 
 async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:

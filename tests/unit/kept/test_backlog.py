@@ -13,6 +13,7 @@ from gateway.state.port import StateUnavailable
 pytestmark = pytest.mark.anyio
 
 DEADLINE_S = 10.0
+KEY = "k" * 43
 
 
 class Bench:
@@ -45,12 +46,12 @@ class Bench:
 async def test_work_is_done_in_order_as_soon_as_the_state_is_up() -> None:
     bench = Bench()
     backlog = Backlog(lambda: bench.is_up)
-    assert all(backlog.hold(1, bench.work(number)) for number in range(3))
+    assert all(backlog.hold(KEY, 1, bench.work(number)) for number in range(3))
     await asyncio.sleep(0)
     assert bench.done == []
     bench.is_up = True
     await bench.until_done(0, 1, 2)
-    assert backlog.hold(1, bench.work(3))
+    assert backlog.hold(KEY, 1, bench.work(3))
     await bench.until_done(0, 1, 2, 3)
     await backlog.aclose()
 
@@ -59,8 +60,8 @@ async def test_work_that_finds_the_state_gone_again_is_tried_again_in_its_place(
     bench = Bench()
     bench.is_up = True
     backlog = Backlog(lambda: bench.is_up)
-    backlog.hold(1, bench.work(0, StateUnavailable(), StateUnavailable()))
-    backlog.hold(1, bench.work(1))
+    backlog.hold(KEY, 1, bench.work(0, StateUnavailable(), StateUnavailable()))
+    backlog.hold(KEY, 1, bench.work(1))
     await bench.until_done(0, 1)
     await backlog.aclose()
 
@@ -69,23 +70,24 @@ async def test_work_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptur
     bench = Bench()
     bench.is_up = True
     backlog = Backlog(lambda: bench.is_up)
-    backlog.hold(1, bench.work(0, ValueError("a bug")))
-    backlog.hold(1, bench.work(1))
+    backlog.hold(KEY, 1, bench.work(0, ValueError("a bug")))
+    backlog.hold(KEY, 1, bench.work(1))
     await bench.until_done(1)
     await backlog.aclose()
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    assert backlog.lost == 1
 
 
 async def test_the_bytes_it_remembers_are_bounded_until_the_work_is_done() -> None:
     bench = Bench()
     backlog = Backlog(lambda: bench.is_up)
     sizes = {1: MAX_BYTES + 1, 2: MAX_BYTES - 4, 3: 5, 4: 4, 5: 1, 6: 0}
-    held = [number for number, size in sizes.items() if backlog.hold(size, bench.work(number))]
+    held = [number for number, size in sizes.items() if backlog.hold(KEY, size, bench.work(number))]
     assert held == [2, 4, 6]
     bench.is_up = True
     await bench.until_done(2, 4, 6)
     bench.is_up = False
-    assert backlog.hold(MAX_BYTES, bench.work(7))
+    assert backlog.hold(KEY, MAX_BYTES, bench.work(7))
     await backlog.aclose()
 
 
@@ -93,19 +95,23 @@ async def test_the_pieces_of_work_it_holds_are_bounded() -> None:
     bench = Bench()
     backlog = Backlog(lambda: bench.is_up)
     work = bench.work(1)
-    assert all(backlog.hold(0, work) for _ in range(MAX_COUNT))
-    assert not backlog.hold(0, work)
+    assert all(backlog.hold(KEY, 0, work) for _ in range(MAX_COUNT))
+    assert not backlog.hold(KEY, 0, work)
     await backlog.aclose()
 
 
-async def test_what_is_lost_at_the_end_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_lost_at_the_end_is_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     backlog = Backlog(lambda: bench.is_up)
     await backlog.aclose()
     assert caplog.records == []
+    assert (len(backlog), backlog.lost) == (0, 0)
     for number in range(3):
-        backlog.hold(1, bench.work(number))
+        backlog.hold("k" if number else KEY, 1, bench.work(number))
+    assert len(backlog) == 3
     await backlog.aclose()
     [record] = caplog.records
-    assert (record.levelno, record.__dict__["count"]) == (logging.WARNING, 3)
+    assert (record.levelno, vars(record)["count"]) == (logging.WARNING, 3)
+    assert vars(record)["calls"] == [KEY, "k"]
+    assert backlog.lost == 3
     assert bench.done == []

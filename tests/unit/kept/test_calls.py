@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.kept.preference import Preference
 from gateway.kept.standing import PREFIX, Consent, Kept
 from gateway.model import ToolFailure, ToolResult
-from gateway.state.port import MAX_NOTE_BYTES, StateUnavailable
+from gateway.state.port import MAX_NOTE_BYTES, CallState, StateUnavailable
 from tests.unit.desk import ADA, BOB, DONE, Desk, desk
 
 pytestmark = pytest.mark.anyio
@@ -319,6 +320,67 @@ async def test_a_caller_that_leaves_hurts_nothing(it: Desk) -> None:
     async with asyncio.timeout(DEADLINE_S):
         assert (await joined).standing == DONE
     assert (leaving.cancelled(), it.now.hung_up, len(it.now.dispatched)) == (True, False, 1)
+
+
+async def leave(it: Desk, call_id: str | None, *, at: CallState, **asked: Any) -> str:
+    """A caller asks and leaves when its call has come so far; returns our id of it."""
+    before = len(it.later.dispatched)
+    async with asyncio.timeout(DEADLINE_S):
+        leaving = asyncio.create_task(it.ask(call_id, **asked))
+        while len(it.later.dispatched) == before:  # noqa: ASYNC110 - two tasks of the same loop
+            await asyncio.sleep(0)
+        id_ = it.later.dispatched[-1].call_id
+        if at is CallState.AWAITING_USER:
+            await it.calls.challenge(id_, CHALLENGE)
+            return (await leaving).id
+        while (record := it.state.held(id_.removeprefix(PREFIX))) is None or record.state is not at:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+    return id_
+
+
+async def settles_down(it: Desk) -> None:
+    """Lets what was left to the background be done."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_caller_without_an_id_who_leaves_takes_its_call_along_and_its_tool_server_is_told_once() -> None:
+    async with desk(max_pending=1, max_records=1) as it:
+        for _ in range(3):
+            left = await leave(it, None, at=CallState.ACCEPTED)
+            await settles_down(it)
+            assert it.later.cancelled.pop() == (left, "g")
+            assert not it.later.cancelled
+            assert not await it.calls.settle(left, DONE)  # too late
+        assert it.state.room.used_bytes == 0
+        assert [type(ending) for _, ending in it.ended] == [ToolResult] * 3
+
+
+@pytest.mark.parametrize(
+    ("call_id", "asked"),
+    [("k", {}), (None, {"preference": Preference(wait_s=5.0, respond_async=True)})],
+    ids=["keyed", "to be answered later"],
+)
+async def test_a_call_that_can_be_asked_for_outlives_its_caller(
+    it: Desk, call_id: str | None, asked: dict[str, Any]
+) -> None:
+    left = await leave(it, call_id, at=CallState.ACCEPTED, **asked)
+    await settles_down(it)
+    assert not it.later.cancelled
+    assert await it.calls.settle(left, DONE)
+    assert await it.standing_of(left) == DONE
+
+
+async def test_a_call_that_waits_for_its_user_outlives_its_caller(it: Desk) -> None:
+    left = await leave(it, None, at=CallState.AWAITING_USER)
+    again = asyncio.create_task(it.ask(None))
+    await asyncio.sleep(0)
+    again.cancel()
+    await settles_down(it)
+    assert not it.later.cancelled
+    assert (await it.ask(None)).id == left
 
 
 async def test_cancelling_hangs_up_on_a_tool_server_that_answers_at_once(it: Desk) -> None:

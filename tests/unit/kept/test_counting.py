@@ -44,7 +44,7 @@ async def test_an_end_that_is_held_is_told_once_it_is_written_down(it: Desk) -> 
     async def come_last() -> None:
         done.set()
 
-    assert it.endings.backlog.hold(0, come_last)
+    assert it.endings.backlog.hold("k", 0, come_last)
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
         await done.wait()

@@ -28,7 +28,7 @@ from gateway.kept.standing import (
     unpack,
 )
 from gateway.model import Json, ToolFailure, ToolResult
-from gateway.state.port import CallState, Conflict, Expired, Full, Record
+from gateway.state.port import CallState, Conflict, Expired, Full, Quota, Record
 
 NOTE = Note(dialect="oxp", spelling="1.0.0", call_id="k", tool="Echo.Say@1.0.0", group="g")
 PINNED = ToolResult(failure=ToolFailure(message="No."))
@@ -106,9 +106,17 @@ def test_only_who_has_an_id_is_told_to_come_back() -> None:
 
 
 def test_why_a_call_may_not_go_on() -> None:
-    assert refusal_of(Conflict()).code is refusal_of(Expired()).code is ErrorCode.INVALID_REQUEST
-    assert (refusal_of(Full(7.0)).code, refusal_of(Full(7.0)).retry_after_s) == (ErrorCode.RATE_LIMITED, 7.0)
-    assert refusal_of(Full(7.2)).retry_after_s == 8  # whole seconds travel, and after 7 it would still be full
+    assert refusal_of(Conflict()).code is ErrorCode.CALL_CONFLICT
+    assert refusal_of(Expired()).code is ErrorCode.RESULT_EXPIRED
+    refused = refusal_of(Full(7.0, "pending"))
+    assert (refused.code, refused.retry_after_s) == (ErrorCode.RATE_LIMITED, 7.0)
+    assert refusal_of(Full(7.2, "bytes")).retry_after_s == 8  # whole seconds travel, and after 7 it would still be full
+
+
+def test_only_who_has_too_much_is_told_so() -> None:
+    own: list[Quota] = ["pending", "records", "bytes"]
+    assert all("your" in refusal_of(Full(1.0, quota)).message for quota in own)
+    assert "your" not in refusal_of(Full(1.0, "room")).message
 
 
 @pytest.mark.parametrize("code", [ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.INVALID_REQUEST])

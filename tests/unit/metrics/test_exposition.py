@@ -38,6 +38,10 @@ DOCUMENTED = {
     "toolgate_issuer_up": "issuer",
     "toolgate_issuer_keys_age_seconds": "issuer",
     "toolgate_state_up": "",
+    "toolgate_body_memory_bytes": "",
+    "toolgate_body_memory_limit_bytes": "",
+    "toolgate_state_bytes": "",
+    "toolgate_state_max_bytes": "",
     "toolgate_config_reloads_total": "outcome",
     "toolgate_build_info": "version",
 }

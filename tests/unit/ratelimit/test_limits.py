@@ -154,8 +154,27 @@ async def test_what_is_counted_here_is_the_same_with_a_wait_and_without() -> Non
     assert Limits([rule()], MemoryBuckets(Clock()), Away()).spend_now("call", "key:a", IP, WEB) is None
 
 
-async def test_limits_that_nobody_can_check_refuse_as_unavailable() -> None:
-    gate = Limits([rule()], MemoryBuckets(Clock()), Away())
+async def test_limits_that_nobody_can_check_are_counted_here_unless_told_otherwise() -> None:
+    gate = Limits([rule(burst=2)], MemoryBuckets(Clock()), Away())
+    assert dict(await gate.spend("call", "key:a", IP, None))[b"ratelimit"] == b'"per-caller";r=1;t=1'
+    await gate.spend("call", "key:a", IP, None)
+    with pytest.raises(RateLimited):
+        await gate.spend("call", "key:a", IP, None)
+    await gate.spend("call", "key:b", IP, None)
+
+
+async def test_limits_that_nobody_can_check_let_everything_pass_if_told_so() -> None:
+    gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="allow")
+    assert [await gate.spend("call", "key:a", IP, None) for _ in range(3)] == [()] * 3
+
+
+async def test_what_becomes_of_limits_that_nobody_can_check_can_be_changed_while_they_run() -> None:
+    gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="refuse").under([rule(burst=1)], "allow")
+    assert await gate.spend("call", "key:a", IP, None) == ()
+
+
+async def test_limits_that_nobody_can_check_refuse_as_unavailable_if_told_so() -> None:
+    gate = Limits([rule()], MemoryBuckets(Clock()), Away(), on_failure="refuse")
     with pytest.raises(GatewayError) as caught:
         await gate.spend("call", "key:a", IP, None)
     assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)

@@ -74,9 +74,10 @@ def test_the_size_of_a_head_is_what_its_lines_weigh() -> None:
 
 def test_a_refusal_is_a_whole_answer_that_ends_the_connection() -> None:
     head, _, body = refusal(431, "Too large.").partition(b"\r\n\r\n")
-    assert json.loads(body) == {"message": "Too large."}
+    assert json.loads(body) == {"message": "Too large.", "code": "head_too_large"}
     assert head.split(b"\r\n") == [
         b"HTTP/1.1 431 Request Header Fields Too Large",
+        b"toolgate-code: head_too_large",
         b"content-type: application/json",
         b"content-length: %d" % len(body),
         b"connection: close",

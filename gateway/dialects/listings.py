@@ -1,0 +1,189 @@
+"""Reads whole lists of tools into definitions, as text: what a gateway does with them in another process.
+
+A list of 64 MiB can hold twenty million tools, or one with as many values. What is read here keeps to bounds, tool by
+tool and in all, so that whoever decodes it afterwards takes neither much memory nor long at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from gateway.dialects import definitions, lists, recognise
+from gateway.dialects.versions import HEADER
+from gateway.jsontext import JsonError, encode
+from gateway.model import Json, JsonObject, Rejected, ToolDefinition
+
+# A value takes about 100 bytes in memory, on top of its text.
+MAX_TOOL_VALUES = 50_000  # of one tool: some 5 ms to decode
+MAX_VALUES = 1_500_000  # of all tools of a list; 20,000 of six parameters have a million
+MAX_BYTES = 32 * 1024 * 1024  # of all tools of a list, as text
+AS_SENT = 4  # times as long as we write it: spaces, and letters written as \u00e9
+PART_BYTES = 64 * 1024  # of definitions that are decoded at once, below 3 ms
+MAX_SHOWN = 256  # characters of an id in a log
+
+
+class Terms(Struct, frozen=True):
+    """The bounds of a backend's list; `toolkit` is for ids that name none, `has_version` that OXP-Version was sent."""
+
+    backend: str
+    toolkit: str
+    max_tools: int
+    max_schema_bytes: int
+    has_version: bool = False
+
+
+class Summary(Struct, frozen=True):
+    """What was read besides tools: what the tool server speaks, what is left out, and names that were adapted.
+
+    `failure`: why there is no list; empty if there is one.
+    """
+
+    dialect: str = ""
+    rejected: tuple[Rejected, ...] = ()
+    adapted: tuple[tuple[str, str], ...] = ()
+    failure: str = ""
+
+
+decode_terms = msgspec.json.Decoder(Terms).decode
+decode_summary = msgspec.json.Decoder(Summary).decode
+decode_tools = msgspec.json.Decoder(list[ToolDefinition]).decode
+
+
+def read_list(terms: bytes, text: bytes) -> tuple[bytes, ...]:
+    """Reads an answer to `GET /tools`. Returns a Summary, then arrays of ToolDefinition, all of them JSON text."""
+    bounds = decode_terms(terms)
+    try:
+        document, entries = lists.open_list(text, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
+    except (JsonError, definitions.DefinitionError) as exc:
+        return (encode(Summary(failure=str(exc))),)
+    gathered, adapted, listed = Gathered(bounds), set[tuple[str, str]](), Counter[str]()
+    for count, entry in enumerate(entries, 1):
+        if count > bounds.max_tools:
+            gathered.cut_off()
+            break
+        if recognise.is_rfc(entry) and isinstance(document, dict):
+            document["tools"] = [{"toolkit": {}}]  # what they speak shows in one of them
+        listed[_bare_id(entry)] += 1
+        try:
+            definition, warnings = definitions.read_definition(entry, bounds.toolkit)
+        except definitions.DefinitionError as exc:
+            gathered.reject(_shown(entry, count), str(exc))
+            continue
+        if gathered.take(definition):
+            adapted.update((definition.id, warning) for warning in warnings)
+    gathered.drop_ambiguous(listed)
+    headers = ((HEADER, b""),) if bounds.has_version else ()
+    dialect = recognise.of_server(headers, document).name
+    summary = Summary(dialect=dialect, rejected=tuple(gathered.rejected), adapted=tuple(sorted(adapted)))
+    return (encode(summary), *gathered.parts())
+
+
+def most_as_sent(max_schema_bytes: int) -> int:
+    """The longest text of one tool that may still keep the bounds: two schemas, and as much for all else it says."""
+    return AS_SENT * 3 * max_schema_bytes
+
+
+class Gathered:
+    """The tools of a list that keep its bounds, as text."""
+
+    def __init__(self, bounds: Terms) -> None:
+        self.bounds = bounds
+        self._tools: list[tuple[str, str, bytes]] = []  # id, the tool server's own id, text
+        self._bytes = self._values = 0
+        self.rejected: list[Rejected] = []
+
+    def take(self, definition: ToolDefinition) -> bool:
+        """Adds a tool, or says why not."""
+        text = encode(definition)
+        values = most_values(text)
+        reason = too_large(definition, len(text), self.bounds.max_schema_bytes)
+        if reason is None and values > MAX_TOOL_VALUES:
+            reason = f"It holds some {values} values; {MAX_TOOL_VALUES} are allowed."
+        if reason is None and (self._bytes + len(text) > MAX_BYTES or self._values + values > MAX_VALUES):
+            reason = f"With it the tools hold more than {MAX_VALUES} values, or {MAX_BYTES} bytes, which is the most."
+        if reason is not None:
+            self.reject(definition.id, reason)
+            return False
+        self._bytes, self._values = self._bytes + len(text), self._values + values
+        self._tools.append((definition.id, definition.remote_id, text))
+        return True
+
+    def reject(self, tool_id: str, reason: str) -> None:
+        """Leaves a tool out."""
+        self.rejected.append(Rejected(id=tool_id, reason=reason))
+
+    def cut_off(self) -> None:
+        """Says that there are more tools than are looked at."""
+        most = self.bounds.max_tools
+        self.reject(self.bounds.backend, f"It lists more than {most} tools; only the first {most} are looked at.")
+
+    def drop_ambiguous(self, listed: Mapping[str, int]) -> None:
+        """Takes out tools that a caller of another version would run. `listed`: how often, by ids without versions."""
+        ambiguous = _ambiguous((remote_id for _, remote_id, _ in self._tools), listed)
+        reason = "its tool server lists several tools under this id, and no version tells them apart"
+        for tool_id, remote_id, _ in self._tools:
+            if remote_id in ambiguous:
+                self.reject(tool_id, reason)
+        self._tools = [tool for tool in self._tools if tool[1] not in ambiguous]
+
+    def parts(self) -> Iterator[bytes]:
+        """JSON arrays of tools, each short or of one tool."""
+        part: list[bytes] = []
+        size = 0
+        for _, _, text in self._tools:
+            if part and size + len(text) > PART_BYTES:
+                yield b"[%b]" % b",".join(part)
+                part, size = [], 0
+            part.append(text)
+            size += len(text)
+        if part:
+            yield b"[%b]" % b",".join(part)
+
+
+def most_values(text: bytes) -> int:
+    """At least how many values a text holds, and hardly more: each follows a bracket or a comma."""
+    return text.count(b",") + text.count(b"{") + text.count(b"[") + 1
+
+
+def too_large(definition: ToolDefinition, size: int, most: int) -> str | None:
+    """Why a definition of that many bytes is too much for the list of every caller; None when it is not."""
+    schemas = {"input": definition.input_schema, "output": definition.output_schema}
+    sizes = {which: _size(schema) for which, schema in schemas.items()}
+    for which, bytes_ in sizes.items():
+        if bytes_ > most:
+            return f"Its {which} schema has {bytes_} bytes; {most} are allowed."
+    rest = size - sum(sizes.values())  # descriptions, examples, what it requires
+    return f"Besides its schemas it has {rest} bytes; {most} are allowed." if rest > most else None
+
+
+def _size(schema: JsonObject | None) -> int:
+    return 0 if schema is None else len(encode(schema))
+
+
+def _ambiguous(remote_ids: Iterable[str], listed: Mapping[str, int]) -> set[str]:
+    """The ids under which a tool server may run more than one tool. `listed`: how often, usable or not, by bare ids.
+
+    An id with a version names that one; without, whichever version the tool server takes for the latest.
+    """
+    named = Counter(remote_ids)
+    return {name for name, count in named.items() if count > 1 or ("@" not in name and listed[name] > 1)}
+
+
+def _bare_id(entry: Json) -> str:
+    """The id of a listed tool without a version; empty if there is none."""
+    return _named(entry).partition("@")[0]
+
+
+def _shown(entry: Json, number: int) -> str:
+    """What an operator finds a listed tool by that is none."""
+    return _named(entry)[:MAX_SHOWN] or f"number {number} of the list"
+
+
+def _named(entry: Json) -> str:
+    """The id of a listed tool, or its name; empty if it has neither."""
+    names = (entry.get("id"), entry.get("name")) if isinstance(entry, dict) else ()
+    return next((name for name in names if isinstance(name, str) and name), "")

@@ -1,0 +1,77 @@
+"""Callers who hold what they send or what they are sent: it has a limit, and the memory is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tests import plainhttp
+from tests.live.faults.calling import call, caller, value
+from tests.live.faults.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
+from tests.live.faults.toolserver import Exchange, echo, tool_server
+
+pytestmark = pytest.mark.anyio
+
+MIB = 1024 * 1024
+LIMIT = 64 * MIB  # the least that can be configured
+CROWD = 14
+RESULT_BYTES = 7 * MIB  # more than sockets hold
+CALL = json.dumps({"request": {"tool_id": "Lab.Big", "input": {}}}).encode()
+HEAD = "POST /otc/tools/call HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+
+
+def memory_bytes(running: GatewayProcess) -> int:
+    """What it holds now (proc_pid_status(5), VmRSS)."""
+    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
+
+
+async def held(running: GatewayProcess) -> float:
+    """What it says that bodies and answers hold."""
+    async with plainhttp.async_client() as http:
+        shown = (await http.get(f"{running.admin_url}/metrics")).text.splitlines()
+    return float(next(line.split()[1] for line in shown if line.startswith("toolgate_body_memory_bytes ")))
+
+
+async def nothing_held(running: GatewayProcess) -> bool:
+    return await held(running) == 0
+
+
+async def test_callers_who_do_not_read_and_half_sent_bodies_hold_no_more_than_the_limit() -> None:
+    async def big(exchange: Exchange) -> None:
+        await exchange.finish(value="x" * RESULT_BYTES)
+
+    server = {"port": 0, "admin": {"port": 0}, "max_memory_bodies": "64MiB"}
+    async with (
+        tool_server({"Lab.Big": big, "Lab.Echo": echo}) as lab,
+        gateway(settings({"lab": {"protocol": "otc", "url": lab.url}}, server=server)) as running,
+        caller(running.url) as http,
+    ):
+        assert value(await call(http, "Lab.Big")) == "x" * RESULT_BYTES
+        before, host, port = memory_bytes(running), *running.url.removeprefix("http://").split(":")
+        async with AsyncExitStack() as stack:
+
+            async def say(words: bytes) -> asyncio.StreamReader:
+                reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+                stack.callback(writer.close)
+                writer.write(words)
+                return reader
+
+            for _ in range(CROWD):
+                await say(HEAD.format(len(CALL)).encode() + CALL)
+            cut_off = "callers who did not read their answers were cut off to make room"
+            await until(lambda: bool(running.logged(cut_off)), "room is made")
+            assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
+            halves = [await say(HEAD.format(MIB).encode() + b"[" * (MIB - 1)) for _ in range(CROWD)]
+            answered = [asyncio.create_task(reader.readline()) for reader in halves]
+            done, others = await asyncio.wait(answered, timeout=DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
+            for other in others:
+                other.cancel()
+            assert {task.result().split()[1] for task in done} == {b"429"}
+            assert await held(running) < LIMIT * 3 // 2  # what waits to be read when all is full may still come whole
+        await until(lambda: memory_bytes(running) - before < LIMIT // 2, "the memory is given back")
+        await until(lambda: nothing_held(running), "all of it is forgotten")

@@ -1,0 +1,222 @@
+"""Bodies and answers share a limited memory: who holds it, who is refused, who waits and who is cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from gateway.memory import ARRIVING, BodyMemory
+from gateway.server import Addresses, Listener, ServingContext, run
+from gateway.server.connection import Connection
+from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
+from gateway.server.sweeper import Relief
+from tests.live.faults.processes import until
+from tests.live.server.authority import Authority
+from tests.live.server.harness import (
+    DEADLINE_S,
+    OPTIONS,
+    Application,
+    Wire,
+    admin_application,
+    calling,
+    echo,
+    request,
+    respond,
+)
+
+KIB = 1024
+LIMIT = 4 * KIB * KIB
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Running:
+    """A server with little memory for bodies and answers."""
+
+    addresses: Addresses
+    listener: Listener
+
+    async def until_held(self, low: int, high: int = 100 * LIMIT) -> None:
+        """Waits until so many bytes are held, which nobody is told of."""
+        await until(lambda: low <= self.listener.memory.held <= high, "so much is held")
+
+
+@asynccontextmanager
+async def serving(application: Application | None = None, tls: ServingContext | None = None) -> AsyncIterator[Running]:
+    ready: asyncio.Future[Addresses] = asyncio.get_running_loop().create_future()
+    listeners: list[Listener] = []
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/big":
+            await respond(send, 200, bytes(int(scope["query_string"])))
+        elif scope["path"] == "/callbacks/x":
+            await echo(scope, receive, send)
+        elif application is not None:
+            await application(scope, receive, send)
+
+    def attach(listener: Listener) -> None:
+        listener.memory = BodyMemory(LIMIT)
+        listener.is_awaited = lambda path: path.startswith("/callbacks/")
+        listeners.append(listener)
+
+    server = asyncio.create_task(
+        run(
+            serve,
+            admin_application,
+            replace(OPTIONS, tls=tls),
+            on_ready=ready.set_result,
+            on_drain=lambda: None,
+            on_listener=attach,
+        )
+    )
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield Running(await ready, listeners[0])
+    finally:
+        server.cancel()
+        with suppress(asyncio.CancelledError):
+            await server
+
+
+def half_of(size: int, path: str = "/") -> bytes:
+    """A request whose body misses its last byte."""
+    return request(path, f"Content-Length: {size + 1}", method="POST") + b"x" * size
+
+
+async def test_a_caller_whose_bodies_hold_a_quarter_is_refused_more_and_small_ones_are_not_counted() -> None:
+    application = Application()
+    application.gate.set()
+    async with serving(application) as running, AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(calling(running.addresses.public)) for _ in range(5)]
+        for wire in wires[:3]:
+            wire.say(half_of(LIMIT // 16))
+        await running.until_held(3 * LIMIT // 16)
+        wires[3].say(half_of(LIMIT // 8))
+        answer = await wires[3].answer()
+        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        assert answer.message == "Too much of what you send is held in memory."
+        wires[4].say(request("/small", method="POST", body=b"x" * UNCOUNTED_BYTES))
+        assert (await wires[4].answer()).status == 200
+        for wire in wires[:3]:
+            wire.say(b"y")
+            assert (await wire.answer()).status == 200
+        await running.until_held(0, 0)
+        wires[4].say(request("/again", method="POST", body=b"x" * (LIMIT // 8)))
+        assert (await wires[4].answer()).status == 200
+
+
+async def test_bodies_of_all_callers_together_get_a_half() -> None:
+    application = Application()
+    async with serving(application) as running, AsyncExitStack() as stack:
+        running.listener.holder_of = lambda scope: scope["path"]
+        wires = [await stack.enter_async_context(calling(running.addresses.public)) for _ in range(3)]
+        for number, wire in enumerate(wires[:2]):
+            wire.say(half_of(LIMIT // 4 - 64 * KIB, f"/{number}"))
+        await running.until_held(LIMIT // 2 - 150 * KIB)
+        wires[2].say(half_of(LIMIT // 4 - 64 * KIB, "/third"))
+        answer = await wires[2].answer()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert running.listener.memory.held == 0
+
+
+async def test_a_callers_body_counts_for_who_it_is_once_that_is_known() -> None:
+    async with serving(Application()) as running, calling(running.addresses.public) as wire:
+        memory = running.listener.memory
+        wire.say(request("/", f"Content-Length: {LIMIT // 4}", method="POST") + bytes(LIMIT // 8))
+        await running.until_held(LIMIT // 8)
+        assert not memory.fits_share("127.0.0.1", LIMIT // 8)
+        for connection in cast(set[Connection], running.listener.connections):
+            connection.cycle.holder = "key:7"
+        wire.say(bytes(LIMIT // 16))
+        await until(lambda: not memory.fits_share("key:7", LIMIT // 8), "it counts for the key")
+        assert memory.fits_share("127.0.0.1", LIMIT // 4)
+    assert running.listener.memory.held == 0
+
+
+async def test_what_a_tool_server_brings_waits_for_room_and_is_not_refused() -> None:
+    async with serving() as running, AsyncExitStack() as stack:
+        memory, wires = running.listener.memory, []
+        memory.take(ARRIVING, LIMIT)
+        for _ in range(2):
+            wires.append(await stack.enter_async_context(calling(running.addresses.public)))
+            wires[-1].say(request("/callbacks/x", method="POST", body=b"x" * (LIMIT // 4)))
+        assert len(json.loads((await wires[0].answer()).body)["body"]) == LIMIT // 4  # one of them may always go on
+        assert len(json.loads((await wires[1].answer()).body)["body"]) == LIMIT // 4
+        memory.give(ARRIVING, LIMIT)
+    assert memory.held == 0
+
+
+async def never_reading(running: Running, stack: AsyncExitStack, size: int) -> socket.socket:
+    """A caller who asks for a large answer and takes nothing of it."""
+    caller = stack.enter_context(socket.socket())
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    caller.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(caller, running.addresses.public)
+    await asyncio.get_running_loop().sock_sendall(caller, request(f"/big?{size}"))
+    return caller
+
+
+async def test_callers_who_do_not_read_are_cut_off_when_there_is_no_room_and_readers_are_not() -> None:
+    size, loop = 5 * LIMIT, asyncio.get_running_loop()  # more than sockets hold
+    async with serving() as running, AsyncExitStack() as stack:
+        relief, memory = Relief(running.listener), running.listener.memory
+        await never_reading(running, stack, size)
+        reader: Wire = await stack.enter_async_context(calling(running.addresses.public))
+        reader.say(request(f"/big?{size}"))
+        await running.until_held(size + LIMIT)
+        relief.look(loop.time())
+        assert len(running.listener.unread) == 2  # both have just begun
+        whole = await reader.answer()
+        assert len(whole.body) == size
+        relief.look(loop.time() + PRESSED_S)
+        assert running.listener.unread == set()
+        assert memory.held == 0
+        assert not memory.refuses
+
+
+async def test_calls_are_refused_when_no_room_can_be_made_and_health_is_not() -> None:
+    application = Application()
+    async with serving(application) as running, calling(running.addresses.public) as wire:
+        memory, relief = running.listener.memory, Relief(running.listener)
+        memory.take("others", LIMIT + 1)
+        relief.look(0.0)
+        wire.say(request("/a"))
+        assert (await wire.answer()).status == 200
+        relief.look(2 * PRESSED_S)
+        wire.say(request("/health"))
+        assert (await wire.answer()).status == 200
+        wire.say(request("/b"))
+        answer = await wire.answer()
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        memory.give("others", LIMIT + 1)
+        async with calling(running.addresses.public) as other:
+            other.say(request("/c"))
+            assert (await other.answer()).status == 200
+    assert application.seen == ["/a", "/health", "/c"]
+
+
+async def test_answers_over_tls_are_counted_too_and_come_whole(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context, size = ServingContext(authority.serving(), 100), 5 * LIMIT
+    async with serving(tls=context) as running:
+        reader, writer = await asyncio.open_connection(
+            *running.addresses.public, ssl=authority.trusting(), server_hostname="127.0.0.1", limit=64 * KIB
+        )
+        writer.write(request(f"/big?{size}"))
+        await running.until_held(LIMIT)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"200 OK" in head
+        assert len(await reader.readexactly(size)) == size
+        await running.until_held(0, 0)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()

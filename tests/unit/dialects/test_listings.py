@@ -1,0 +1,158 @@
+"""Whole lists read as text: what keeps the bounds is a definition, and what does not is left out alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.dialects import crumb_listing, listings, lists, toolset_listing
+from gateway.dialects.definitions import UnreadableTool
+from gateway.jsontext import JsonError, encode
+from gateway.model import Rejected, ToolDefinition
+
+TOOL = {"id": "A.B@1.0.0", "description": "Does.", "input_schema": {}}
+TOOLSET_TOOL = {"name": "do", "description": "Does.", "inputSchema": {"type": "object"}}
+MANIFEST = {"name": "Kit", "endpoint": "http://127.0.0.1/tools", "tools": [TOOLSET_TOOL]}
+
+
+def terms(max_tools: int = 10, max_schema_bytes: int = 1000, *, has_version: bool = False) -> bytes:
+    bounds = listings.Terms("crm", "Crm", max_tools, max_schema_bytes, has_version)
+    return encode(bounds)
+
+
+def read(text: bytes, **bounds: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
+    summary, *parts = listings.read_list(terms(**bounds), text)
+    return listings.decode_summary(summary), [tool for part in parts for tool in listings.decode_tools(part)]
+
+
+def tools(*entries: Any) -> bytes:
+    return json.dumps({"tools": entries}).encode()
+
+
+def named(name: str, **more: Any) -> dict[str, Any]:
+    return TOOL | {"id": name} | more
+
+
+def test_a_tool_that_is_too_long_is_left_out_alone_and_not_read() -> None:
+    long = b'{"input_schema":{"enum":[%b]},"name":"x","id":"A.Long"}' % b",".join([b"[]"] * 20_000)
+    summary, found = read(b'{"tools":[%b,%b,%b]}' % (encode(named("A.B")), long, encode(named("A.C"))))
+    assert [tool.id for tool in found] == ["A.B@1.0.0", "A.C@1.0.0"]
+    reason = f"its definition has {len(long)} bytes; 12000 are allowed"
+    assert summary.rejected == (Rejected(id="A.Long", reason=reason),)
+
+
+def test_a_tool_of_too_many_values_is_left_out_alone() -> None:
+    many = named("A.Many", input_schema={"enum": [[]] * listings.MAX_TOOL_VALUES})
+    summary, found = read(tools(many, TOOL), max_schema_bytes=1_000_000)
+    assert [tool.id for tool in found] == ["A.B@1.0.0"]
+    [rejected] = summary.rejected
+    assert (rejected.id, rejected.reason[:14]) == ("A.Many@1.0.0", "It holds some ")
+
+
+def test_the_tools_that_fill_the_room_for_all_leave_out_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listings, "MAX_VALUES", 10_000)
+    entries = [named(f"A.T{number}", input_schema={"enum": [[]] * 500}) for number in range(20)]
+    summary, found = read(tools(*entries), max_schema_bytes=10_000, max_tools=100)
+    assert len(found) + len(summary.rejected) == 20
+    assert 8 <= len(found) < 10_000 / 500 / 2 + 1  # a comma and a bracket for each
+    assert all("which is the most" in rejected.reason for rejected in summary.rejected)
+
+
+def test_a_list_is_cut_off_behind_as_many_tools_as_may_be_published() -> None:
+    summary, found = read(tools(*(named(f"A.T{number}") for number in range(20))))
+    assert [tool.tool for tool in found] == [f"A.T{number}" for number in range(10)]
+    assert summary.rejected == (
+        Rejected(id="crm", reason="It lists more than 10 tools; only the first 10 are looked at."),
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 7, 8, 100])
+def test_a_long_list_is_split_in_several_goes(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "SPLIT_AT_ONCE", 2)
+    text = b' { "items" : [ {"id":"A.T0"} ,{"id":"A.T1"}\n, 2,[3] ,"4", {"id":"A.T5"},{"a": "],"} ] } '
+    _, entries = lists.open_list(text, most, 100)
+    expected = [{"id": "A.T0"}, {"id": "A.T1"}, 2, [3], "4", {"id": "A.T5"}, {"a": "],"}]
+    assert list(entries) == expected[:most]
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        (b"[]", "lc"),
+        (b'{"items":[]}', "oxp-env"),
+        (b'{"tools":[]}', "otc"),
+        (b'{"tools":[{"id":"A.B"},{"toolkit":{"name":"A"}}]}', "rfc"),
+        (b'{"tools":[{"id":"A.B","x":1e999},{"toolkit":{"name":"A"}}]}', "rfc"),
+        (b'{"tools":[{"id":"A.B","x":"\\ud800"},{"toolkit":{"name":"A"}}]}', "rfc"),
+        (b'{"tools":null,"items":[]}', "oxp-env"),
+    ],
+)
+def test_what_a_tool_server_speaks_shows(text: bytes, dialect: str) -> None:
+    assert read(text)[0].dialect == dialect
+    assert read(text, has_version=True)[0].dialect == "oxp"
+
+
+@pytest.mark.parametrize("text", [b"", b"7", b"{}", b'{"tools":{}}', b'{"tools":[1,]}', b"[[" * 100_000, b"<html>"])
+def test_what_is_no_list_is_a_failure(text: bytes) -> None:
+    summary, found = read(text)
+    assert summary.failure
+    assert not found
+
+
+def test_of_a_tool_too_long_only_short_names_are_shown() -> None:
+    for names in (b'"id":7', b'"id":"%b"' % (b"x" * 5000), b'"id":"\\ud800"', b'"x":{"id":"A.B"}'):
+        _, entries = lists.open_list(b'[{"a":"%b",%b}]' % (b"y" * 200, names), 1, 100)
+        try:
+            (entry,) = entries
+        except JsonError:
+            continue
+        assert isinstance(entry, UnreadableTool) or entry["id"] == "\ud800"
+        assert entry.get("id") is None
+
+
+def read_toolset(document: Any) -> tuple[toolset_listing.Summary, list[ToolDefinition]]:
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    summary, *parts = toolset_listing.read_toolset(terms(), text)
+    return toolset_listing.decode_summary(summary), [tool for part in parts for tool in listings.decode_tools(part)]
+
+
+def test_of_a_toolset_what_is_too_large_for_us_is_left_out_alone() -> None:
+    long = TOOLSET_TOOL | {"name": "long", "inputSchema": {"enum": [[]] * 10_000}}
+    large = TOOLSET_TOOL | {"name": "large", "inputSchema": {"type": "object", "title": "x" * 2000}}
+    summary, found = read_toolset(MANIFEST | {"tools": [long, TOOLSET_TOOL, large]})
+    assert [tool.remote_id for tool in found] == ["do"]
+    assert [rejected.id for rejected in summary.rejected] == ["long", "Kit.large@1.0.0"]
+    assert summary.endpoint == MANIFEST["endpoint"]
+
+
+def test_a_toolset_with_a_flaw_is_invalid_whole_and_what_is_no_toolset_fails() -> None:
+    assert (
+        "inputSchema"
+        in read_toolset(MANIFEST | {"tools": [TOOLSET_TOOL, TOOLSET_TOOL | {"inputSchema": 7}]})[0].invalid
+    )
+    for document in (
+        b"",
+        b"{",
+        MANIFEST | {"description": "x" * 100_000},
+        b'{"tools":[' + b"[" * 70 + b"]" * 70 + b"]}",
+    ):
+        assert read_toolset(document)[0].failure
+    invalid: Any
+    for invalid in (7, {}, MANIFEST | {"tools": {}}, MANIFEST | {"endpoint": None}):
+        assert read_toolset(invalid)[0].invalid
+    many = [TOOLSET_TOOL | {"name": f"t{number}"} for number in range(11)]
+    summary, found = read_toolset(MANIFEST | {"tools": many})
+    assert (len(found), [rejected.id for rejected in summary.rejected]) == (10, ["crm"])
+
+
+def test_a_catalogue_of_crumbs_is_read_tool_by_tool() -> None:
+    context = {"tools": [{"name": "echo"}, {"name": "large", "description": "x" * 2000}, 7]}
+    crumb = {"id": "c1", "tags": [], "schema_name": "tool.catalog.v1", "version": 1, "context": context}
+    summary, *parts = crumb_listing.read_catalog(terms(), json.dumps([crumb]).encode())
+    read = crumb_listing.decode_summary(summary)
+    assert [tool.remote_id for part in parts for tool in listings.decode_tools(part)] == ["echo"]
+    assert (read.crumb_id, [rejected.id for rejected in read.rejected]) == ("c1", ["Crm.large@1.0.0", "?"])
+    for text in (b"", b"{}"):
+        assert crumb_listing.decode_summary(crumb_listing.read_catalog(terms(), text)[0]).failure
