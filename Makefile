@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 INTEROP := .venvs
 DEPLOY := $(INTEROP)/deploy
 IMPORTS := $(INTEROP)/import-linter
+SUITE := $(INTEROP)/json-schema-suite
 INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp schemathesis universal-tool-client universal-tool-server)
 PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
@@ -31,12 +32,8 @@ demo: $(STAMP)
 
 # Much of the time is spent waiting for processes: four workers fill the waits of two cores, each with tests that wait
 # between tests that compute (tests/conftest.py). What is compiled is kept even where the environment says otherwise.
-# What fails beside the others runs once more alone, and then has to pass: many tests hold real processes to deadlines,
-# which a machine that is busy with the next test can miss.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
-test: check $(INTEROP_STAMPS)
-	$(PYTEST) --cache-clear --numprocesses 4 --dist worksteal -m "not soak" \
-		|| $(PYTEST) --last-failed --last-failed-no-failures none -m "not soak"
+test: check $(INTEROP_STAMPS) $(SUITE)/.installed
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak"
 
 # One after the other: most of them take all processors.
 test-soak: $(STAMP)
@@ -54,10 +51,16 @@ $(IMPORTS)/.installed: tests/requirements/import-linter.txt constraints.txt
 	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
 	@touch $@
 
+# Only a source distribution has it, and nothing of it is installed.
+$(SUITE)/.installed: tests/requirements/json-schema-suite.txt constraints.txt | $(STAMP)
+	rm -rf $(@D)
+	$(BIN)/python -m pip download $(PINNED) --no-deps --no-binary jsonschema --dest $(@D) --requirement $<
+	tar --extract --gzip --file $(@D)/jsonschema-*.tar.gz --directory $(@D) --strip-components 1
+	@touch $@
+
 # Apart from the others because what it needs is large, and not all of it to be had by pip: what is skipped says why.
 test-deploy: $(DEPLOY)/.installed
-	$(DEPLOY)/bin/python -m pytest tests/deploy -rs --cache-clear --numprocesses 2 --dist loadfile --no-loadscope-reorder \
-		|| $(DEPLOY)/bin/python -m pytest tests/deploy -rs --last-failed --last-failed-no-failures none
+	$(DEPLOY)/bin/python -m pytest tests/deploy -rs --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 $(DEPLOY)/.installed: pyproject.toml constraints.txt tests/deploy/requirements.txt
 	$(PYTHON) -m venv --clear $(@D)
@@ -76,7 +79,7 @@ bench-peers: $(STAMP) $(PEER_STAMPS)
 	$(BIN)/python -m tests.bench --only echo,nginx,reference,envoy,envoy-bridge,fastmcp $(BENCH)
 
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
-interop: $(INTEROP_STAMPS)
+interop: $(INTEROP_STAMPS) $(SUITE)/.installed
 
 $(INTEROP)/%/.installed: tests/interop/requirements/%.txt constraints.txt
 	$(PYTHON) -m venv --clear $(@D)

@@ -19,6 +19,7 @@ from gateway.model import Arguments, Json, JsonObject
 from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import Document, Schema, SchemaError, subschemas
 from gateway.schemas.inline import inline_refs, with_subschemas
+from gateway.schemas.keywords import is_before_2019
 from gateway.schemas.wording import Finding, by_parameter, findings, shortened
 
 MAX_FINDINGS = 50  # told about one call; nobody reads more
@@ -31,6 +32,8 @@ BACKTRACK_LIMIT = 10_000  # steps of one match of a pattern with look-around: 0.
 
 # As far as the library has them; it would fetch any other from wherever its name leads.
 DRAFTS = re.compile(r"https?://json-schema\.org/(draft-0[467]/|draft/20(19-09|20-12)/)?schema#?")
+
+_LARGE = {"$ref", "enum", "const"}  # of what is in a branch, or behind it, nobody knows how large it is
 
 _MASK = "the value"  # stands in the library's messages, which would quote the value
 # What the library raises for lone surrogates, and for nesting and numbers beyond its own.
@@ -79,6 +82,7 @@ class _Compiled:
         """Compiles it. Raises SchemaError, HeavyError if `here` that would hold up the event loop."""
         schema = self._schema
         document = Document(schema)
+        self._schema = schema = document.root
         work, patterns = document.work(), len(document.patterns)
         validator, pattern_bytes, backtracks = _validator(schema, patterns, here=here)
         self.is_valid = validator.is_valid
@@ -155,15 +159,16 @@ class _Compiled:
     def _explained(self, value: Json) -> Iterator[Finding]:
         if self._explaining is None:
             return iter(())
+        validator, root = self._explaining
         if _holds_more_than(value, MAX_EXPLAINED):
             try:
-                self._explaining.validate(value)
+                validator.validate(value)
             except ValidationError as exc:
-                return iter(findings(exc))
-        return chain.from_iterable(map(findings, self._explaining.iter_errors(value)))
+                return iter(findings(exc, root))
+        return chain.from_iterable(findings(error, root) for error in validator.iter_errors(value))
 
     @cached_property
-    def _explaining(self) -> Validator | None:
+    def _explaining(self) -> tuple[Validator, Schema] | None:
         """Made at the first bad value: most tools are never called wrongly."""
         try:
             return _explaining_validator(self._schema)
@@ -241,7 +246,11 @@ def _compile(schema: Schema, pattern_bytes: int, *, backtracks: bool) -> Validat
         if backtracks
         else RegexOptions(size_limit=pattern_bytes)
     )
-    return jsonschema_rs.validator_for(schema, offline=True, validate_formats=True, pattern_options=engine, mask=_MASK)
+    # Since 2019-09 `format` only describes (JSON Schema validation, section 7.2.1).
+    formats = is_before_2019(schema)
+    return jsonschema_rs.validator_for(
+        schema, offline=True, validate_formats=formats, pattern_options=engine, mask=_MASK
+    )
 
 
 def _refusal(error: ValidationError) -> SchemaError:
@@ -252,15 +261,16 @@ def _refusal(error: ValidationError) -> SchemaError:
     return SchemaError(f"At {shortened(place, 200)}: {message}." if place else f"{message}.")
 
 
-def _explaining_validator(schema: Schema) -> Validator:
-    """Compiles an equivalent schema whose errors come in time linear in the value.
+def _explaining_validator(schema: Schema) -> tuple[Validator, Schema]:
+    """Compiles an equivalent schema whose errors come in time linear in the value; returns both.
 
     The library reports, for each failed `anyOf`, the errors of every branch with all their own branches: on a
     recursive schema 2.2 s for a value 14 levels deep, where `is_valid` takes 14 microseconds. So whatever
     multiplies is asked as a question, `{"if": X, "else": false}`, that is answered yes or no.
     """
     document = Document(inline_refs(schema))
-    return _validator(_Explainable(document).root(), len(document.patterns))[0]
+    root = _Explainable(document).root()
+    return _validator(root, len(document.patterns))[0], root
 
 
 class _Explainable:
@@ -292,11 +302,11 @@ class _Explainable:
 
 
 def _is_flat(branches: Any) -> bool:
-    """Whether the errors of all branches together are few: no branch holds another schema."""
+    """Whether the errors of all branches together are few, and each is small: the library copies an `enum` into it."""
     if not isinstance(branches, list):
         return True
     return all(
-        not isinstance(branch, dict) or ("$ref" not in branch and next(subschemas(branch), None) is None)
+        not isinstance(branch, dict) or (_LARGE.isdisjoint(branch) and next(subschemas(branch), None) is None)
         for branch in branches
     )
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
-from gateway.model import Json, JsonObject
-
-Schema = JsonObject
-Pointer = tuple[str, ...]
+from gateway.model import Json
+from gateway.schemas.keywords import DEFINITIONS, IN_PLACE, Pointer, is_before_2019
+from gateway.schemas.keywords import Schema as Schema
+from gateway.schemas.keywords import SchemaError as SchemaError
+from gateway.schemas.keywords import subschemas as subschemas
+from gateway.schemas.resources import followed, local, outside, pointer_of
 
 MAX_DEPTH = 150  # of the JSON text; the validator itself gives up at 255
 MAX_CHAIN = 150  # schemas one inside, or behind, the other; keeps our own recursion far from Python's limit
@@ -21,24 +22,6 @@ MAX_WORK = 20_000  # schemas that may look at one and the same value: about 1 ms
 
 MAX_LOOKS = 200_000  # schemas seen while circles are searched: about 0.2 s; real catalogues need a few thousand
 
-# Where draft 4 to 2020-12 have a place for schemas; before 2020-12 `items` may be a list.
-_IN_PLACE_ONE = ("not", "if", "then", "else")
-_IN_PLACE_LIST = ("allOf", "anyOf", "oneOf")
-_IN_PLACE_MAP = ("dependentSchemas", "dependencies")
-_IN_PLACE = {*_IN_PLACE_ONE, *_IN_PLACE_LIST, *_IN_PLACE_MAP}
-_CHILD_ONE = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "items",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-_DEFINITIONS = ("$defs", "definitions")
-_ONE = {*_IN_PLACE_ONE, *_CHILD_ONE}
-_LIST = {*_IN_PLACE_LIST, "prefixItems", "items"}
-_MAP = {*_IN_PLACE_MAP, "properties", "patternProperties", *_DEFINITIONS}
 _COMPARED = (
     "const",
     "dependencies",
@@ -49,24 +32,6 @@ _COMPARED = (
     "required",
     "type",
 )
-_DYNAMIC = {"$dynamicRef", "$recursiveRef"}
-_ANCHORS = ("$anchor", "$dynamicAnchor", "$recursiveAnchor")
-_REF_ONLY_DRAFTS = ("draft-04", "draft-06", "draft-07")
-
-
-class SchemaError(ValueError):
-    """A schema that cannot be used; `reason` is a sentence for the operator."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Position(NamedTuple):
-    """A subschema (never a bare boolean) and the keys that lead to it from its parent."""
-
-    keys: Pointer
-    schema: Schema
 
 
 class Work(NamedTuple):
@@ -80,33 +45,18 @@ class Work(NamedTuple):
         return Work(self.schemas + other.schemas, self.looks + other.looks)
 
 
-def subschemas(schema: Schema) -> Iterator[Position]:
-    """The schemas directly inside one, in the order they are written."""
-    for keyword, value in schema.items():
-        if isinstance(value, dict):
-            if keyword in _ONE:
-                yield Position((keyword,), value)
-            elif keyword in _MAP:
-                yield from (Position((keyword, name), s) for name, s in value.items() if isinstance(s, dict))
-        elif isinstance(value, list) and keyword in _LIST:
-            yield from (Position((keyword, str(i)), s) for i, s in enumerate(value) if isinstance(s, dict))
-
-
 class Document:
-    """A whole schema with its references resolved.
+    """A whole schema with its references resolved; in `root` all of them are pointers.
 
     Raises: SchemaError for references that lead nowhere or out of the document.
     """
 
     def __init__(self, root: Schema) -> None:
         _check_shape(root)
-        self.root = root
-        meta_schema = root.get("$schema")
-        self.ref_alone = isinstance(meta_schema, str) and any(draft in meta_schema for draft in _REF_ONLY_DRAFTS)
-        self.plain = True  # every reference is a pointer into one resource
+        self.root = local(root)
+        self.ref_alone = is_before_2019(root)
         self.patterns: set[str] = set()  # regular expressions, each once
         self._targets: dict[str, tuple[Pointer, Any]] = {}
-        self._anchors = dict(_anchors(root))
         self._scan()
         self.circular = self._find_circles()
         self._closing = self._find_closing()
@@ -144,7 +94,6 @@ class Document:
         """Resolves every reference. Targets may lie where no keyword has a schema, so they are looked through too."""
         seen: set[int] = set()
         waiting: list[Any] = [self.root]
-        nested = False
         while waiting:
             schema = waiting.pop()
             if not isinstance(schema, dict) or id(schema) in seen:
@@ -155,35 +104,15 @@ class Document:
             self.patterns.update(
                 [pattern] if isinstance(pattern, str) else (), named if isinstance(named, dict) else ()
             )
-            identity = schema.get("$id")
-            nested |= isinstance(identity, str) and not identity.startswith("#") and schema is not self.root
-            self.plain &= not any(keyword in schema for keyword in _ANCHORS)
-            if not _DYNAMIC.isdisjoint(schema):
-                raise SchemaError("It uses dynamic references, which are not supported.")
             ref = schema.get("$ref")
             if isinstance(ref, str) and ref not in self._targets:
                 waiting.append(self._resolve(ref))
-        if nested and self._targets:
-            raise SchemaError("It nests another schema resource ($id) and uses $ref, which is not supported.")
-        self.plain &= not nested
 
     def _resolve(self, ref: str) -> Any:
-        if not ref.startswith("#"):
-            raise SchemaError(f"It refers to {ref[:100]!r}, outside of itself; only local references are followed.")
-        if ref in self._anchors:
-            self.plain = False
-            self._targets[ref] = (ref,), self._anchors[ref]
-            return self._anchors[ref]
         if ref != "#" and not ref.startswith("#/"):
-            raise SchemaError(f"It refers to {ref[:100]!r}, which it does not contain.")
-        parts = unquote(ref).split("/")[1:]
-        pointer = tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
-        node: Any = self.root
-        for key in pointer:
-            try:
-                node = node[int(key)] if isinstance(node, list) else node[key]
-            except (LookupError, TypeError, ValueError) as exc:
-                raise SchemaError(f"It refers to {ref[:100]!r}, which it does not contain.") from exc
+            raise outside(ref)
+        pointer = pointer_of(ref)
+        node = followed(self.root, pointer, ref)[-1]
         self._targets[ref] = pointer, node
         return node
 
@@ -241,22 +170,13 @@ def _everywhere(node: Any) -> Iterator[Schema]:
         waiting.extend(inner for _, inner in subschemas(schema))
 
 
-def _anchors(root: Schema) -> Iterator[tuple[str, Schema]]:
-    """The names given to places: `$anchor`, before 2019-09 an `$id` that is a fragment."""
-    for schema in _everywhere(root):
-        if isinstance(name := schema.get("$anchor"), str):
-            yield f"#{name}", schema
-        if isinstance(name := schema.get("$id"), str) and name.startswith("#") and name[1:2] not in ("", "/"):
-            yield name, schema
-
-
 def _in_place(node: Any) -> Iterator[Schema]:
     """A schema and those inside it that look at the same value."""
     waiting = [node] if isinstance(node, dict) else []
     while waiting:
         schema = waiting.pop()
         yield schema
-        waiting.extend(inner for keys, inner in subschemas(schema) if keys[0] in _IN_PLACE)
+        waiting.extend(inner for keys, inner in subschemas(schema) if keys[0] in IN_PLACE)
 
 
 def _peel(leads_to: dict[Pointer, set[Pointer]]) -> dict[Pointer, set[Pointer]]:
@@ -302,7 +222,7 @@ class _Work:
             raise SchemaError(f"Its references lead through more than {MAX_CHAIN} schemas.")
         work, widest = Work(1, _looks(schema)), Work(0, 0)
         for (keyword, *_), inner in subschemas(schema):
-            if keyword in _DEFINITIONS:
+            if keyword in DEFINITIONS:
                 continue
             cost = self.of(inner, depth + 1)
             if keyword == "properties":

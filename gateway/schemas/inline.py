@@ -32,8 +32,8 @@ class _TooLargeError(Exception):
 def inline_refs(schema: JsonObject) -> JsonObject:
     """Replaces every local `$ref` that is not recursive; recursive ones keep their definitions.
 
-    Returns the schema unchanged where that cannot be done: when it would grow out of proportion, when anchors or
-    embedded resources are in play, whose meaning depends on where they stand, and when `inlined` refuses it.
+    Returns the schema unchanged where that cannot be done: when it would grow out of proportion, and when `inlined`
+    refuses it.
     """
     try:
         return inlined(schema)
@@ -44,7 +44,7 @@ def inline_refs(schema: JsonObject) -> JsonObject:
 def inlined(schema: JsonObject) -> JsonObject:
     """As `inline_refs`. Raises: SchemaError, as for a reference that leads nowhere or out of the document."""
     document = Document(schema)
-    if not document.plain or not document.has_refs:
+    if not document.has_refs:
         return schema
     try:
         result = _Inliner(document).root()

@@ -8,16 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
+from gateway.schemas.forms import (
+    MAX_QUOTED_LENGTH,
+    any_type,
+    fits_none,
+    fitting,
+    form_of,
+    in_format,
+    options_of,
+    quoted,
+)
+from gateway.schemas.forms import shortened as shortened
+from gateway.schemas.keywords import Schema
+
 MAX_NAME_LENGTH = 100  # of a parameter in a message; unknown ones are the caller's invention
 MAX_TEXT_LENGTH = 500  # of one parameter's text
-MAX_QUOTED_LENGTH = 200  # of what is quoted from the schema: an enum may list every country
 WHOLE = "input"  # the key for what is wrong with no single parameter
 
-_ARTICLES = {"array": "an array", "integer": "an integer", "object": "an object", "null": "null"}
 _NO_FORM_FITS = "does not have any of the allowed forms"
 
 
@@ -39,18 +49,18 @@ class Finding(NamedTuple):
         return shortened(f"at {self.place}: {self.text}" if self.path else self.text, MAX_TEXT_LENGTH)
 
 
-def findings(error: ValidationError) -> list[Finding]:
-    """Words one error of the validator; missing and unknown names are a finding each."""
+def findings(error: ValidationError, root: Schema) -> list[Finding]:
+    """Words one error of the validator of the schema `root`; missing and unknown names are a finding each."""
     path = tuple(error.instance_path)
     match error.kind:
         case Kind.Required(name):
-            return [Finding((*path, name), "is required")]
+            return [Finding((*path, name), _required(name, error, root))]
         case Kind.AdditionalProperties(names) | Kind.UnevaluatedProperties(names):
             return [Finding((*path, name), "is not known") for name in names]
         case Kind.PropertyNames(inner) if isinstance(inner.instance, str):
-            return [Finding((*path, inner.instance), "is not an allowed name")]
-        case kind:
-            return [Finding(path, _text(kind))]
+            return [Finding((*path, inner.instance), f"is not an allowed name: it {_text(inner, root)}")]
+        case _:
+            return [Finding(path, _text(error, root))]
 
 
 def by_parameter(found: Iterable[Finding]) -> dict[str, str]:
@@ -65,29 +75,24 @@ def by_parameter(found: Iterable[Finding]) -> dict[str, str]:
     return {key: shortened("; ".join(said), MAX_TEXT_LENGTH) for key, said in texts.items()}
 
 
-def shortened(text: str, limit: int) -> str:
-    """Cuts a text that is too long, visibly."""
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _text(kind: Any) -> str:  # noqa: C901 - one flat table, a line per keyword
-    match kind:
+def _text(error: ValidationError, root: Schema) -> str:  # noqa: C901 - one flat table, a line per keyword
+    match error.kind:
         case Kind.Type(types):
-            return f"is not {_any_type(types)}"
+            return f"is not {any_type(types)}"
         case Kind.Enum(options):
-            return f"is not one of {_quoted(options).removeprefix('[').removesuffix(']')}"
+            return f"is not {options_of(options)}"
         case Kind.Constant(expected):
-            return f"is not {_quoted(expected)}"
+            return f"is not {quoted(expected)}"
         case Kind.Minimum(limit):
-            return f"is less than {_quoted(limit)}"
+            return f"is less than {quoted(limit)}"
         case Kind.Maximum(limit):
-            return f"is greater than {_quoted(limit)}"
+            return f"is greater than {quoted(limit)}"
         case Kind.ExclusiveMinimum(limit):
-            return f"is not greater than {_quoted(limit)}"
+            return f"is not greater than {quoted(limit)}"
         case Kind.ExclusiveMaximum(limit):
-            return f"is not less than {_quoted(limit)}"
+            return f"is not less than {quoted(limit)}"
         case Kind.MultipleOf(divisor):
-            return f"is not a multiple of {_quoted(divisor)}"
+            return f"is not a multiple of {quoted(divisor)}"
         case Kind.MinLength(limit):
             return f"is shorter than {_counted(limit, 'character')}"
         case Kind.MaxLength(limit):
@@ -103,47 +108,82 @@ def _text(kind: Any) -> str:  # noqa: C901 - one flat table, a line per keyword
         case Kind.Pattern(pattern):
             return f"does not match the pattern {shortened(pattern, MAX_QUOTED_LENGTH)}"
         case Kind.Format(name):
-            return f"is not a valid {shortened(name, MAX_QUOTED_LENGTH)}"
+            return f"is not {in_format(name)}"
         case Kind.UniqueItems():
             return "has repeated items"
         case Kind.UnevaluatedItems():
             return "has more items than are allowed"
         case Kind.Contains():
-            return "does not have the right number of the items it must contain"
-        case Kind.Not():
-            return "has a form that is not allowed"
-        case Kind.AnyOf(branches) | Kind.OneOfNotValid(branches):
-            return _wrong_branches(branches)
+            return _contained(error, root)
+        case Kind.Not(inner):
+            return _forbidden(inner, root)
+        case Kind.AnyOf() | Kind.OneOfNotValid():
+            return fits_none(_at(root, error.schema_path) or (), root) or _NO_FORM_FITS
         case Kind.OneOfMultipleValid():
-            return "fits more than one of the allowed forms"
+            told = fitting(_at(root, error.schema_path) or (), root)
+            return "fits more than one of the allowed forms" + (f": {told}" if told else "")
         case Kind.FalseSchema():
-            return _NO_FORM_FITS
+            return _refused(error, root)
         case Kind.BacktrackLimitExceeded() | Kind.RegexEngineFailure():
             return "is too complicated to be checked"
         case _:
             return "does not match the schema"
 
 
-def _wrong_branches(branches: Sequence[Sequence[ValidationError]]) -> str:
-    """Optional parameters are often `anyOf: [{type: string}, {type: null}]`; those deserve a plain sentence."""
-    types: list[str] = []
-    for branch in branches:
-        match [error.kind for error in branch]:
-            case [Kind.Type(wanted)]:
-                types += wanted
-            case _:
-                return _NO_FORM_FITS
-    return f"is not {_any_type(types)}"
+def _at(root: Schema, path: Sequence[str | int]) -> Any:
+    """What stands in a schema at a path; None if nothing does."""
+    node: Any = root
+    for key in path:
+        try:
+            node = node[key]
+        except (LookupError, TypeError):
+            return None
+    return node
 
 
-def _any_type(types: Iterable[str]) -> str:
-    null_last = sorted(types, key=lambda name: name == "null")
-    return " or ".join(dict.fromkeys(_ARTICLES.get(name, f"a {name}") for name in null_last))
+def _required(name: str, error: ValidationError, root: Schema) -> str:
+    """A member may be required only beside others (`dependentRequired`, before 2019-09 `dependencies`)."""
+    if error.schema_path and error.schema_path[-1] in ("dependentRequired", "dependencies"):
+        needs = _at(root, error.schema_path)
+        if isinstance(needs, dict):
+            beside = [other for other, needed in needs.items() if isinstance(needed, list) and name in needed]
+            return f"is required beside {shortened(' or '.join(beside), MAX_QUOTED_LENGTH)}"
+    return "is required"
+
+
+def _refused(error: ValidationError, root: Schema) -> str:
+    """No value is allowed, or the schema was asked whether the value fits another: `{"if": X, "else": false}`."""
+    schema = _at(root, error.schema_path[:-1])
+    if error.schema_path and error.schema_path[-1] == "else" and isinstance(schema, dict):
+        return _unfit(schema.get("if"), root)
+    return "is not allowed"
+
+
+def _unfit(schema: Any, root: Schema) -> str:
+    """What is said of a value that does not fit a schema."""
+    if isinstance(schema, dict) and isinstance(one := schema.get("oneOf"), list):
+        told = fitting(one, root)  # it may fit none of them, or several
+        return f"has to be exactly one of these: {told}" if told else _NO_FORM_FITS
+    branches = schema.get("anyOf") if isinstance(schema, dict) else None
+    return fits_none(branches if isinstance(branches, list) else [schema], root) or _NO_FORM_FITS
+
+
+def _forbidden(schema: Any, root: Schema) -> str:
+    if isinstance(schema, dict) and schema.keys() == {"not"}:  # a question, where there is no `if`
+        return _unfit(schema["not"], root)
+    form = form_of(schema, root)
+    return "has a form that is not allowed" if form is None else f"must not be {form}"
+
+
+def _contained(error: ValidationError, root: Schema) -> str:
+    schema = _at(root, error.schema_path[:-1])
+    schema = schema if isinstance(schema, dict) else {}
+    form = form_of(schema.get("contains"), root) or "of the form that it must contain"
+    least, most = schema.get("minContains", 1), schema.get("maxContains")
+    if most is not None and error.schema_path[-1] == "maxContains":
+        return f"has more than {_counted(most, 'item')} that may be {form}"
+    return f"has no item that is {form}" if least == 1 else f"has fewer than {_counted(least, 'item')}, each {form}"
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _quoted(value: Any) -> str:
-    return shortened(msgspec.json.encode(value).decode(), MAX_QUOTED_LENGTH)

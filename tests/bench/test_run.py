@@ -14,6 +14,7 @@ from tests.bench import figures
 from tests.bench.children import ROOT
 from tests.bench.machine import CpuClock, cpu_s, pinned, process_tree, rss_bytes
 
+DEADLINE_S = 60.0  # for anything that takes a second on an idle machine
 BENCH = [sys.executable, "-m", "tests.bench"]
 
 
@@ -29,7 +30,7 @@ def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> Non
         str(drawn),
     ]
     ran = subprocess.run(
-        [*BENCH, "--quick", *only, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [*BENCH, "--quick", *only, "--json", str(target)], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(target.read_text())
@@ -49,7 +50,9 @@ def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> Non
 
 
 def test_what_cannot_be_measured_is_named_with_what_can() -> None:
-    ran = subprocess.run([*BENCH, "--only", "toolgate,oxen"], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    ran = subprocess.run(
+        [*BENCH, "--only", "toolgate,oxen"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert ran.returncode == 2
     assert "There is no oxen to measure, but echo, nginx, minimal," in ran.stderr
 
@@ -61,13 +64,14 @@ def living(pids: list[int]) -> list[int]:
 def test_a_run_that_is_stopped_takes_its_servers_with_it() -> None:
     with subprocess.Popen(BENCH, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as bench:
         assert bench.stderr is not None
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + DEADLINE_S
         while len(tree := process_tree(bench.pid)) < 3 and time.monotonic() < deadline:
             pass
         bench.send_signal(signal.SIGTERM)
         bench.stderr.read()
-        assert bench.wait(15) == 128 + signal.SIGTERM
+        assert bench.wait(DEADLINE_S) == 128 + signal.SIGTERM
     assert len(tree) >= 3
+    deadline = time.monotonic() + DEADLINE_S
     while living(tree) and time.monotonic() < deadline:
         time.sleep(0.02)  # one that was just being started ends by itself, a moment later
     assert not living(tree)
@@ -78,14 +82,15 @@ def test_cpu_time_and_memory_count_the_whole_process_tree() -> None:
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])"
     # A group of its own, so that the grandchild can be ended with it.
     with subprocess.Popen([sys.executable, "-c", nested], start_new_session=True) as parent:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + DEADLINE_S
         while (cpu_s(parent.pid) < 0.2 or rss_bytes(parent.pid) < 30_000_000) and time.monotonic() < deadline:
             time.sleep(0.02)
         used_s, held = cpu_s(parent.pid), rss_bytes(parent.pid)
         exact_s = CpuClock(parent.pid).now_s()
+        later_s = cpu_s(parent.pid)
         os.killpg(parent.pid, signal.SIGKILL)
     assert used_s >= 0.2
-    assert used_s - 0.05 <= exact_s <= used_s + 2  # it goes on burning between the two looks
+    assert used_s - 0.05 <= exact_s <= later_s + 0.05  # it goes on burning between the looks
     assert held >= 30_000_000
 
 
@@ -94,6 +99,6 @@ def test_a_child_started_while_pinned_stays_pinned() -> None:
     one = frozenset({min(before)})
     with pinned(one):
         show = "import os; print(sorted(os.sched_getaffinity(0)))"
-        shown = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, timeout=10)
+        shown = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, timeout=DEADLINE_S)
     assert json.loads(shown.stdout) == sorted(one)
     assert os.sched_getaffinity(0) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 

@@ -59,7 +59,6 @@ def test_recursive_definitions_stay_and_others_go() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        properties(a={"$ref": "#b"}, b={"$anchor": "b", "type": "string"}),
         properties(a={"$id": "https://example.com/a", "type": "string"}),
         properties(a={"$ref": "https://example.com/a"}),
         properties(a={"$ref": "#/missing"}),
@@ -154,7 +153,7 @@ def test_explaining_agrees_with_checking_and_never_raises(schema: dict[str, Any]
     assert (violation is None) is jsonschema_rs.is_valid(schema, value, offline=True)
     explaining = compiled._explaining
     if explaining is not None:
-        assert explaining.is_valid(value) is (violation is None)
+        assert explaining[0].is_valid(value) is (violation is None)
 
 
 @given(

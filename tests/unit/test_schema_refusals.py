@@ -55,12 +55,7 @@ BROKEN = [
     ),
     (properties(a={"$ref": "#/$defs/b"}), "It refers to '#/$defs/b', which it does not contain."),
     (properties(a={"$ref": "#b"}), "It refers to '#b', which it does not contain."),
-    (properties(a={"$dynamicRef": "#b"}), "It uses dynamic references, which are not supported."),
     (properties(a={"$ref": "#/properties/a/x/0"}), "It refers to '#/properties/a/x/0', which it does not contain."),
-    (
-        {"$ref": "#/$defs/a", "$defs": {"a": {"$id": "https://example.com/a"}}},
-        "It nests another schema resource ($id) and uses $ref, which is not supported.",
-    ),
 ]
 
 
@@ -135,7 +130,9 @@ def test_a_wrong_value_of_a_recursive_union_is_explained_in_no_time() -> None:
     schema = InputSchema.compile(EXPRESSION)
     value = nested(60, {"op": "?"}, op="not")
     started = time.process_time()
-    assert schema.errors({"e": value}) == {"e": "does not have any of the allowed forms"}
+    assert schema.errors({"e": value}) == {
+        "e": 'is neither an object with op "add" nor an object with op "not"',
+    }
     assert time.process_time() - started < QUICK_S
 
 

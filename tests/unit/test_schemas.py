@@ -9,9 +9,7 @@ import pytest
 
 from gateway.schemas import InputSchema, OutputSchema
 from gateway.schemas.compiled import MAX_EXPLAINED, MAX_FINDINGS
-from tests.unit.compiling import DRAFT_7, properties
-
-DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+from tests.unit.compiling import DRAFT_4, DRAFT_7, properties
 
 
 def errors(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, str]:
@@ -21,9 +19,50 @@ def errors(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, str]:
 WORDS = [  # the schema of `a`, a value of it, what is said
     ({"type": "string"}, 5, "is not a string"),
     ({"type": ["integer", "null"]}, "x", "is not an integer or null"),
-    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, "is not a string or null"),
-    ({"anyOf": [{"type": "string"}, {"minimum": 9}]}, 5, "does not have any of the allowed forms"),
-    ({"oneOf": [{"type": "integer"}, {"minimum": 1}]}, 5, "fits more than one of the allowed forms"),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, "is neither a string nor null"),
+    ({"anyOf": [{"type": "string"}, {"minimum": 9}]}, 5, "is neither a string nor a number of at least 9"),
+    (
+        {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+        5,
+        "is neither a string nor an array of strings",
+    ),
+    (
+        {"oneOf": [{"type": "string"}, {"type": "null"}, {"items": {"enum": [1, 2]}, "type": "array"}]},
+        5,
+        "has to be exactly one of these: a string, or null, or an array of values, each one of 1,2",
+    ),
+    (
+        {
+            "oneOf": [
+                {"properties": {"kind": {"const": "circle"}, "r": {}}, "required": ["kind", "r"]},
+                {"properties": {"kind": {"const": "square"}, "side": {}}, "required": ["kind", "side"]},
+            ]
+        },
+        {},
+        'has to be exactly one of these: an object with kind "circle", r, or an object with kind "square", side',
+    ),
+    (
+        {"anyOf": [{"type": "string"}, {"title": "Anything odd", "not": True}]},
+        5,
+        "is neither a string nor of another allowed form",
+    ),
+    (
+        {"anyOf": [{"title": "Point", "type": "object"}, {"$ref": "#/$defs/T"}]},
+        5,
+        "is neither an object (Point) nor true",
+    ),
+    (
+        {"anyOf": [{"type": "string"}, {"type": "null"}, {"minimum": 9}]},
+        5,
+        "is none of these: a string, or null, or a number of at least 9",
+    ),
+    ({"oneOf": [{"const": 5}, {"const": 5}]}, 5, "has to be exactly one of these: 5"),
+    ({"anyOf": [{"not": True}]}, 5, "does not have any of the allowed forms"),
+    (
+        {"oneOf": [{"type": "integer"}, {"minimum": 1}]},
+        5,
+        "fits more than one of the allowed forms: an integer, or a number of at least 1",
+    ),
     ({"enum": ["red", "green"]}, "blue", 'is not one of "red","green"'),
     ({"const": {"k": 1}}, 5, 'is not {"k":1}'),
     ({"minimum": 3}, 2, "is less than 3"),
@@ -35,28 +74,55 @@ WORDS = [  # the schema of `a`, a value of it, what is said
     ({"maxLength": 1}, "xx", "is longer than 1 character"),
     ({"minItems": 1}, [], "has fewer than 1 item"),
     ({"maxItems": 1}, [1, 2], "has more than 1 item"),
-    ({"prefixItems": [True], "items": False}, [1, 2], "at a[1]: does not have any of the allowed forms"),
+    ({"prefixItems": [True], "items": False}, [1, 2], "at a[1]: is not allowed"),
     ({"minProperties": 1}, {}, "has fewer than 1 member"),
     ({"maxProperties": 1}, {"x": 1, "y": 2}, "has more than 1 member"),
     ({"uniqueItems": True}, [1, 1], "has repeated items"),
-    ({"contains": {"const": 1}}, [2], "does not have the right number of the items it must contain"),
+    ({"contains": {"const": 1}}, [2], "has no item that is 1"),
+    ({"contains": {"type": "string"}, "minContains": 2}, ["x"], "has fewer than 2 items, each a string"),
+    ({"contains": {"type": "string"}, "maxContains": 1}, ["x", "y"], "has more than 1 item that may be a string"),
     ({"pattern": "^[a-z]+$"}, "A", "does not match the pattern ^[a-z]+$"),
-    ({"format": "date"}, "yesterday", "is not a valid date"),
-    ({"not": {"type": "null"}}, None, "has a form that is not allowed"),
+    ({"not": {"type": "null"}}, None, "must not be null"),
+    ({"not": {}}, None, "has a form that is not allowed"),
+    ({"dependentRequired": {"x": ["y"], "z": ["y"]}}, {"x": 1}, "at a.y: is required beside x or z"),
     ({"items": {"properties": {"name": {"type": "string"}}}}, [{}, {"name": 1}], "at a[1].name: is not a string"),
     ({"required": ["x"]}, {}, "at a.x: is required"),
     ({"additionalProperties": False}, {"y": 1, "z": 2}, "at a.y: is not known; at a.z: is not known"),
     ({"unevaluatedProperties": False}, {"y": 1}, "at a.y: is not known"),
-    ({"propertyNames": {"maxLength": 1}}, {"yy": 1}, "at a.yy: is not an allowed name"),
+    ({"propertyNames": {"maxLength": 1}}, {"yy": 1}, "at a.yy: is not an allowed name: it is longer than 1 character"),
     ({"minLength": 3, "pattern": "^x"}, "y", "is shorter than 3 characters; does not match the pattern ^x"),
 ]
 
 
 @pytest.mark.parametrize(("schema", "value", "said"), WORDS)
 def test_each_keyword_has_its_words(schema: dict[str, Any], value: Any, said: str) -> None:
-    told = errors(properties(a=schema), {"a": value})
+    told = errors({**properties(a=schema), "$defs": {"T": {"const": True}}}, {"a": value})
     assert set(told) == {"a"}
     assert sorted(told["a"].split("; ")) == sorted(said.split("; "))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("date", "is not a valid date such as YYYY-MM-DD"),
+        ("date-time", "is not a valid date-time such as YYYY-MM-DDThh:mm:ssZ"),
+        ("idn-email", "is not a valid idn-email"),
+    ],
+)
+def test_the_form_of_a_format_is_told(name: str, said: str) -> None:
+    assert errors({"$schema": DRAFT_7, **properties(a={"format": name})}, {"a": "yesterday"}) == {"a": said}
+
+
+@pytest.mark.parametrize("meta_schema", [DRAFT_4, DRAFT_7])
+def test_choices_with_parts_are_told_in_every_draft(meta_schema: str) -> None:
+    choice = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+    told = errors({"$schema": meta_schema, **properties(a=choice)}, {"a": 1})
+    assert told == {"a": "is neither an array of strings nor a string"}
+
+
+def test_what_is_told_of_a_choice_is_bounded() -> None:
+    wide = {"anyOf": [{"required": [f"{'n' * 300}{n}" for n in range(1000)]} for _ in range(1000)]}
+    assert len(errors(properties(a=wide), {"a": {}})["a"]) <= 500
 
 
 def test_valid_arguments_have_no_errors() -> None:
@@ -79,13 +145,13 @@ def test_what_is_wrong_with_no_single_parameter_is_told_of_the_input() -> None:
 
 def test_a_failed_choice_among_whole_inputs_is_told_of_the_input() -> None:
     schema = {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
-    assert errors(schema, {}) == {"input": "does not have any of the allowed forms"}
+    assert errors(schema, {}) == {"input": "is neither an object with a nor an object with b"}
 
 
 @pytest.mark.parametrize("secret", ["hunter2", 424242, ["hunter2"], {"k": "hunter2"}])
 @pytest.mark.parametrize(("schema", "_value", "_said"), WORDS)
 def test_no_message_holds_the_value(schema: dict[str, Any], _value: Any, _said: str, secret: Any) -> None:
-    said = str(errors(properties(a=schema), {"a": secret}))
+    said = str(errors({**properties(a=schema), "$defs": {"T": {"const": True}}}, {"a": secret}))
     assert "hunter2" not in said
     assert "424242" not in said
 
@@ -127,7 +193,7 @@ def test_integers_are_exact_up_to_4300_digits(schema: dict[str, Any], fit: list[
 
 
 def test_what_the_validator_cannot_read_is_an_error_of_the_input() -> None:
-    schema = properties(a={"type": "string", "format": "email"})
+    schema = {"$schema": DRAFT_7, **properties(a={"type": "string", "format": "email"})}
     assert errors(schema, {"a": "\ud800"}) == {"input": "holds something that cannot be checked"}
 
 
@@ -146,6 +212,22 @@ def test_the_draft_is_the_one_the_schema_names(schema: dict[str, Any], value: An
     assert set(errors(schema, {"a": value})) == {"a"}
 
 
+@pytest.mark.parametrize(
+    ("meta_schema", "is_checked"),
+    [
+        (DRAFT_4, True),
+        ("http://json-schema.org/draft-06/schema#", True),
+        (DRAFT_7, True),
+        ("https://json-schema.org/draft/2019-09/schema", False),
+        ("https://json-schema.org/draft/2020-12/schema", False),
+        (None, False),
+    ],
+)
+def test_a_format_is_checked_by_the_drafts_that_assert_it(meta_schema: str | None, is_checked: bool) -> None:
+    schema = properties(a={"format": "date-time"}) | ({"$schema": meta_schema} if meta_schema else {})
+    assert ("a" in errors(schema, {"a": "yesterday"})) is is_checked
+
+
 @pytest.mark.parametrize("meta_schema", [DRAFT_4, DRAFT_7, None])
 def test_choices_with_parts_are_explained_in_every_draft(meta_schema: str | None) -> None:
     schema = properties(a={"anyOf": [{"properties": {"b": {"type": "string"}}}, {"type": "null"}]})
@@ -159,7 +241,7 @@ def test_a_recursive_tree_is_explained_at_its_first_level() -> None:
     schema = InputSchema.compile({"properties": {"root": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": tree}})
     assert schema.errors({"root": {"v": "x"}}) == {"root": "at root.v: is not an integer"}
     assert schema.errors({"root": {"v": 1, "kids": [{"v": 1}, {"v": 1, "kids": [{}]}]}}) == {
-        "root": "at root.kids[1]: does not have any of the allowed forms"
+        "root": "at root.kids[1]: is not an object with v"
     }
 
 

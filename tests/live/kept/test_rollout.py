@@ -53,7 +53,7 @@ async def test_a_result_counts_that_comes_where_its_backend_is_not_yet(
     tmp_path: Path, old: dict[str, Settings]
 ) -> None:
     async with demo_server("rap") as builds:
-        new = {"builds": {"protocol": "callback", "url": builds.url, "timeout": TIMEOUT}}
+        new = {"builds": {"protocol": "callback", "url": builds.url, "timeout": "30s"}}  # all are answered at once
         async with rollout(tmp_path, new, old) as (_, a, b):
             answer = result(await call(a.http, "Builds.lint", {"source": "print(1) "}, call_id="k"))
             assert answer["value"]["clean"] is False

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.contract.state.calls import DISPATCHING, REGISTERED
@@ -44,10 +45,18 @@ async def test_calls_in_the_queue_of_a_replica_that_is_killed_run_once_elsewhere
                 state={"url": redis.url, "keys": [KEY]},
             )
             async with replica(config) as doomed, replica(config) as heir:
-                asked = [
-                    asyncio.create_task(call_once(doomed.running.url, tool, {"number": number}, call_id=f"{number}"))
-                    for number, tool in enumerate([SERVED, WORK] * (1 + WAITING))
-                ]
+                asked: list[asyncio.Task[httpx.Response]] = []
+
+                def ask(number: int, tool: str) -> None:
+                    call = call_once(doomed.running.url, tool, {"number": number}, call_id=f"{number}")
+                    asked.append(asyncio.create_task(call))
+
+                ask(0, SERVED)
+                ask(1, WORK)
+                # Their state does not tell: a call is DISPATCHING before it is sent, and connecting may take a while.
+                await until(lambda: len(desk.calls(SERVED)) == len(tools.taken) == 1, "the first of each are sent")
+                for number in range(2, 2 + 2 * WAITING):
+                    ask(number, WORK if number % 2 else SERVED)
                 expected = {DISPATCHING: 2, REGISTERED: 2 * WAITING}
                 await until(lambda: states(redis) == expected, "those that wait are known not to have been sent")
                 await doomed.kill()
