@@ -6,15 +6,16 @@ from gateway import jsontext
 from gateway.model import Json, JsonObject
 
 WRAPPINGS = 4  # objects around the members that may stay encoded: `request`, `result`, `output`, `context`
+LONG = 64 * 1024  # characters of a string that is taken out as well
 FEW = 64  # entries of a list in which such members are looked for
 
 
 def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
     """Checks a JSON document and encodes it again, so that what goes on is what was checked.
 
-    `depth` is how deep it may be nested, in decimal. Objects and arrays under `members`, at most four objects or a
-    short list deep, are taken out. Returns `(b"", rest, path, value, path, value, ...)`, where each path is a JSON
-    array of names and indices, or `(reason,)` if the text is not JSON as `jsontext` takes it.
+    `depth` is how deep it may be nested, in decimal. Objects, arrays and long strings under `members`, at most four
+    objects or a short list deep, are taken out. Returns `(b"", rest, path, value, path, value, ...)`, where each path
+    is a JSON array of names and indices, or `(reason,)` if the text is not JSON as `jsontext` takes it.
     """
     try:
         document = jsontext.decode(text, int(depth))
@@ -34,7 +35,7 @@ def _without(value: Json, names: set[str], path: tuple[str | int, ...], taken: l
         return value
     rest: JsonObject = {}
     for name, inner in value.items():
-        if name in names and isinstance(inner, dict | list):
+        if name in names and (isinstance(inner, dict | list) or (isinstance(inner, str) and len(inner) > LONG)):
             rest[name] = None
             taken += (jsontext.encode((*path, name)), jsontext.encode(inner))
         else:

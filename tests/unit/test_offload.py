@@ -122,6 +122,7 @@ READABLE = {
     "without": (b'{"request":{}}', b'{"request":{}}'),
     "plain": (b'{"input":7}', b'{"input":7}'),
     "list": (b'[{"input":{}}]', b'[{"input":{}}]'),
+    "a long text": (b'{"input":"%b"}' % (b"x" * 5_000_000), b'{"input":"%b"}' % (b"x" * 5_000_000)),
 }
 
 

@@ -12,6 +12,7 @@ from tests import plainhttp
 from tests.live.chain import lab
 from tests.live.chain.conftest import LINKS, Chain
 from tests.live.chain.speaking import DIALECTS, agreed, call, catalogue
+from tests.live.faults.processes import until
 
 NESTED = {"list": [[], {}, [{"deep": [1, [2, [3, {"end": None}]]]}]], "": "no name", "a/b~c": True}
 SUM = {"a": 1, "b": 2}
@@ -141,14 +142,28 @@ async def test_a_challenge_is_met_through_both_gateways(
     assert challenged == direct
     assert check.startswith(f"{chain.outer[link].base_url}/challenges/")
 
-    for url in (check, direct_check):
-        assert (await browser.get(url)).json() == {"status": "pending"}
-    page = challenged["missing_requirements"]["authorization"][0]["url"]
-    await browser.post(page + decision)
+    await browser.post(page_of(challenged) + decision)
     for url in (check, direct_check):
         assert (await browser.get(url)).json() == {"status": status}
     again = await call(chain.outer[link], dialect, request)
     assert again.status_code == (200 if status == "completed" else 400)
+
+
+@pytest.mark.anyio
+async def test_a_challenge_is_pending_until_it_is_met(chain: Chain, browser: httpx.AsyncClient) -> None:
+    request = {"tool_id": "Mail.Search", "input": {"query": "lunch"}, "context": {"user_id": "somebody patient"}}
+    challenged, check = without_check_url(await call(chain.outer["oxp"], "oxp", request))
+
+    async def status() -> Any:
+        return (await browser.get(check)).json()["status"]
+
+    assert await status() == "pending"
+    await browser.post(page_of(challenged))
+
+    async def is_met() -> bool:
+        return bool(await status() == "completed")
+
+    await until(is_met, "the challenge is met")  # looks within a second share an answer, at both gateways
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +171,11 @@ async def browser() -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without any credential."""
     async with plainhttp.async_client() as http:
         yield http
+
+
+def page_of(challenged: Any) -> str:
+    """Where the user decides."""
+    return str(challenged["missing_requirements"]["authorization"][0]["url"])
 
 
 def without_check_url(response: httpx.Response) -> tuple[Any, str]:

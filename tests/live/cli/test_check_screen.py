@@ -104,7 +104,7 @@ Sms.Send@1.0.0           postbox  -          Sends a text message.
 7 problems:
   gone is down: connect: NOWHERE cannot be reached.
   spare: Sms.Send@1.0.0 is not published: Sms.Send@1.0.0 of backend 'postbox', whose route comes first, hides it.
-  builds: It lists 7 tools; only the first 3 are looked at.
+  builds: It lists more than 3 tools; only the first 3 are looked at.
   office: no route publishes 2 tools: Doorbell.Ring@0.1.0, Text.Echo@1.0.0
   spare: no route publishes 3 tools: Mail.Search@1.0.0, Notes.Create@1.0.0, Notes.List@1.0.0
   office: route 3 (Calculator.Add) publishes nothing: earlier routes take all that it fits

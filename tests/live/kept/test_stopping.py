@@ -35,7 +35,8 @@ async def _turned_away(running: GatewayProcess) -> bool:
         return False
     if answer.status_code == httpx.codes.OK:
         return False
-    assert (answer.status_code, answer.json()) == (503, {"message": "The gateway is stopping."})
+    refused = {"message": "The gateway is stopping.", "code": "gateway_unavailable"}
+    assert (answer.status_code, answer.json()) == (503, refused)
     assert (answer.headers["retry-after"], answer.headers["connection"]) == ("1", "close")
     return True
 

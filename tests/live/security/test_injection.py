@@ -72,7 +72,15 @@ class Site:
 # Every header the gateway has for callers; a forged one is not among them.
 KNOWN = {
     *(b"content-type", b"content-length", b"connection", b"cache-control", b"vary", b"etag", b"oxp-version", b"allow"),
-    *(b"toolgate-call-id", b"location", b"preference-applied", b"x-request-id", b"www-authenticate", b"retry-after"),
+    *(
+        b"toolgate-call-id",
+        b"toolgate-code",
+        b"location",
+        b"preference-applied",
+        b"x-request-id",
+        b"www-authenticate",
+        b"retry-after",
+    ),
     *(b"ratelimit", b"ratelimit-policy", b"access-control-allow-origin", b"access-control-expose-headers"),
     *(b"access-control-allow-methods", b"access-control-allow-headers", b"access-control-max-age"),
 }

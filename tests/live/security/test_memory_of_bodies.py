@@ -43,7 +43,7 @@ async def nothing_held(running: GatewayProcess) -> bool:
 
 async def test_callers_who_do_not_read_and_half_sent_bodies_hold_no_more_than_the_limit() -> None:
     async def big(exchange: Exchange) -> None:
-        await exchange.finish(value="x" * RESULT_BYTES)
+        await exchange.finish(value={"text": "x" * RESULT_BYTES})
 
     server = {"port": 0, "admin": {"port": 0}, "max_memory_bodies": "64MiB"}
     async with (
@@ -51,7 +51,7 @@ async def test_callers_who_do_not_read_and_half_sent_bodies_hold_no_more_than_th
         gateway(settings({"lab": {"protocol": "otc", "url": lab.url}}, server=server)) as running,
         caller(running.url) as http,
     ):
-        assert value(await call(http, "Lab.Big")) == "x" * RESULT_BYTES
+        assert value(await call(http, "Lab.Big")) == {"text": "x" * RESULT_BYTES}
         before, host, port = memory_bytes(running), *running.url.removeprefix("http://").split(":")
         async with AsyncExitStack() as stack:
 
