@@ -20,7 +20,7 @@ from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import Document, Schema, SchemaError, subschemas
 from gateway.schemas.inline import inline_refs, with_subschemas
 from gateway.schemas.keywords import is_before_2019
-from gateway.schemas.wording import Finding, by_parameter, findings, shortened
+from gateway.schemas.wording import Finding, Texts, by_parameter, findings, shortened
 
 MAX_FINDINGS = 50  # told about one call; nobody reads more
 MAX_EXPLAINED = 2_000  # values in an argument tree. The library makes all errors at once, 8 us each
@@ -160,12 +160,13 @@ class _Compiled:
         if self._explaining is None:
             return iter(())
         validator, root = self._explaining
+        texts: Texts = {}
         if _holds_more_than(value, MAX_EXPLAINED):
             try:
                 validator.validate(value)
             except ValidationError as exc:
-                return iter(findings(exc, root))
-        return chain.from_iterable(findings(error, root) for error in validator.iter_errors(value))
+                return iter(findings(exc, root, texts))
+        return chain.from_iterable(findings(error, root, texts) for error in validator.iter_errors(value))
 
     @cached_property
     def _explaining(self) -> tuple[Validator, Schema] | None:

@@ -130,7 +130,8 @@ def _of_parts(schema: Schema, root: Schema, nested: int) -> str | None:
     """The form that a schema without a type has by the schemas inside it."""
     for keyword in ("anyOf", "oneOf"):
         if isinstance(branches := schema.get(keyword), list):
-            forms = [form_of(branch, root, nested + 1) for branch in branches[:MAX_NAMED]]
+            some = branches[: MAX_NAMED >> nested]  # the fewer the deeper, or there would be thousands in one phrase
+            forms = [form_of(branch, root, nested + 1) for branch in some] + [None] * (len(some) < len(branches))
             told = list(dict.fromkeys(form or "a value of another allowed form" for form in forms))
             return " or ".join(told) if any(forms) else None
     if isinstance(parts := schema.get("allOf"), list):

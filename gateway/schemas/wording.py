@@ -49,8 +49,14 @@ class Finding(NamedTuple):
         return shortened(f"at {self.place}: {self.text}" if self.path else self.text, MAX_TEXT_LENGTH)
 
 
-def findings(error: ValidationError, root: Schema) -> list[Finding]:
-    """Words one error of the validator of the schema `root`; missing and unknown names are a finding each."""
+Texts = dict[tuple[type, tuple[str | int, ...]], str]  # by the kind of the error and its place in the schema
+
+
+def findings(error: ValidationError, root: Schema, texts: Texts) -> list[Finding]:
+    """Words one error of the validator of the schema `root`; missing and unknown names are a finding each.
+
+    `texts` holds what was said before: a thousand items may be wrong in one way.
+    """
     path = tuple(error.instance_path)
     match error.kind:
         case Kind.Required(name):
@@ -59,8 +65,11 @@ def findings(error: ValidationError, root: Schema) -> list[Finding]:
             return [Finding((*path, name), "is not known") for name in names]
         case Kind.PropertyNames(inner) if isinstance(inner.instance, str):
             return [Finding((*path, inner.instance), f"is not an allowed name: it {_text(inner, root)}")]
-        case _:
-            return [Finding(path, _text(error, root))]
+        case kind:
+            place = type(kind), tuple(error.schema_path)
+            if place not in texts:
+                texts[place] = _text(error, root)
+            return [Finding(path, texts[place])]
 
 
 def by_parameter(found: Iterable[Finding]) -> dict[str, str]:
