@@ -45,13 +45,12 @@ class Checks:
             raise GatewayError(ErrorCode.INVALID_REQUEST, "The body must be a JSON object.")
         return document
 
-    async def refuse(
-        self, wrong: dict[str, str] | None, tool: PublishedTool, arguments: Arguments, principal: str
-    ) -> None:
-        """Refuses arguments if something is `wrong` with them, by parameter; None: that has to be found out first.
+    async def validate(self, tool: PublishedTool, arguments: Arguments, size: int, principal: str) -> None:
+        """Holds arguments against their tool's schema; `size` is at least that of their text.
 
         Raises INVALID_ARGUMENTS, BACKEND_UNAVAILABLE.
         """
+        wrong = tool.schema.errors_now(arguments, size)
         if wrong is None:
             try:
                 wrong = await self._checker.errors(tool.schema, arguments, principal)
@@ -82,6 +81,8 @@ def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
     None where finding out could hold up the event loop: `Checks.result` decides.
     """
     if tool.route.validate_output is UNCHECKED or result.failure is not None:
+        return result
+    if tool.output.accepts(result.value, result.value_bytes):
         return result
     violation = tool.output_violation(result.value, result.value_bytes)
     if violation is None:

@@ -29,7 +29,6 @@ from gateway.reading import check_media, forwarded, read_object, read_optional
 from gateway.request import Request
 from gateway.requirements import fitting, for_user
 from gateway.routing import PublishedTool, Router
-from gateway.schemas import NO_ERRORS
 from gateway.telling import CALL_ID, Telling, outcome_of, refusal, with_headers
 from gateway.wire import Body, WireReply
 
@@ -119,9 +118,8 @@ class Pipeline:
             request.extra += told
             if caller.user_id is not None:
                 call = for_user(call, caller.user_id)
-            wrong = tool.schema.errors_now(call.arguments, size)
-            if wrong is not NO_ERRORS:
-                await self._checks.refuse(wrong, tool, call.arguments, caller.principal)
+            if not tool.schema.accepts(call.arguments, size):
+                await self._checks.validate(tool, call.arguments, size, caller.principal)
             invocation = self._admit(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)

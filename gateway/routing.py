@@ -24,6 +24,7 @@ from gateway.schemas import InputSchema, OutputSchema, SchemaError, Undecided
 
 Decode = Literal["auto", "always", "never"]
 
+NULL = {"type": "null"}  # what a tool returns that returns nothing
 MAX_CACHED_LISTS = 64  # distinct sets of scopes; a list of 20,000 tools weighs 160 kB
 MAX_VERSIONS_TOLD = 10  # of a tool, in a developer message; it may have thousands
 
@@ -97,7 +98,8 @@ class PublishedTool:
         definition, backend = self.definition, self.route.backend_name
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls
         self.asks = self.requires != Requirements()
-        self.output = OutputSchema.uncompiled(definition.output_schema or {})
+        promised = definition.output_schema
+        self.output = OutputSchema.uncompiled(NULL if promised is None else promised)
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
     @property

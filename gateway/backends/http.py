@@ -140,7 +140,7 @@ class HttpBackend:
         except GatewayError as error:
             lease.answered = True
             raise self._refusals.completed(error, lease.replica.target) from None
-        if status == 500 and dialect is recognise.LC:  # its way to say `success: false`, which never counts
+        if status < 500 or (status == 500 and dialect is recognise.LC):  # LC's way to say `success: false`
             lease.answered = True
         else:
             note_status(lease, status)

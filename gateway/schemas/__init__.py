@@ -3,13 +3,12 @@
 Pure. JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12, by `$schema`; 2020-12 where it says nothing.
 """
 
-from gateway.schemas.compiled import NO_ERRORS, UNDECIDED, InputSchema, OutputSchema, Undecided, is_json_schema
+from gateway.schemas.compiled import UNDECIDED, InputSchema, OutputSchema, Undecided, is_json_schema
 from gateway.schemas.cost import is_light
 from gateway.schemas.document import SchemaError
 from gateway.schemas.inline import inline_refs, inlined
 
 __all__ = [
-    "NO_ERRORS",
     "UNDECIDED",
     "InputSchema",
     "OutputSchema",

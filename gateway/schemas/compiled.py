@@ -13,8 +13,8 @@ import jsonschema_rs
 import msgspec
 from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, Validator
 from jsonschema_rs import ValidationErrorKind as Kind
-from msgspec import Raw
 
+from gateway.jsontext import ALWAYS_HERE_BYTES
 from gateway.model import Arguments, Json, JsonObject
 from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import Document, Schema, SchemaError, subschemas
@@ -40,8 +40,6 @@ _MASK = "the value"  # stands in the library's messages, which would quote the v
 _REFUSALS = (ValueError, OverflowError, RecursionError, TypeError)
 _NOT_MATCHED = Finding((), "does not match the schema")
 _NOT_CHECKED = Finding((), "holds something that cannot be checked")
-
-NO_ERRORS: dict[str, str] = {}
 
 
 class HeavyError(Exception):
@@ -87,7 +85,7 @@ class _Compiled:
         validator, pattern_bytes, backtracks = _validator(schema, patterns, here=here)
         self.is_valid = validator.is_valid
         self._cost = cost_of(work, patterns, pattern_bytes, backtracks=backtracks)
-        self.max_bytes = self._cost.max_bytes
+        self.max_bytes = min(self._cost.max_bytes, ALWAYS_HERE_BYTES)  # a larger value may still be JSON text
         self._is_light = is_light(schema)
 
     def _compile_here(self) -> None:
@@ -135,26 +133,32 @@ class _Compiled:
         except _REFUSALS:
             return [_NOT_MATCHED]
 
+    def accepts(self, value: Json, size: int) -> bool:
+        """Whether a value is valid, as far as that can be told at once; False leaves it to `findings_now`."""
+        if size > self.max_bytes:
+            return False
+        try:
+            return self.is_valid(value)
+        except _REFUSALS:
+            return False
+
     def findings_now(self, value: Json, size: int) -> list[Finding] | None:
         """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text."""
-        measured = None
-        if size > self.max_bytes or type(value) is Raw:
-            if self._is_waiting:
-                self._compile_here()
-            if self._unusable:
-                raise SchemaError(self._unusable)
-            measured = size_of(value)
-            if self._cost is None or measured is None or not self._cost.allows_check(measured):
-                return None
+        if self._is_waiting:
+            self._compile_here()
+        if self._unusable:
+            raise SchemaError(self._unusable)
+        if self.accepts(value, size):
+            return []
+        measured, cost = size_of(value), self._cost
+        if cost is None or measured is None or not cost.allows_check(measured):
+            return None
         try:
             if self.is_valid(value):
                 return []
         except _REFUSALS:
             return [_NOT_CHECKED]
-        measured = measured or size_of(value)
-        if self._cost is None or measured is None or not self._is_light or not self._cost.allows_words(measured):
-            return None
-        return self.findings(value)
+        return self.findings(value) if self._is_light and cost.allows_words(measured) else None
 
     def _explained(self, value: Json) -> Iterator[Finding]:
         if self._explaining is None:
@@ -193,11 +197,9 @@ class InputSchema(_Compiled):
         return by_parameter(self.findings(arguments))
 
     def errors_now(self, arguments: Arguments, size: int) -> dict[str, str] | None:
-        """As `errors`, NO_ERRORS for valid ones; None where that could hold up the event loop."""
+        """As `errors`; None where that could hold up the event loop."""
         found = self.findings_now(arguments, size)
-        if found is None:
-            return None
-        return by_parameter(found) if found else NO_ERRORS
+        return None if found is None else by_parameter(found)
 
 
 class OutputSchema(_Compiled):

@@ -36,6 +36,7 @@ from gateway.server.upgrade import body_parser
 log = logging.getLogger("gateway.server")
 
 NOTHING = memoryview(b"")
+FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
 ALWAYS = ("/health", "/metrics")  # answered even when there is no room: they are small, and tell of it
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
 ASGI: ASGIVersions = {"version": "3.0", "spec_version": "2.3"}
@@ -291,25 +292,26 @@ class Connection(HttpToolsProtocol):
         self._open(Exchange(self, self.scope, fields, expects, reusable))
 
     def on_body(self, body: bytes) -> None:
-        self.unread_bytes = max(self.unread_bytes - (1 + FRAMING_PER_BYTE) * len(body), 0)
+        size, exchange = len(body), self.cycle
+        unread_bytes = self.unread_bytes - FRAMING_AND_BODY * size
+        self.unread_bytes = unread_bytes if unread_bytes > 0 else 0
         self.pieces += 1
-        exchange = self.cycle
         if exchange.response_complete:
-            self.dropped_bytes += len(body)
+            self.dropped_bytes += size
             if self.dropped_bytes > MAX_UNREAD_BYTES:
                 raise Refused(413, "The body was not wanted.")
             return
-        exchange.received += len(body)
+        exchange.received += size
         if exchange.received > exchange.allowed:
             self._count(exchange)
         if exchange.body:
             exchange.append(body)
+            if len(exchange.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
         else:
             exchange.body = body
         if exchange.arrival is not None:
             exchange.arrival.set()
-        if len(exchange.body) > HIGH_WATER_LIMIT:
-            self.flow.pause_reading()
 
     def _count(self, exchange: Exchange) -> None:
         """Counts what has come of a body in memory. Raises Refused when there is no room for it."""
