@@ -21,7 +21,8 @@ MAX_HERE_NS = 5_000_000
 CONTAINER_NS, VALUE_NS = 800, 130  # at worst, measured: lists in lists; short numbers
 MAX_CONTAINERS, MAX_VALUES = MAX_HERE_NS // CONTAINER_NS, MAX_HERE_NS // VALUE_NS
 ALWAYS_HERE_BYTES = 16 * 1024  # of nothing but brackets: 6 ms
-NEVER_HERE_BYTES = 4 * 1024 * 1024  # of one string full of escapes: 20 ms to read and write
+NEVER_HERE_BYTES = 10 * 1024 * 1024  # of one string that is not ASCII: 15 ms to read and write
+ESCAPED_BYTES, ESCAPE_NS = 1024 * 1024, 10  # from that size on, escapes count; all of it, that is 5 ms
 LONG_NUMBER = b"0" * 256  # digits; 64 KiB of longer ones take 5 ms, because reading and writing them is quadratic
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
@@ -55,6 +56,8 @@ def is_wide(text: bytes) -> bool:
     size = len(text)
     if not ALWAYS_HERE_BYTES < size <= NEVER_HERE_BYTES:
         return size > NEVER_HERE_BYTES
+    if size > ESCAPED_BYTES and text.count(b"\\") * ESCAPE_NS > MAX_HERE_NS:
+        return True
     if text.startswith(b'"'):
         return False
     containers = len(text.split(b"{", MAX_CONTAINERS)) + len(text.split(b"[", MAX_CONTAINERS))

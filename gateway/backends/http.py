@@ -118,7 +118,7 @@ class HttpBackend:
         """Reads an answer of very many values in another process; None if that cannot be done."""
         text = replies.without_mark(reply.body)
         try:
-            return await self._checker.read(text, replies.VALUE, replies.MAX_DEPTH, invocation.principal)
+            return await self._checker.read(text, replies.VALUE, replies.MAX_DEPTH, invocation.principal, is_owed=True)
         except (OffloadError, jsontext.JsonError) as exc:
             log.info("an answer of very many values cannot be read", extra={"backend": self.name, "reason": repr(exc)})
             return None

@@ -22,6 +22,7 @@ MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million 
 CHECK_S = 1.0  # of processor time; ordinary schemas take a millisecond for a megabyte
 READ_S, READ_S_PER_MB = 0.5, 0.5
 WITHIN_S = 15.0  # with the wait for other callers' turns
+OWED_S = 60.0  # for what a tool that has run said: it is lost if it cannot be read
 
 
 class Checker:
@@ -30,10 +31,14 @@ class Checker:
     def __init__(self, offload: Offload) -> None:
         self._offload = offload
 
-    async def read(self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str) -> Json:
+    async def read(
+        self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str, *, is_owed: bool = False
+    ) -> Json:
         """Reads a JSON document; objects and arrays under `members` stay text (`msgspec.Raw`). Raises JsonError."""
         depth = str(max_depth).encode()
-        why, *read = await self._run(READ_DOCUMENT, text, depth, *members, cpu_s=_reading_s(text), owner=owner)
+        why, *read = await self._run(
+            READ_DOCUMENT, text, depth, *members, cpu_s=_reading_s(text), owner=owner, is_owed=is_owed
+        )
         if why:
             raise jsontext.JsonError(why.decode())
         rest, *taken = read
@@ -49,7 +54,8 @@ class Checker:
     ) -> Callback:
         """As `dialects.callback.decode_callback`."""
         ids, how = (own_id.encode(), own_group.encode()), pack_how(decode, patterns)
-        return unpack_message(*await self._run(READ_CALLBACK, body, *ids, how, cpu_s=_reading_s(body), owner=owner))
+        run = self._run(READ_CALLBACK, body, *ids, how, cpu_s=_reading_s(body), owner=owner, is_owed=True)
+        return unpack_message(*await run)
 
     async def errors(self, schema: InputSchema, arguments: Arguments, owner: str) -> dict[str, str]:
         """What is wrong with arguments, by parameter; empty when they are valid."""
@@ -61,15 +67,18 @@ class Checker:
     async def violation(self, schema: OutputSchema, value: Json, owner: str) -> str | None:
         """The first thing that is wrong with a tool's value; None when it is valid."""
         text = jsontext.encode(value)
-        (found,) = await self._run(EXPLAIN_OUTPUT, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        (found,) = await self._run(EXPLAIN_OUTPUT, schema.text, text, cpu_s=CHECK_S, owner=owner, is_owed=True)
         return found.decode() or None
 
     async def aclose(self) -> None:
         """Ends the child."""
         await self._offload.aclose()
 
-    async def _run(self, task: str, *parts: bytes, cpu_s: float, owner: str) -> tuple[bytes, ...]:
-        return await self._offload.run(task, *parts, cpu_s=cpu_s, within_s=WITHIN_S, owner=owner)
+    async def _run(
+        self, task: str, *parts: bytes, cpu_s: float, owner: str, is_owed: bool = False
+    ) -> tuple[bytes, ...]:
+        within_s = OWED_S if is_owed else WITHIN_S
+        return await self._offload.run(task, *parts, cpu_s=cpu_s, within_s=within_s, owner=owner, is_owed=is_owed)
 
 
 def _reading_s(text: bytes) -> float:

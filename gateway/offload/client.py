@@ -51,7 +51,9 @@ class _Child(NamedTuple):
 
 
 class _Job(NamedTuple):
-    frame: bytes
+    task: str
+    parts: tuple[bytes, ...]
+    size: int  # of all parts
     cpu_s: float
     answer: asyncio.Future[tuple[bytes, ...]]
 
@@ -62,9 +64,8 @@ class Offload:
     `memory_bytes` bounds what the child may use beyond what the program itself takes.
     """
 
-    def __init__(self, *, memory_bytes: int, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
+    def __init__(self, *, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._max_waiting_bytes = max_waiting_bytes
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
         self._waiting_count = self._waiting_bytes = 0
         self._arrived = asyncio.Event()
@@ -72,32 +73,32 @@ class Offload:
         self._child: _Child | None = None
         self._closed = False
 
-    async def run(self, task: str, *parts: bytes, cpu_s: float, within_s: float, owner: str) -> tuple[bytes, ...]:
+    async def run(
+        self, task: str, *parts: bytes, cpu_s: float, within_s: float, owner: str, is_owed: bool = False
+    ) -> tuple[bytes, ...]:
         """Runs a task of `tasks.TASKS` on `parts` and returns what it returns.
 
         Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is,
         BusyError if too many tasks wait or there is no answer within `within_s` seconds, FailedError if there is no
-        child to run it.
+        child to run it. A task that `is_owed`, because a tool has run for it, waits however many there are.
         """
         if self._closed:
             raise FailedError
-        frame = encode(Job(task, parts))
-        del parts  # up to 64 MiB, of which the frame is a copy
-        queue = self._waiting.get(owner)
-        if (
+        queue, size = self._waiting.get(owner, ()), sum(map(len, parts))
+        if not is_owed and (
             self._waiting_count >= MAX_WAITING
-            or self._waiting_bytes + len(frame) > max(self._max_waiting_bytes, len(frame))
-            or (queue is not None and len(queue) >= MAX_WAITING_PER_OWNER)
+            or len(queue) >= MAX_WAITING_PER_OWNER
+            or (self._waiting_count and self._waiting_bytes + size > MAX_WAITING_BYTES)
         ):
             raise BusyError
-        job = _Job(frame, cpu_s, asyncio.get_running_loop().create_future())
+        job = _Job(task, parts, size, cpu_s, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(owner, deque()).append(job)
         self._waiting_count += 1
-        self._waiting_bytes += len(frame)
+        self._waiting_bytes += size
         self._arrived.set()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._work())
-        del frame
+        del parts
         try:
             async with asyncio.timeout(within_s):
                 return await job.answer
@@ -123,7 +124,7 @@ class Offload:
         if queue:
             self._waiting[owner] = queue
         self._waiting_count -= 1
-        self._waiting_bytes -= len(job.frame)
+        self._waiting_bytes -= job.size
         return job
 
     async def _work(self) -> None:
@@ -168,8 +169,10 @@ class Offload:
         child = self._child = self._child or await _start(self._memory_bytes)
         try:
             async with asyncio.timeout(job.cpu_s * WALL_FACTOR + WALL_S):
-                child.writer.write(HEAD.pack(len(job.frame), job.cpu_s))
-                child.writer.write(job.frame)
+                frame = encode(Job(job.task, job.parts))
+                child.writer.write(HEAD.pack(len(frame), job.cpu_s))
+                child.writer.write(frame)
+                del frame
                 await child.writer.drain()
                 size, _ = HEAD.unpack(await child.reader.readexactly(HEAD.size))
                 if size > MAX_FRAME_BYTES:

@@ -87,6 +87,14 @@ async def test_one_owner_cannot_fill_the_queue(offload: Offload) -> None:
     assert sum(isinstance(each, BusyError) for each in ended) == MAX_WAITING_PER_OWNER
 
 
+async def test_what_a_tool_that_has_run_said_is_never_refused(offload: Offload) -> None:
+    async def owed() -> tuple[bytes, ...]:
+        return await offload.run(*QUESTION, cpu_s=5.0, within_s=60.0, owner="busy", is_owed=True)
+
+    answers = await asyncio.gather(*(owed() for _ in range(MAX_WAITING_PER_OWNER * 2)))
+    assert set(answers) == {ANSWER}
+
+
 async def test_a_caller_does_not_wait_longer_than_it_said(offload: Offload) -> None:
     with pytest.raises(BusyError):
         await ask(offload, within_s=0.0)
