@@ -117,3 +117,22 @@ def test_a_refusal_does_not_quote_the_text() -> None:
 
 def test_a_whole_double_stays_a_double() -> None:
     assert jsontext.encode(jsontext.decode(b"[1.0,1]")) == b"[1.0,1]"
+
+
+WIDE: dict[str, tuple[bytes, bool]] = {
+    "short": (b"[" * 16_000, False),
+    "a long text": (b'{"a":"' + b"x" * 8_000_000 + b'"}', False),
+    "prose": (b'{"a":"' + b"well, " * 5_000 + b'"}', False),
+    "few numbers": (b"[" + b"123456," * 9_000 + b"0]", False),
+    "empty objects": (b"[" + b"{}," * 10_000 + b"{}]", True),
+    "nested": (b"[" + (b"[" * 50 + b"]" * 50 + b",") * 300 + b"0]", True),
+    "many numbers": (b"[" + b"0," * 100_000 + b"0]", True),
+    "long numbers": (b"[" + (b"9" * 4_000 + b",") * 50 + b"0]", True),
+    "escapes": (b'{"a":"' + b"\\n" * 1_000_000 + b'"}', True),
+    "larger than any": (b'"' + b"x" * (11 * 1024 * 1024) + b'"', True),
+}
+
+
+@pytest.mark.parametrize(("text", "wide"), WIDE.values(), ids=WIDE)
+def test_a_text_is_wide_if_reading_it_would_hold_up_the_loop(text: bytes, wide: bool) -> None:
+    assert jsontext.is_wide(text) == wide
