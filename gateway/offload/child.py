@@ -18,6 +18,7 @@ from gateway.offload.frames import HEAD, Answer, decode_job, encode
 from gateway.offload.tasks import TASKS
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+FIRST_TO_GO = "1000"  # proc_pid_oom_score_adj(5)
 
 
 def main(memory_bytes: int) -> None:
@@ -55,7 +56,12 @@ def _end_with_parent() -> None:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Bounds the address space: a multiple of the heap, because allocators reserve more than they use."""
+    """Bounds the address space: a multiple of the heap, because allocators reserve more than they use.
+
+    Where all processes together have less, as in a container, the kernel ends this one first.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(FIRST_TO_GO)
     with contextlib.suppress(OSError, ValueError):  # a system without such limits; the deadline holds all the same
         with open("/proc/self/statm", "rb") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()

@@ -150,20 +150,17 @@ class Offload:
     async def _do(self, job: _Job) -> None:
         try:
             answer = await self._ask(job)
+            if answer.out_of_memory:
+                raise OverrunError
+            if not job.answer.done():
+                job.answer.set_result(answer.parts)
         except OffloadError as exc:
             await self._end()
             if not job.answer.done():
                 job.answer.set_exception(exc)
-        except BaseException:
-            if not job.answer.done():
+        finally:
+            if not job.answer.done():  # closed in the middle
                 job.answer.set_exception(FailedError())
-            raise
-        else:
-            if not job.answer.done():
-                if answer.out_of_memory:
-                    job.answer.set_exception(OverrunError())
-                else:
-                    job.answer.set_result(answer.parts)
 
     async def _ask(self, job: _Job) -> Answer:
         child = self._child = self._child or await _start(self._memory_bytes)
