@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable
 from time import monotonic
@@ -25,6 +26,7 @@ from gateway.wire import Headers, WireRequest
 log = logging.getLogger("gateway.backends")
 
 MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
+LONG_BYTES = 1024 * 1024  # of an answer that is read between two looks at the event loop: 8 MiB take 10 ms
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background; nobody waits for it
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # whoever asks only wants to know whether anybody is there
@@ -101,8 +103,8 @@ class HttpBackend:
             if reply.status == 404:
                 reply = await self._elsewhere(reply, lease, request, invocation, deadline)
             document = None
-            if reply.status == 200 and len(reply.body) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(reply.body):
-                document = await self._read_wide(reply, invocation)
+            if reply.status == 200 and len(reply.body) > jsontext.ALWAYS_HERE_BYTES:
+                document = await self._read_large(reply, invocation)
             result = self._read(reply, lease, dialect, invocation, document)
         except TransportError as exc:
             return self._broke_off(exc, lease, invocation, deadline - begun)
@@ -114,13 +116,24 @@ class HttpBackend:
             return ToolResult(value=value, failure=result.failure, duration_ms=took_ms, value_bytes=size)
         return result
 
-    async def _read_wide(self, reply: Reply, invocation: Invocation) -> Json:
-        """Reads an answer of very many values in another process; None if that cannot be done."""
+    async def _read_large(self, reply: Reply, invocation: Invocation) -> Json:
+        """Reads an answer of very many values in another process, a long one in a turn of its own.
+
+        None if it is neither, or cannot be read.
+        """
         text = replies.without_mark(reply.body)
         try:
-            return await self._checker.read(text, replies.VALUE, replies.MAX_DEPTH, invocation.principal, is_owed=True)
+            if jsontext.is_wide(text):
+                owner = invocation.principal
+                return await self._checker.read(text, replies.VALUE, replies.MAX_DEPTH, owner, is_owed=True)
+            if len(text) <= LONG_BYTES:
+                return None
+            await asyncio.sleep(0)
+            document = jsontext.decode(text, replies.MAX_DEPTH)
+            await asyncio.sleep(0)
+            return document
         except (OffloadError, jsontext.JsonError) as exc:
-            log.info("an answer of very many values cannot be read", extra={"backend": self.name, "reason": repr(exc)})
+            log.info("a large answer cannot be read", extra={"backend": self.name, "reason": repr(exc)})
             return None
 
     def _read(
