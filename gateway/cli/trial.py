@@ -11,8 +11,8 @@ from redis.exceptions import RedisError
 TRY_S = 5.0  # for either; each command has a time limit of its own, which is shorter
 KEY = "toolgate:{check}:trial"
 CHANNEL = "toolgate:wake:check"
-# As the gateway does everything: in a script, which asks for the time and writes. It is gone in a millisecond.
-SCRIPT = "redis.call('TIME') return redis.call('SET', KEYS[1], '', 'PX', 1)"
+# As the gateway does everything: in a script, which asks for the time, writes and deletes.
+SCRIPT = "redis.call('TIME') redis.call('SET', KEYS[1], '', 'PX', 1000) return redis.call('DEL', KEYS[1])"
 
 
 async def refusal(redis: Redis) -> str | None:
