@@ -19,20 +19,20 @@ from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
 from gateway.backends.callback_receiving import receiving_for_absent
 from gateway.backends.http_listing import LIST_MEMORY_BYTES
+from gateway.calls.callbacks import PATH as CALLBACKS
+from gateway.calls.callbacks import Callbacks, CallbackTokens
+from gateway.calls.outcomes import OutcomeRecorder
+from gateway.calls.registry import Calls
+from gateway.calls.status import PREFIX
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import Challenges, is_call
 from gateway.checks import Checks
-from gateway.front import facing
-from gateway.front.accesslog import AccessLog
-from gateway.front.edge import Edge
-from gateway.front.observer import Observer
-from gateway.front.surface import admin_app, metrics_for, public_app
-from gateway.front.watched import Watched
-from gateway.kept.callbacks import PATH as CALLBACKS
-from gateway.kept.callbacks import Callbacks, CallbackTokens
-from gateway.kept.calls import Calls
-from gateway.kept.endings import Endings
-from gateway.kept.standing import PREFIX
+from gateway.http import middleware
+from gateway.http.accesslog import AccessLog
+from gateway.http.edge import Edge
+from gateway.http.instrumentation import Watched
+from gateway.http.observer import Observer
+from gateway.http.surface import admin_app, metrics_for, public_app
 from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store, families
@@ -42,10 +42,10 @@ from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend
 from gateway.request import Request
+from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
-from gateway.telling import Telling
-from gateway.tracing import Chance
+from gateway.tracing import IdSource
 
 LOOK_S = 0.1  # at the end, between two looks at whether anything is owed
 
@@ -80,7 +80,7 @@ class Gateway:
         self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # apart: no call waits for lists
-        self._telling = Telling(
+        self._telling = ResponseBuilder(
             self._challenges,
             self._checks,
             location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
@@ -88,7 +88,7 @@ class Gateway:
             count=self.metrics.tool_call,
         )
         tokens = CallbackTokens(Digester(keys, "callbacks"))
-        self._endings = endings = Endings(self.state, self._telling.ended)
+        self._endings = endings = OutcomeRecorder(self.state, self._telling.ended)
         self.calls = Calls(
             self.state,
             Digester(keys, "calls"),
@@ -105,7 +105,7 @@ class Gateway:
             absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,
         )
-        self._chance = Chance()
+        self._chance = IdSource()
         self._retirement = Retirement(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
         self._front = Front(self._setup.public)
@@ -161,7 +161,7 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=facing.guarded(self._edge(config, pipeline, rest), config, self.observer, self._chance),
+            public=middleware.guarded(self._edge(config, pipeline, rest), config, self.observer, self._chance),
         )
 
     def _rest(self, config: Config) -> ASGIApp:
@@ -174,7 +174,7 @@ class Gateway:
         return public_app(
             self,
             self._challenge_status,
-            facing.description(config, __version__),
+            middleware.description(config, __version__),
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
@@ -183,7 +183,7 @@ class Gateway:
 
     def _edge(self, config: Config, pipeline: Pipeline, rest: ASGIApp) -> Edge:
         server = config.server
-        ip_of = facing.ip_of(server)
+        ip_of = middleware.ip_of(server)
         return Edge(
             call=pipeline.call,
             list_=pipeline.list,
@@ -238,7 +238,7 @@ class Gateway:
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
         parts.give_patience(setup.admissions, config)
-        self.ip_of = facing.ip_of(config.server)
+        self.ip_of = middleware.ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.know(known(config), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)

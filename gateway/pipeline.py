@@ -15,21 +15,21 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from gateway.calls.execution import CallRequest
+from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
+from gateway.calls.status import BROKEN, CallView
 from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
 from gateway.dialects import recognise
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.kept.attempt import Asked
-from gateway.kept.preference import NO_PREFERENCE, Preference, read_preference
-from gateway.kept.standing import BROKEN, Kept
 from gateway.model import CallContext, Invocation, JsonObject, ToolCall
 from gateway.ports import Authenticator, Caller, Limiter, Operation
-from gateway.reading import check_media, forwarded, read_object, read_optional
 from gateway.request import Request
+from gateway.request_parsing import check_media, forwarded, read_object, read_optional
 from gateway.requirements import fitting, for_user
+from gateway.responses import CALL_ID, ResponseBuilder, outcome_of, refusal, with_headers
 from gateway.routing import PublishedTool, Router
-from gateway.telling import CALL_ID, Telling, outcome_of, refusal, with_headers
 from gateway.wire import Body, WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -53,11 +53,11 @@ class Catalogue(Protocol):
 class KeptCalls(Protocol):
     """Runs the calls that are remembered."""
 
-    async def run(self, asked: Asked) -> Kept: ...
+    async def run(self, asked: CallRequest) -> CallView: ...
 
-    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> Kept | None: ...
+    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> CallView | None: ...
 
-    async def cancel(self, call_id: str, caller: Caller) -> Kept | None: ...
+    async def cancel(self, call_id: str, caller: Caller) -> CallView | None: ...
 
     def group_of(self, principal: str, name: str | None) -> str: ...
 
@@ -76,7 +76,7 @@ class Pipeline:
         limiter: Limiter,
         catalogue: Catalogue,
         calls: KeptCalls,
-        telling: Telling,
+        telling: ResponseBuilder,
         checks: Checks,
         new_call_id: Callable[[], str],
         strict: bool,
@@ -175,7 +175,7 @@ class Pipeline:
         return await self._find(request, call_id, self._calls.cancel)
 
     async def _find(
-        self, request: Request, call_id: str, find: Callable[[str, Caller], Awaitable[Kept | None]]
+        self, request: Request, call_id: str, find: Callable[[str, Caller], Awaitable[CallView | None]]
     ) -> WireReply:
         try:
             caller = self._identify("poll", request) or await self._identify_later(request)
@@ -295,7 +295,7 @@ class Pipeline:
         """Answers a call that is remembered."""
         assert request.tool is not None
         assert request.dialect is not None
-        asked = Asked(
+        asked = CallRequest(
             call=call,
             tool=request.tool,
             caller=caller,

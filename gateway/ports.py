@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from gateway.admission import Turn
+from gateway.admission import DispatchGate
 from gateway.errors import GatewayError
 from gateway.model import (
     Invocation,
@@ -152,7 +152,7 @@ class Backend(Protocol):
     @property
     def dialect(self) -> str: ...
 
-    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
         """Runs a tool. Raises GatewayError, or what its `turn` raises, only if it provably did not run."""
         ...
 
@@ -189,7 +189,9 @@ class Outcomes(Protocol):
 class AsyncBackend(Backend, Protocol):
     """Our adapter to a tool server that takes a call now and answers it later."""
 
-    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+    ) -> ToolResult | None:
         """Hands a call over: None if it may come to an outcome later, a result if it failed at once.
 
         Raises GatewayError, or what its `turn` raises, only if the tool provably did not run.

@@ -40,7 +40,7 @@ class Trace(Struct, frozen=True):
 UNTRACED = Trace(b"", ())  # of requests that nobody writes down
 
 
-class Chance:
+class IdSource:
     """Makes 48 random hexadecimal digits at a time.
 
     Randomness is fetched for many at once: a system call for each costs more than the rest of making it.
@@ -57,7 +57,7 @@ class Chance:
         return self._made.pop()
 
 
-def identify(headers: Mapping[bytes, bytes], chance: Chance) -> Trace:
+def identify(headers: Mapping[bytes, bytes], chance: IdSource) -> Trace:
     """Names a request by its head, in less than a microsecond. Header names are lower case.
 
     Where both are made, the request id is the trace id, so that either leads to the other.

@@ -6,16 +6,16 @@ Knows of calls and replicas, nothing of protocols: whoever uses it says what was
 from __future__ import annotations
 
 from gateway.admission.breaker import BreakerRules
+from gateway.admission.dispatch import DispatchGate, NotDispatchedError
 from gateway.admission.entrance import Admission, AdmissionLimits
 from gateway.admission.lease import Lease, Replica
-from gateway.admission.turn import GivenUpError, Turn
 
 __all__ = [
     "Admission",
     "AdmissionLimits",
     "BreakerRules",
-    "GivenUpError",
+    "DispatchGate",
     "Lease",
+    "NotDispatchedError",
     "Replica",
-    "Turn",
 ]

@@ -17,9 +17,9 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, OPEN, Breaker, BreakerRules
+from gateway.admission.dispatch import DispatchGate
 from gateway.admission.lease import Lease, Replica
 from gateway.admission.status import AdmissionStatus, ReplicaStatus
-from gateway.admission.turn import Turn
 from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Admission(Generic[T]):
         self.in_flight += 1
         return _lease(replica, tool)
 
-    async def wait(self, tool: str, timeout_s: float, turn: Turn | None = None) -> Lease[T]:
+    async def wait(self, tool: str, timeout_s: float, turn: DispatchGate | None = None) -> Lease[T]:
         """Takes a call of a tool on when it is its turn, within `timeout_s` and the queue's own limit.
 
         Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
@@ -170,7 +170,7 @@ class Admission(Generic[T]):
 
     # Places, and the queue for them.
 
-    async def _wait_for_place(self, timeout_s: float, turn: Turn | None) -> None:
+    async def _wait_for_place(self, timeout_s: float, turn: DispatchGate | None) -> None:
         """Waits until a place is free, which is this call's then. Raises as `wait`."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()

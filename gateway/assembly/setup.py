@@ -14,7 +14,7 @@ from gateway.assembly.stamps import Stamps
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
 from gateway.errors import ConfigError
-from gateway.front import facing
+from gateway.http import middleware
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend
 from gateway.ratelimit import Limits
@@ -61,7 +61,13 @@ class Setup:
     def has_rest_for(self, config: Config) -> bool:
         """Whether its `rest` would answer alike by another configuration."""
         ours, theirs = (
-            (it.server.openapi, it.server.public_url, it.metrics.token, it.errors.strict, facing.credentials(it.auth))
+            (
+                it.server.openapi,
+                it.server.public_url,
+                it.metrics.token,
+                it.errors.strict,
+                middleware.credentials(it.auth),
+            )
             for it in (self.config, config)
         )
         return ours == theirs

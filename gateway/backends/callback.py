@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from gateway.admission import Admission, Lease, Turn
+from gateway.admission import Admission, DispatchGate, Lease
 from gateway.backends.callback_discovery import ToolsetReader, place_of
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiving import BROKEN, Receiving
@@ -88,13 +88,15 @@ class CallbackBackend:
 
     # Calls.
 
-    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
         """Refuses: calls of this protocol are dispatched."""
         raise GatewayError(
             ErrorCode.INTERNAL, "The gateway failed.", detail="a callback tool was called, not dispatched"
         )
 
-    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+    ) -> ToolResult | None:
         """Posts an invocation, once. Whatever may have arrived may call back, so only a clear refusal is an outcome.
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `turn` raises.
@@ -112,7 +114,12 @@ class CallbackBackend:
             self._admission.leave(lease)
 
     async def _hand_over(
-        self, lease: Lease[Server], invocation: Invocation, callback_url: str, timeout_s: float, turn: Turn | None
+        self,
+        lease: Lease[Server],
+        invocation: Invocation,
+        callback_url: str,
+        timeout_s: float,
+        turn: DispatchGate | None,
     ) -> ToolResult | None:
         """Of a call that was answered by a callback before, nothing counts that is said of it here."""
         try:

@@ -10,7 +10,7 @@ from time import monotonic
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.admission import Admission, Lease, Replica, Turn
+from gateway.admission import Admission, DispatchGate, Lease, Replica
 from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import ListReader, Terms, unlisted
 from gateway.backends.http_refusals import Refusals
@@ -80,7 +80,7 @@ class HttpBackend:
         if self._fixed is None and isinstance(before, HttpBackend):
             self._dialect, self._call_path = before._dialect, before._call_path
 
-    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
         """Runs a tool; every failure after the first byte went out is a result (RFC 9110: a POST is not repeated).
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent, or what the tool server refused with.

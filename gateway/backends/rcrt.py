@@ -17,7 +17,7 @@ from functools import partial
 import httpx
 
 from gateway import jsontext
-from gateway.admission import Admission, Lease, Turn
+from gateway.admission import Admission, DispatchGate, Lease
 from gateway.backends.http_listing import Terms
 from gateway.backends.rcrt_awaiting import Awaited, Awaiting
 from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens
@@ -112,11 +112,13 @@ class RcrtBackend:
         """How many calls this process looks for an outcome of."""
         return len(self._awaiting)
 
-    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
         """Refuses: calls of this protocol are dispatched."""
         raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
 
-    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+    ) -> ToolResult | None:
         """Stores the request. None: its outcome goes to `Outcomes`, also that it was not stored after all.
 
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may

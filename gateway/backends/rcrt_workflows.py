@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 
-from gateway.admission import Turn
+from gateway.admission import DispatchGate
 from gateway.dialects.rcrt import WORKFLOW
 from gateway.errors import unavailable
 
@@ -22,7 +22,7 @@ class Workflows:
         self._limit_s = limit_s
         self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def enter(self, tool: str, timeout_s: float, turn: Turn | None) -> Place | None:
+    async def enter(self, tool: str, timeout_s: float, turn: DispatchGate | None) -> Place | None:
         """Waits for a place, which is held for the limit at the most. None: the tool needs none.
 
         Raises BACKEND_UNAVAILABLE, and what its `turn` raises.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from gateway.cli.output import USAGE, CommandError
-from gateway.spelling import suggestion
+from gateway.suggestions import suggestion
 
 PROGRAM = "toolgate"
 OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # as it stands in a usage or help text

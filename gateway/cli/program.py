@@ -12,7 +12,7 @@ from gateway import __version__
 from gateway.cli.command import PROGRAM, Command, sentence
 from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain, discard_output, put
 from gateway.errors import ConfigError
-from gateway.spelling import suggestion
+from gateway.suggestions import suggestion
 
 COMMANDS = {
     "serve": "run the gateway",

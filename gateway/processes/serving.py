@@ -10,9 +10,9 @@ from typing import cast
 from starlette.types import Scope
 
 from gateway.app import Gateway
-from gateway.front import facing
-from gateway.front.accesslog import AccessLog
-from gateway.front.clientip import peer
+from gateway.http import middleware
+from gateway.http.accesslog import AccessLog
+from gateway.http.clientip import peer
 from gateway.logs import output
 from gateway.metrics import Store
 from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, run
@@ -34,7 +34,7 @@ def server_options(config: Config) -> ServerOptions:
         idle_timeout_s=server.idle_timeout_s,
         drain_delay_s=server.drain_delay_s,
         shutdown_grace_s=server.shutdown_grace_s,
-        tls=facing.serving_context(server),
+        tls=middleware.serving_context(server),
     )
 
 
@@ -89,7 +89,7 @@ class Serving:
         tls = self.options.tls
         # The certificates are read first, so that nothing has changed when they cannot be used, and only once, for the
         # files may change meanwhile. Those of the new configuration: files that only the old one names may be gone.
-        renewed = None if tls is None else facing.serving_context(config.server)
+        renewed = None if tls is None else middleware.serving_context(config.server)
         logging = self.gateway.config.logging
         await self.gateway.apply(config)
         now = self.gateway.config

@@ -13,9 +13,9 @@ from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, HT
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
 
-from gateway.served import ANSWER, SERVED
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
+from gateway.server_extension import ANSWER, SERVED
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.server")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gateway.settings.keys import Key, keys_of
 from gateway.settings.kinds import Choice, Kind, Schema, Text, or_substituted
 from gateway.settings.reading import Cursor, RefusedError
-from gateway.spelling import suggestion
+from gateway.suggestions import suggestion
 
 T = TypeVar("T")
 Check = Callable[[Sequence[Any]], Iterable[tuple[int, str]]]

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from gateway.settings.reading import NULLS, Cursor, Written
 from gateway.settings.secret import Secret
 from gateway.settings.substitution import UnfitError
-from gateway.spelling import suggestion
+from gateway.suggestions import suggestion
 
 Schema = dict[str, Any]
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from gateway.settings.kinds import Choice, Integer, Leaf, Reference, Schema, Tex
 from gateway.settings.reading import Cursor, Reading, Written
 from gateway.settings.routes import GLOB
 from gateway.settings.substitution import UnfitError
-from gateway.spelling import suggestion
+from gateway.suggestions import suggestion
 
 LimitPart = Literal["caller", "ip", "tool", "route"]
 OnFailure = Literal["local", "refuse", "allow"]

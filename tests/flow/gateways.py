@@ -13,7 +13,7 @@ import httpx
 
 from gateway.app import Gateway
 from gateway.config import read
-from gateway.front.accesslog import AccessLog
+from gateway.http.accesslog import AccessLog
 from tests.flow.caller import Answer, Caller
 
 PUBLIC_URL = "http://toolgate.test"

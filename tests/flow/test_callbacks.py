@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.front.edge import MAX_CALLBACK_BYTES
+from gateway.http.edge import MAX_CALLBACK_BYTES
 from tests.flow.gateways import PUBLIC_URL, Running, config, running, until
 from tests.unit.backends.calling_back import OK, Toolset
 from tests.unit.backends.facing import reply

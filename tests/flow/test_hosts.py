@@ -8,8 +8,8 @@ import pytest
 from starlette.applications import Starlette
 
 from gateway.config import read
-from gateway.front.facing import guarded
-from gateway.tracing import Chance
+from gateway.http.middleware import guarded
+from gateway.tracing import IdSource
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
@@ -79,4 +79,4 @@ async def test_without_a_list_nobody_looks(start: StartGateway, server: ToolServ
     running = await start(text)
     assert (await running.caller.list("oxp", headers={"host": OTHERS[0]})).status == 200
     app = Starlette()
-    assert guarded(app, read(text), running.gateway.observer, Chance()) is app
+    assert guarded(app, read(text), running.gateway.observer, IdSource()) is app

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.app import Gateway
 from gateway.config import read
-from gateway.front.accesslog import AccessLog
+from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import PUBLIC_URL, Running, config

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gateway.front.accesslog import AccessLog
+from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
 from tests.flow.gateways import Running, running
 from tests.streams import accepting, carry

@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.auth.compact import MalformedError, take_apart
+from gateway.calls.callbacks import CallbackTokens
+from gateway.calls.preference import MAX_WAIT_S, read_preference
+from gateway.calls.status import CallMetadata, metadata_of, pack, pack_metadata, view_of_record
 from gateway.challenges import Challenges
-from gateway.kept.callbacks import CallbackTokens
-from gateway.kept.preference import MAX_WAIT_S, read_preference
-from gateway.kept.standing import Note, kept_by, note_of, pack, pack_note
 from gateway.model import ToolResult
 from gateway.state.port import CallState
 from gateway.state.records import Records
@@ -68,7 +68,7 @@ def test_only_a_token_of_ours_is_a_callback(token: str) -> None:
     assert CALLBACKS.open(token) in (None, ("key", "run"))
 
 
-NOTE = pack_note(Note(dialect="otc", spelling="otc://1.0", call_id="mine", tool="Lab.Echo@1.0.0"))
+NOTE = pack_metadata(CallMetadata(dialect="otc", spelling="otc://1.0", call_id="mine", tool="Lab.Echo@1.0.0"))
 OUTCOME = pack(ToolResult(value={"n": 1}))
 SEALER = Sealer(KEYS, "state")
 ROW = [
@@ -101,10 +101,10 @@ def test_any_row_is_a_call_or_one_of_which_nobody_knows(spoiled: dict[int, bytes
     record = RECORDS.read(b"key", [spoiled.get(place, field) for place, field in enumerate(ROW)])
     assert record.state in CallState
     if record.note:
-        kept_by(record)
+        view_of_record(record)
 
 
 def test_a_good_row_is_the_call_it_was() -> None:
     record = RECORDS.read(b"key", list(ROW))
     assert (record.state, record.created_s, record.idempotent) == (CallState.DONE, 1.7e9, True)
-    assert note_of(record).call_id == "mine"
+    assert metadata_of(record).call_id == "mine"

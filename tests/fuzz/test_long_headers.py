@@ -9,8 +9,8 @@ from ipaddress import ip_network
 import pytest
 from starlette.types import ASGIApp
 
-from gateway.front.clientip import ClientIps
-from gateway.kept.preference import read_preference
+from gateway.calls.preference import read_preference
+from gateway.http.clientip import ClientIps
 from tests.flow.gateways import config, running
 from tests.flow.test_any_request import ask
 

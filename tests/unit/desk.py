@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.admission import Turn
+from gateway.admission import DispatchGate
+from gateway.calls.execution import CallRequest
+from gateway.calls.outcomes import OutcomeRecorder, Run
+from gateway.calls.preference import NO_PREFERENCE, Preference
+from gateway.calls.registry import Calls
+from gateway.calls.status import CallView
 from gateway.errors import GatewayError
-from gateway.kept.attempt import Asked
-from gateway.kept.calls import Calls
-from gateway.kept.endings import Endings, Run
-from gateway.kept.preference import NO_PREFERENCE, Preference
-from gateway.kept.standing import Kept
 from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
 from gateway.ports import Caller
 from gateway.state.memory import MemoryState
@@ -46,7 +46,9 @@ class Later:
         self.took = asyncio.Event()
         self.queued: asyncio.Queue[None] | None = None  # then each call waits for an item of it before it is taken
 
-    async def dispatch(self, invocation: Invocation, callback_url: str, turn: Turn | None = None) -> ToolResult | None:
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+    ) -> ToolResult | None:
         if self.queued is not None and turn is not None:
             await turn.waits()
             await self.queued.get()
@@ -72,7 +74,7 @@ class Later:
         if self.on_cancel is not None:
             await self.on_cancel()
 
-    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
         raise AssertionError
 
     async def list_tools(self) -> Listing:
@@ -95,7 +97,7 @@ class Now(Later):
         self.opened = asyncio.Event()
         self.hung_up = False
 
-    async def call(self, invocation: Invocation, turn: Turn | None = None) -> ToolResult:
+    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
         await self.dispatch(invocation, "", turn)
         try:
             await self.opened.wait()
@@ -173,7 +175,7 @@ class Desk:
         self.state = Away(StateLimits(**limits), self.clock)
         self.later, self.now = Later(), Now()
         self.ended: list[tuple[Run, ToolResult | GatewayError]] = []
-        self.endings = Endings(self.state, lambda run, ending: self.ended.append((run, ending)))
+        self.endings = OutcomeRecorder(self.state, lambda run, ending: self.ended.append((run, ending)))
         self.calls = Calls(
             self.state,
             Digester([], "calls"),
@@ -193,7 +195,7 @@ class Desk:
         timeout_s: float = TIMEOUT_S,
         user_id: str | None = None,
         **route: Any,
-    ) -> Kept:
+    ) -> CallView:
         """Makes a call; further arguments are the route's."""
         backend = backend or self.later
         tool = published("Echo.Say@1.0.0", backend=backend, timeout_s=timeout_s, **route)
@@ -211,7 +213,7 @@ class Desk:
             call_id=call_id,
             context=CallContext(user_id=user_id),
         )
-        asked = Asked(
+        asked = CallRequest(
             call=call,
             tool=tool,
             caller=caller,

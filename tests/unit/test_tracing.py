@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tracing import MAX_TRACESTATE, Chance, identify
+from gateway.tracing import MAX_TRACESTATE, IdSource, identify
 
 MADE = "".join(f"{number:02x}" for number in range(24))
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SPAN = MADE[32:]
 
 
-class NoChance(Chance):
+class NoChance(IdSource):
     """Always the same digits."""
 
     def draw(self) -> bytes:
@@ -111,14 +111,14 @@ def test_whatever_comes_what_is_sent_on_is_valid(request_id: bytes, parent: byte
 
 
 def test_no_two_requests_are_made_the_same_name() -> None:
-    chance = Chance()
+    chance = IdSource()
     names = {identify({}, chance) for _ in range(1000)}
     assert len({name.request_id for name in names}) == len({name.sent[1] for name in names}) == 1000
 
 
 def test_naming_a_request_takes_no_time() -> None:
     """About what one UUID takes, by which the speed of the machine is measured."""
-    headers, chance = {b"traceparent": f"00-{TRACE}-{PARENT}-01".encode(), b"x-request-id": b"request-1"}, Chance()
+    headers, chance = {b"traceparent": f"00-{TRACE}-{PARENT}-01".encode(), b"x-request-id": b"request-1"}, IdSource()
     assert best_s(lambda: identify(headers, chance)) < 8 * best_s(uuid.uuid4)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.admission import GivenUpError
+from gateway.admission import NotDispatchedError
 
 
 class Turn:
@@ -27,4 +27,4 @@ class Turn:
 
 def given_up() -> Turn:
     """That of a call that must not be sent any more."""
-    return Turn(GivenUpError())
+    return Turn(NotDispatchedError())

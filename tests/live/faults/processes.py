@@ -141,7 +141,7 @@ async def gateway(config: Settings, *, ready: bool = True, ahead_s: float = 0.0)
 
     Its clock is `ahead_s` ahead of the machine's.
     """
-    program = ["tests.live.kept.clock", str(ahead_s)] if ahead_s else ["gateway"]
+    program = ["tests.live.calls.clock", str(ahead_s)] if ahead_s else ["gateway"]
     with _files(config) as (file, log, output):
         process = Process(*program, "serve", "-c", str(file), stdout=output, stderr=output)
         try:

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from tests import plainhttp
+from tests.live.calls.site import crumbs_settings
+from tests.live.calls.yard import WORK, yard
 from tests.live.faults.calling import call, caller, value
 from tests.live.faults.processes import Settings, demo_server, gateway, settings, until
 from tests.live.faults.toolserver import Exchange, echo, tool_server
-from tests.live.kept.site import crumbs_settings
-from tests.live.kept.yard import WORK, yard
 from tests.live.reload.changing import REFUSED, change, copy, write
 from tests.live.server.authority import Authority
 

@@ -22,7 +22,7 @@ from gateway.server import ServingContext, TlsFiles
 from tests.contract.state.server import lasting_port
 from tests.flow.caller import Caller
 from tests.flow.gateways import Running, config, running
-from tests.live.kept.site import AGENT_ID, OWNER_ID
+from tests.live.calls.site import AGENT_ID, OWNER_ID
 from tests.live.server.authority import Authority
 from tests.live.server.harness import OPTIONS, serving_with
 

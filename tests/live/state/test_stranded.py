@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from gateway.kept import standing
-from gateway.kept.endings import Endings
-from gateway.kept.orphans import adopt_orphans
-from gateway.kept.standing import PREFIX, Note, pack_note
+from gateway.calls import status
+from gateway.calls.orphans import adopt_orphans
+from gateway.calls.outcomes import OutcomeRecorder
+from gateway.calls.status import PREFIX, CallMetadata, pack_metadata
 from gateway.ports import Backend
 from gateway.state.port import State
 from tests.contract.state.calls import ACCEPTED, DEADLINE_S, began, call, judges, until
@@ -21,15 +21,17 @@ from tests.unit.desk import Later
 pytestmark = pytest.mark.anyio
 
 RUN = "f0e1d2c3b4a59687"
-NOTE = pack_note(
-    Note(dialect="oxp", spelling="1", call_id="k", tool="T.t@1.0.0", group="g", later=standing.Later(run=RUN))
+NOTE = pack_metadata(
+    CallMetadata(
+        dialect="oxp", spelling="1", call_id="k", tool="T.t@1.0.0", group="g", later=status.DeferredCall(run=RUN)
+    )
 )
 
 
 @asynccontextmanager
 async def adopting(state: State, backends: dict[str, Backend]) -> AsyncIterator[None]:
     """Adopts for as long as it is open; nothing here is to be cancelled."""
-    endings = Endings(state, lambda run, ending: None)
+    endings = OutcomeRecorder(state, lambda run, ending: None)
     task = asyncio.create_task(adopt_orphans(state, endings, backends, _never, every_s=0.02))
     try:
         yield

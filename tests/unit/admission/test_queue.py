@@ -10,7 +10,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.admission import Admission, GivenUpError
+from gateway.admission import Admission, NotDispatchedError
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from tests.unit.admission.clock import TOOL, Clock, admission
 from tests.unit.turn import Turn
@@ -143,7 +143,7 @@ async def test_whoever_waits_when_the_backend_is_closed_is_refused(clock: Clock)
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("failure", [GivenUpError(), unavailable("nobody can say")])
+@pytest.mark.parametrize("failure", [NotDispatchedError(), unavailable("nobody can say")])
 async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_the_next(
     clock: Clock, failure: Exception
 ) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from gateway.backends.callback_receiving import receiving_for_absent
-from gateway.kept.backlog import MAX_BYTES
-from gateway.kept.callbacks import Callbacks, CallbackTokens
-from gateway.kept.standing import Consent, Later, Note, Standing, pack_note, standing_of
+from gateway.calls.backlog import MAX_BYTES
+from gateway.calls.callbacks import Callbacks, CallbackTokens
+from gateway.calls.status import CallMetadata, CallStatus, Consent, DeferredCall, pack_metadata, status_of
 from gateway.model import ONCE, ToolFailure, ToolResult
 from gateway.offload import Checker, Offload
 from gateway.request import Request
@@ -70,11 +70,16 @@ class Elsewhere:
         )
 
     async def begin(self, **later: Any) -> None:
-        note = Note(
-            dialect="oxp", spelling="1", call_id="k", tool="T.t@1.0.0", group=GROUP, later=Later(run=RUN, **later)
+        note = CallMetadata(
+            dialect="oxp",
+            spelling="1",
+            call_id="k",
+            tool="T.t@1.0.0",
+            group=GROUP,
+            later=DeferredCall(run=RUN, **later),
         )
         new = NewCall(
-            key=KEY, fingerprint="f", principal="p", backend="builds", note=pack_note(note), state=DISPATCHING
+            key=KEY, fingerprint="f", principal="p", backend="builds", note=pack_metadata(note), state=DISPATCHING
         )
         await self.it.state.begin(new)
 
@@ -89,8 +94,8 @@ class Elsewhere:
         token = self._tokens.mint(KEY, run)
         return await self.callbacks.answer(self.request, token, "application/json", Arrived(body))
 
-    async def stands(self) -> Standing:
-        return standing_of(await self.it.state.get(KEY))
+    async def stands(self) -> CallStatus:
+        return status_of(await self.it.state.get(KEY))
 
 
 @asynccontextmanager
@@ -108,7 +113,7 @@ def message(kind: str, **members: Any) -> dict[str, Any]:
 RESULT = message("tool_result", text='{"units": 12}')
 CHOICE = message("user_choice", prompt="?", choices=["a"], default=0, response_url="http://127.0.0.1:9/choice")
 EVENT = {"type": "subscription_event", "group_id": GROUP, "tool_call_id": ID, "text": "3"}
-CASES: list[tuple[Any, int, Standing]] = [
+CASES: list[tuple[Any, int, CallStatus]] = [
     (RESULT, 200, ToolResult(value={"units": 12})),
     (message("tool_result", text="Error: no"), 200, ToolResult(failure=ToolFailure(message="no"))),
     (RESULT | {"id": "tg-2"}, 404, None),
@@ -123,7 +128,7 @@ CASES: list[tuple[Any, int, Standing]] = [
 
 @pytest.mark.parametrize(("posted", "status", "standing"), CASES, ids=lambda item: repr(item)[:60])
 async def test_each_kind_of_message_has_its_effect_where_the_backend_is_not(
-    posted: Any, status: int, standing: Standing
+    posted: Any, status: int, standing: CallStatus
 ) -> None:
     async with elsewhere() as at:
         assert await at.post(posted) == status

@@ -9,7 +9,7 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import BreakerRules, GivenUpError
+from gateway.admission import BreakerRules, NotDispatchedError
 from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
@@ -240,7 +240,7 @@ async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted
         ends = await asyncio.gather(first, second, return_exceptions=True)
         assert (unasked.said, turn.said) == ([], ["waits", "goes"])
         assert ends[0] is None
-        assert isinstance(ends[1], GivenUpError) == (len(toolset.noted) == 1)
+        assert isinstance(ends[1], NotDispatchedError) == (len(toolset.noted) == 1)
         assert len(toolset.noted) == 1 + (ends[1] is None)
         await backend.aclose()
 

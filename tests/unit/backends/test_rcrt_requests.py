@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.admission import GivenUpError
+from gateway.admission import NotDispatchedError
 from gateway.backends.rcrt_client import FixedTokens
 from gateway.dialects.rcrt import NOT_STORED
 from gateway.errors import ErrorCode, GatewayError
@@ -207,7 +207,7 @@ async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(cr
     async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.3)) as (backend, kept):
         for one in calls:
             await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
-        with pytest.raises(GivenUpError):
+        with pytest.raises(NotDispatchedError):
             await backend.dispatch(invocation("workflow", late, arguments=WORKFLOW), "", turn)
         assert turn.said == ["waits", "goes"]
         assert backend.waiting == 2

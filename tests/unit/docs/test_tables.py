@@ -11,8 +11,8 @@ from gateway.auth.refusals import Reason
 from gateway.dialects.fields import status_of
 from gateway.dialects.recognise import DIALECTS
 from gateway.errors import ErrorCode, FailureCode, GatewayError, ServerCode
-from gateway.front.accesslog import AccessLine
-from gateway.front.edge import STRICT
+from gateway.http.accesslog import AccessLine
+from gateway.http.edge import STRICT
 from gateway.jsontext import decode
 from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES

@@ -153,7 +153,7 @@ def test_lines_go_on_when_nobody_reads_any_more() -> None:
 PROCESS = """
 import logging, sys, time
 from gateway.logs import output
-from gateway.front.accesslog import AccessLine, AccessLog
+from gateway.http.accesslog import AccessLine, AccessLog
 access = AccessLog(output.configure("info", "json"))
 for number in range(2000):
     access.put(AccessLine(time.time(), b"r", "call", "/tools/call", 200, 0.001, 1, 2))

@@ -1,0 +1,170 @@
+"""What tool servers bring later: `POST /callbacks/{token}` (RAP, Transport: callback URL).
+
+The token names a call, and proves that we made it before anything is read or looked up. The tool server that holds it
+may end that one call and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hmac import compare_digest
+from typing import Protocol, cast
+
+from gateway.calls.backlog import Backlog
+from gateway.calls.status import PREFIX, DeferredCall, metadata_of
+from gateway.errors import GatewayError
+from gateway.ports import Backend
+from gateway.request import Request
+from gateway.routing import Decode, PublishedTool
+from gateway.state.port import DONE, Record, State, StateUnavailable
+from gateway.state.sealing import Digester, hashed, hashers
+from gateway.wire import Body
+
+log = logging.getLogger("gateway.callbacks")
+
+PATH = "/callbacks/"
+MAC_BYTES = 16
+PURPOSE = b"callback "
+
+
+class CallbackTokens:
+    """Makes the last segment of callback URLs: `<key of the call>.<run>.<MAC>`.
+
+    A run is 128 random bits at least. The operator's first key makes the MAC, and all of them may have made it.
+    """
+
+    def __init__(self, digester: Digester) -> None:
+        self._hashers = hashers(digester.digests("callback"), PURPOSE, MAC_BYTES)
+
+    def mint(self, key: str, run: str) -> str:
+        """A token for the outcome of this run of the call with this key."""
+        signed = f"{key}.{run}"
+        return f"{signed}.{hashed(self._hashers[0], signed.encode())}"
+
+    def open(self, token: str) -> tuple[str, str] | None:
+        """The key of the call and its run; None for a token that is not ours."""
+        if not token.isascii():  # ours are, and no others can be compared in constant time
+            return None
+        signed, _, mac = token.rpartition(".")
+        for hasher in self._hashers:
+            if compare_digest(hashed(hasher, signed.encode()), mac):
+                key, _, run = signed.partition(".")
+                return key, run
+        return None
+
+
+class Receiver(Protocol):
+    """A backend whose tool server calls back."""
+
+    async def receive(
+        self,
+        call_id: str,
+        group: str,
+        body: bytes,
+        content_type: str | None,
+        *,
+        run: str,
+        ended: bool,
+        decode: Decode,
+        failure_patterns: Sequence[re.Pattern[str]],
+    ) -> int: ...
+
+
+class Callbacks:
+    """Answers callbacks, on whatever replica they arrive.
+
+    `absent` makes the receiver for a backend that is not among `backends`, by its name: while a configuration is rolled
+    out, replicas have different ones. `published` finds a tool by its full id. Callbacks that come while the state is
+    away wait in the `backlog`.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        tokens: CallbackTokens,
+        *,
+        backends: Mapping[str, Backend],
+        published: Callable[[str], PublishedTool | None],
+        absent: Callable[[str], Receiver],
+        backlog: Backlog,
+    ) -> None:
+        self._state = state
+        self._tokens = tokens
+        self._backends = backends
+        self._published = published
+        self._absent = absent
+        self._backlog = backlog
+
+    async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
+        """The status to answer with; 503 only if the state is away and the backlog is full.
+
+        A tool server that is refused does not come again. So a callback that cannot be looked up now is held and looked
+        up later, and a body that is too large ends its call like any other that cannot be read; then this raises
+        PAYLOAD_TOO_LARGE.
+        """
+        opened = self._tokens.open(token)
+        if opened is None:
+            return 404
+        key, run = opened
+        refusal = None
+        try:
+            whole = arriving.now()
+            body = await arriving.read() if whole is None else whole
+        except GatewayError as too_large:  # the result will not be sent again, so nobody shall wait for it
+            body, refusal = b"", too_large
+        request.bytes_in = len(body)
+        if request.served is not None:
+            request.served.keep()  # a tool server that hangs up without an answer must not cancel this
+        try:
+            record = self._state.held(key) or await self._state.get(key)
+            request.backend = "" if record is None else record.backend
+            status = await self._receive(record, key, run, body, content_type)
+        except StateUnavailable:
+            later = partial(self._receive_later, key, run, body, content_type)
+            held = self._backlog.hold(key, len(body), later)
+            status = 200 if held else 503
+        if refusal is not None:
+            raise refusal
+        return status
+
+    def are_awaited(self) -> bool:
+        """Whether calls are pending here whose outcome a tool server is to send."""
+        pending = self._state.pending()
+        return any(pending[name] for name in self._backends)
+
+    @staticmethod
+    def is_path(path: str) -> bool:
+        """Whether requests to this path are taken for callbacks."""
+        return path.startswith(PATH)
+
+    async def _receive_later(self, key: str, run: str, body: bytes, content_type: str | None) -> None:
+        if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:
+            log.warning("a callback that was held is for no call that is known any more")
+
+    async def _receive(self, record: Record | None, key: str, run: str, body: bytes, content_type: str | None) -> int:
+        if record is None or not record.note:  # a note cannot be opened once its key was taken out of `state.keys`
+            return 404
+        note = metadata_of(record)
+        if note.later is None or note.later.run != run:  # an earlier call had the same id
+            return 404
+        receiver = cast(Receiver | None, self._backends.get(record.backend)) or self._absent(record.backend)
+        return await receiver.receive(
+            PREFIX + key,
+            note.group,
+            body,
+            content_type,
+            run=run,
+            ended=record.state is DONE,  # the outcome of an UNKNOWN call still counts
+            decode=note.later.decode,
+            failure_patterns=self._patterns(note.later, note.tool),
+        )
+
+    def _patterns(self, later: DeferredCall, tool_id: str) -> Sequence[re.Pattern[str]]:
+        """The route's patterns as they were when the call began; as they are now if they were too long for a note."""
+        if later.failure_patterns is not None:
+            return [re.compile(each) for each in later.failure_patterns]
+        tool = self._published(tool_id)
+        return () if tool is None else tool.route.failure_patterns

@@ -1,0 +1,61 @@
+"""The body of a request, within its limit, whichever server has it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from starlette.types import Receive
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.ports import ANONYMOUS
+from gateway.request import Request
+from gateway.server_extension import ServerRequest
+
+NOBODY = ANONYMOUS.principal  # counts by its address
+
+
+class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
+    """The caller closed the connection before the body was whole."""
+
+
+class ArrivingBody(Struct, frozen=True, eq=False):
+    """A body of at most `max_bytes`. `served` is the request as our own server has it, None behind any other.
+
+    Both ways to have it raise PAYLOAD_TOO_LARGE as soon as it is.
+    """
+
+    served: ServerRequest | None
+    receive: Receive
+    max_bytes: int
+    request: Request | None = None
+
+    def now(self) -> bytes | None:
+        """The whole body if it is there; None if it has to be read."""
+        if self.served is None:
+            return None
+        if self.request is not None and self.request.principal != NOBODY:
+            self.served.holder = self.request.principal
+        body = self.served.take_body()
+        if body is not None and len(body) > self.max_bytes:
+            raise too_large(self.max_bytes)
+        return body
+
+    async def read(self) -> bytes:
+        """The whole body, once it is there. Raises CallerLeft when it never is."""
+        whole = self.now()
+        if whole is not None:
+            return whole
+        body = bytearray()  # pieces of some KiB, kept apart, would leave holes in memory that nothing else fills
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise CallerLeft
+            body += message.get("body", b"")
+            if len(body) > self.max_bytes:
+                raise too_large(self.max_bytes)
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+def too_large(max_bytes: int) -> GatewayError:
+    """The refusal of a body that is larger."""
+    return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, f"The body must not be larger than {max_bytes} bytes.")

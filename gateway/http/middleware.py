@@ -1,0 +1,74 @@
+"""What stands between callers and the application, as configured: certificates, hosts, origins, proxies.
+
+What is not configured is not there, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Scope
+
+from gateway.http import openapi
+from gateway.http.clientip import ClientIps, peer
+from gateway.http.cors import Cors
+from gateway.http.hosts import AllowedHosts
+from gateway.http.observer import Observer
+from gateway.server import ServingContext, TlsFiles
+from gateway.settings import AuthSettings, Config, ServerSettings
+from gateway.settings.server import EVERYWHERE
+from gateway.tracing import IdSource
+
+
+def ip_of(server: ServerSettings) -> Callable[[Scope], str]:
+    """How the caller's address is found."""
+    return ClientIps(server.trusted_proxies) if server.trusted_proxies else peer
+
+
+def guarded(app: ASGIApp, config: Config, observer: Observer, chance: IdSource) -> ASGIApp:
+    """The application behind whatever looks at requests first, and has `observer` know of those that it answers."""
+    server, cors = config.server, config.server.cors
+    if cors is not None:
+        forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
+        app = Cors(
+            app,
+            observer,
+            ip_of(server),
+            origins=cors.origins,
+            headers=forwarded,
+            credentials=cors.credentials,
+            max_age_s=cors.max_age_s,
+        )
+    return AllowedHosts(app, _hosts(server), observer, chance, ip_of(server)) if server.allowed_hosts else app
+
+
+def _hosts(server: ServerSettings) -> set[str]:
+    """The hosts of the configuration; the links we hand out must lead to us, so theirs are among them."""
+    handed_out = [url for url in (server.public_url, server.callback_url) if url is not None]
+    hosts = {*server.allowed_hosts, *(urlsplit(url).hostname or "" for url in handed_out)}
+    if server.public_url is None and server.host not in EVERYWHERE:
+        hosts.add(server.host)
+    return hosts
+
+
+def credentials(auth: AuthSettings | None) -> tuple[str, ...]:
+    """What callers may show, by the names of the description of the surface; keys may come as bearer tokens, too."""
+    if auth is None:
+        return ()
+    return (*openapi.BY_TOKEN, *(openapi.BY_KEY if auth.api_keys else ()))
+
+
+def description(config: Config, version: str) -> bytes | None:
+    """What callers are told of the surface; None where they are not."""
+    server = config.server
+    return openapi.document(version, server.public_url, credentials(config.auth)) if server.openapi else None
+
+
+def serving_context(server: ServerSettings) -> ServingContext | None:
+    """What the listener presents for https; None serves plain http. Raises ServerError for files it cannot use."""
+    tls = server.tls
+    if tls is None:
+        return None
+    files = TlsFiles(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, requires_client=tls.require_client_cert)
+    return ServingContext(files, server.max_connections)

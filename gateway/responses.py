@@ -1,0 +1,184 @@
+"""What callers are told: results, refusals, and how their kept calls stand, each in the dialect of its call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from gateway.calls.outcomes import Run
+from gateway.calls.status import MISSING, PREFIX, CallView, Consent, still_running
+from gateway.checks import BROKEN_VALUE, Checks, checked
+from gateway.dialects import recognise
+from gateway.errors import ErrorCode, FixedError, GatewayError
+from gateway.model import Json, JsonObject, ToolResult
+from gateway.request import Request
+from gateway.routing import OutputCheck, PublishedTool
+from gateway.schemas import UNDECIDED
+from gateway.wire import WireReply
+
+log = logging.getLogger("gateway.pipeline")
+
+CALL_ID = b"toolgate-call-id"
+LOCATION = b"location"
+# Globals: reading a member off its class costs half a microsecond in Python 3.11.
+UNCHECKED, FAILS = OutputCheck.OFF, OutputCheck.FAIL
+FAILED = "The gateway failed."
+
+
+class ChallengeSealer(Protocol):
+    """Rewrites a tool server's challenges for callers."""
+
+    def public(self, missing: JsonObject, backend: str) -> JsonObject: ...
+
+
+class ResponseBuilder:
+    """`location` says where a kept call is; `published` finds a tool by its full id.
+
+    `count` is told of each run of a kept call: backend, tool without its version, outcome, seconds.
+    """
+
+    def __init__(
+        self,
+        challenges: ChallengeSealer,
+        checks: Checks,
+        *,
+        location: Callable[[str], str],
+        published: Callable[[str], PublishedTool | None],
+        count: Callable[[str, str, str, float], None],
+    ) -> None:
+        self._challenges = challenges
+        self._checks = checks
+        self._location = location
+        self._published = published
+        self._count = count
+        self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
+
+    async def kept(self, kept: CallView, request: Request, *, accepted: bool) -> WireReply:
+        """Tells how a kept call stands, with 202 if it was `accepted` rather than awaited.
+
+        `request.extra` gets the headers that say where to find the call later.
+        """
+        if request.dialect is None:  # a look is answered in the dialect of the call itself
+            request.dialect, request.spelling = recognise.DIALECTS[kept.note.dialect], kept.note.spelling
+        dialect, spelling = request.dialect, request.spelling
+        standing = kept.standing
+        if type(standing) is ToolResult:  # a `match` costs more than most of what is done here
+            result, tool = standing, request.tool
+            if kept.joined and (tool is None or tool.id != kept.note.tool):  # the version that ran counts
+                tool = self._published(kept.note.tool)
+            if tool is not None and tool.route.validate_output is not UNCHECKED:
+                result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
+            if result.failure is not None and MISSING in result.failure.extras:
+                result = self._with_public_challenges(result, kept.backend)
+            request.outcome = outcome_of(result)
+            reply = dialect.encode_result(result, kept.note.call_id, spelling)
+        elif standing is None:
+            request.outcome = "accepted" if accepted else "timeout"
+            reply = dialect.encode_result(still_running(keyed=kept.is_keyed), kept.note.call_id, spelling)
+        elif isinstance(standing, Consent):
+            reply = self.run_refusal(_consent(kept, standing.challenge), kept.backend, request)
+        else:
+            assert isinstance(standing, GatewayError)
+            request.counts = kept.joined  # else the run that was refused is counted, when it ended
+            reply = self.run_refusal(standing, kept.backend, request)
+        name = (CALL_ID, kept.id.encode())
+        if kept.remembered:
+            request.extra = (*request.extra, name, (LOCATION, self._location(kept.id).encode()))
+        else:
+            request.extra = (*request.extra, name)
+        if accepted and reply.status == 200:
+            return WireReply(status=202, headers=reply.headers, body=reply.body)
+        return reply
+
+    def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
+        """A refusal that is told as a failure: its challenges are ours from here on, as those of any refusal."""
+        failure = result.failure
+        assert failure is not None
+        missing = failure.extras[MISSING]
+        public = self._challenges.public(missing, backend) if isinstance(missing, dict) else None
+        return replace(result, failure=replace(failure, extras={**failure.extras, MISSING: public}))
+
+    def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
+        """A run of a kept call has ended, in what its caller is told of it."""
+        tool = run.published
+        if isinstance(ending, GatewayError):
+            outcome = outcome_of_refusal(ending)
+        elif ending.failure is not None:
+            outcome = ending.failure.outcome
+        else:
+            tool = tool or self._published(run.tool)
+            outcome = "ok"
+            if tool is not None and tool.route.validate_output is FAILS:
+                violation = tool.output_violation(ending.value, ending.value_bytes)
+                if violation is UNDECIDED:
+                    counting = asyncio.ensure_future(self._count_checked(run, tool, ending.value))
+                    self._counting.add(counting)
+                    counting.add_done_callback(self._counting.discard)
+                    return
+                if violation is not None:
+                    outcome = BROKEN_VALUE.outcome  # the warning is written when it is told
+        self._count_run(run, tool, outcome)
+
+    async def _count_checked(self, run: Run, tool: PublishedTool, value: Json) -> None:
+        violation = await self._checks.violation(tool, value, "")
+        self._count_run(run, tool, "ok" if violation is None else BROKEN_VALUE.outcome)
+
+    def _count_run(self, run: Run, tool: PublishedTool | None, outcome: str) -> None:
+        name = run.tool.partition("@")[0] if tool is None else tool.target.tool
+        self._count(run.backend, name, outcome, time.time() - run.begun_s if run.begun_s else 0.0)
+
+    def run_refusal(self, error: GatewayError, backend: str, request: Request) -> WireReply:
+        """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""
+        if error.missing is None:
+            return refusal(error, request)
+        error.drop_trace()
+        public = GatewayError(
+            error.code,
+            error.message,
+            developer_message=error.developer_message,
+            detail=error.detail,
+            missing=self._challenges.public(dict(error.missing), backend),
+            headers=error.headers,
+        )
+        return refusal(public, request)
+
+
+def refusal(exc: Exception, request: Request) -> WireReply:
+    """Answers with a refusal. The last guard: what is no GatewayError is a bug of ours, before anything was sent."""
+    error = exc if isinstance(exc, GatewayError) else GatewayError(ErrorCode.INTERNAL, FAILED)
+    if error is not exc:
+        log.error("a request failed inside the gateway", exc_info=exc)
+    elif error.detail is not None and not isinstance(error, FixedError):
+        log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
+    error.drop_trace()  # before the request knows it
+    request.refused = error
+    request.outcome = outcome_of_refusal(error)
+    if request.dialect is None:
+        return recognise.refusal(error, request.head)
+    return request.dialect.encode_error(error, request.spelling)
+
+
+def with_headers(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:
+    """A reply with more headers."""
+    return WireReply(status=reply.status, headers=(*reply.headers, *headers), body=reply.body)
+
+
+def outcome_of(result: ToolResult) -> str:
+    """The word that counts it."""
+    return "ok" if result.failure is None else result.failure.outcome
+
+
+def outcome_of_refusal(error: GatewayError) -> str:
+    """The same for a call that got no result: whose fault it is shows in what callers are told of it."""
+    return "refused" if error.parameters is None else "invalid"
+
+
+def _consent(kept: CallView, challenge: JsonObject) -> GatewayError:
+    """The refusal of a call that waits for its user; its key is what our own challenge is checked by."""
+    missing = {"authorization": [challenge | {"check_url": kept.id.removeprefix(PREFIX)}]}
+    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, "The user has to authorize this call first.", missing=missing)

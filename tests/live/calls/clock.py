@@ -1,0 +1,17 @@
+"""`toolgate` on a machine whose clock is wrong: `python -m tests.live.calls.clock SECONDS WORD...`.
+
+Linux gives no process a wall clock of its own, so it is Python's that is set.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+if __name__ == "__main__":
+    right, ahead_s = time.time, float(sys.argv[1])
+    del sys.argv[1]
+    time.time = lambda: right() + ahead_s
+    from gateway.__main__ import main
+
+    sys.exit(main())

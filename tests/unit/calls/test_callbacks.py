@@ -1,0 +1,118 @@
+"""Callback URLs: which calls they are for, who can have made them, and how what is posted to them is read."""
+
+from __future__ import annotations
+
+import re
+import string
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from gateway.calls.backlog import Backlog
+from gateway.calls.callbacks import Callbacks, CallbackTokens
+from gateway.calls.status import CallMetadata, DeferredCall, pack_metadata
+from gateway.ports import Backend
+from gateway.request import Request
+from gateway.state.memory import MemoryState
+from gateway.state.port import NewCall, StateLimits
+from gateway.state.sealing import Digester
+from gateway.wire import Head
+
+OLD, NEW = "the key that was there before, of enough characters", "the key that replaces it, of enough characters too"
+CALL = "0123456789abcdef0123456789abcdef01234567"
+RUN = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
+MIN_GUESSES = 2**128
+
+
+def tokens(*keys: str, purpose: str = "callbacks") -> CallbackTokens:
+    return CallbackTokens(Digester(keys, purpose))
+
+
+def test_a_token_names_its_call_and_nobody_guesses_it() -> None:
+    token = tokens(NEW).mint(CALL, RUN)
+    assert tokens(NEW).open(token) == (CALL, RUN)
+    mac = token.removeprefix(f"{CALL}.{RUN}.")
+    assert set(mac) <= set(string.hexdigits.lower())
+    assert 16 ** len(mac) >= MIN_GUESSES
+
+
+def test_the_first_key_makes_and_all_open() -> None:
+    before, both, after = tokens(OLD), tokens(NEW, OLD), tokens(NEW)
+    assert both.open(before.mint(CALL, RUN)) == (CALL, RUN)
+    assert after.open(both.mint(CALL, RUN)) == (CALL, RUN)
+    assert before.open(both.mint(CALL, RUN)) is None
+    assert after.open(before.mint(CALL, RUN)) is None
+
+
+def test_without_keys_each_process_has_its_own() -> None:
+    assert tokens().open(tokens().mint(CALL, RUN)) is None
+
+
+def test_a_digest_for_another_purpose_is_no_token() -> None:
+    assert tokens(NEW).open(tokens(NEW, purpose="calls").mint(CALL, RUN)) is None
+
+
+def test_a_token_with_any_other_character_anywhere_is_not_ours() -> None:
+    token = tokens(NEW).mint(CALL, RUN)
+    for at, was in enumerate(token):
+        for other in set(string.printable) - {was}:
+            assert tokens(NEW).open(token[:at] + other + token[at + 1 :]) is None
+
+
+@pytest.mark.parametrize(
+    "token", ["", ".", "..", CALL, f"{CALL}.", f"{CALL}..", f"{CALL}.\u00e9", "\ufffd.a", f"{CALL}\u0660.a"]
+)
+def test_what_has_not_even_the_shape_of_a_token_is_not_ours(token: str) -> None:
+    assert tokens(NEW).open(token) is None
+
+
+class Arrived:
+    """A body that is there."""
+
+    def now(self) -> bytes:
+        return b"{}"
+
+    async def read(self) -> bytes:
+        return b"{}"
+
+
+class Reader:
+    """A backend that notes how it is to read what was posted."""
+
+    name = "later"
+    asynchronous = True
+    dialect = "callback"
+
+    def __init__(self) -> None:
+        self.read: list[tuple[str, list[str]]] = []
+
+    async def receive(
+        self, *_what: Any, run: str, ended: bool, decode: str, failure_patterns: Sequence[re.Pattern[str]]
+    ) -> int:
+        assert (run, ended) == (RUN, False)
+        self.read.append((decode, [pattern.pattern for pattern in failure_patterns]))
+        return 200
+
+
+@pytest.mark.anyio
+async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_became_of_the_tool() -> None:
+    state, reader = MemoryState(StateLimits(), time.monotonic), Reader()
+    later = DeferredCall(run=RUN, decode="never", failure_patterns=("FAILED",))
+    note = CallMetadata(dialect="oxp", spelling="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
+    await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_metadata(note)))
+    backends = {"later": cast(Backend, reader)}
+    callbacks = Callbacks(
+        state,
+        tokens(NEW),
+        backends=backends,
+        published=lambda _tool: None,
+        absent=lambda _: Reader(),
+        backlog=Backlog(lambda: True),
+    )
+    request = Request(Head(method="POST", path="/callbacks/", headers={}))
+    assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) == 200
+    assert reader.read == [("never", ["FAILED"])]
+    assert await callbacks.answer(request, tokens(NEW).mint(CALL, "another run"), None, Arrived()) == 404
+    assert len(reader.read) == 1

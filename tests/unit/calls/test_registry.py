@@ -1,0 +1,463 @@
+"""The life of kept calls, towards tool servers that answer later and with a state that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.calls.preference import Preference
+from gateway.calls.status import PREFIX, CallView, Consent
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import ToolFailure, ToolResult
+from gateway.state.port import MAX_NOTE_BYTES, CallState, StateUnavailable
+from tests.unit.desk import ADA, BOB, DONE, Desk, desk
+
+pytestmark = pytest.mark.anyio
+
+DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
+CHALLENGE = {"id": "1", "url": "https://login.example/"}
+AT_ONCE = Preference(wait_s=0.0)
+REPEATABLE = ToolResult(failure=ToolFailure(message="Busy.", can_retry=True))
+
+
+@pytest.fixture
+async def it() -> AsyncIterator[Desk]:
+    async with desk() as opened:
+        yield opened
+
+
+def refusal(kept: CallView) -> GatewayError:
+    assert isinstance(kept.standing, GatewayError)
+    return kept.standing
+
+
+def failure(standing: object) -> ToolFailure:
+    assert isinstance(standing, ToolResult)
+    assert standing.failure is not None
+    return standing.failure
+
+
+async def test_a_call_that_outlasts_its_caller_goes_on_and_is_joined(it: Desk) -> None:
+    late = await it.ask(timeout_s=0.01)
+    assert (late.standing, late.is_keyed, late.remembered) == (None, True, True)
+    assert (await it.ask(preference=AT_ONCE)).standing is None
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        joined = [group.create_task(it.ask()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert await it.calls.settle(late.id, DONE)
+    assert [(await task).standing for task in joined] == [DONE] * 3
+    assert (await it.ask()).standing == await it.standing_of("k") == DONE
+    assert len(it.later.dispatched) == 1
+
+
+async def test_what_a_tool_server_is_told_of_a_call(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE, config_ids=frozenset({"6f1c"}))
+    [invocation] = it.later.dispatched
+    assert (invocation.call_id, invocation.group, kept.note.group) == (kept.id, "g", "g")
+    assert invocation.config_ids == {"6f1c"}
+    assert it.later.callback_urls == [f"https://gateway.example/{kept.id.removeprefix(PREFIX)}"]
+
+
+async def test_a_call_without_an_id_is_a_new_one_each_time(it: Desk) -> None:
+    first, second = [await it.ask(None, preference=AT_ONCE) for _ in range(2)]
+    assert (first.is_keyed, first.note.call_id, first.id != second.id) == (False, first.id, True)
+    assert await it.calls.settle(first.id, DONE)
+    assert await it.standing_of(first.id) == DONE
+    assert await it.standing_of(second.id) is None
+
+
+async def test_an_outcome_arrives_once(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    assert await it.calls.settle(kept.id, DONE)
+    assert not await it.calls.settle(kept.id, ToolResult(value="another"))
+    assert not await it.calls.settle(PREFIX + "unknown", DONE)
+    assert await it.standing_of("k") == DONE
+
+
+async def test_an_outcome_may_overtake_its_acknowledgement(it: Desk) -> None:
+    it.later.on_dispatch = lambda call_id: it.calls.settle(call_id, DONE)
+    assert (await it.ask()).standing == DONE
+
+
+async def test_a_failure_that_may_be_repeated_reaches_who_waits_and_is_not_kept(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        joined = [group.create_task(it.ask()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert await it.calls.settle(kept.id, REPEATABLE)
+    assert [((await task).standing, (await task).remembered) for task in joined] == [(REPEATABLE, False)] * 3
+    assert len(it.later.dispatched) == 1
+    again = await it.ask(preference=AT_ONCE)
+    assert (again.standing, len(it.later.dispatched)) == (None, 2)
+
+
+async def test_without_an_id_even_such_a_failure_can_be_asked_for(it: Desk) -> None:
+    """Nobody can repeat that call, so nothing is pinned."""
+    kept = await it.ask(None, preference=AT_ONCE)
+    assert await it.calls.settle(kept.id, REPEATABLE)
+    looked = await it.calls.look(kept.id, ADA)
+    assert looked is not None
+    assert (looked.standing, looked.remembered) == (REPEATABLE, True)
+
+
+async def test_a_dispatch_that_is_refused_never_was_and_without_an_id_says_so_later(it: Desk) -> None:
+    it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
+    kept = await it.ask()
+    assert (refusal(kept).message, kept.remembered) == ("Not now.", False)
+    looked = await it.calls.look("k", ADA)
+    assert looked is not None
+    assert failure(looked.standing).message == "The tool did not run: Not now."
+    assert await it.calls.look("k", BOB) is None
+    it.later.at_once = None
+    assert (await it.ask(timeout_s=0.01)).joined is False  # it may be begun once more
+    it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
+    kept = await it.ask(None)
+    assert refusal(kept).message == "Not now."
+    told = failure(await it.standing_of(kept.id))
+    assert (told.message, told.can_retry) == ("The tool did not run: Not now.", True)
+
+
+async def test_a_call_that_nobody_can_repeat_is_not_sent_again_whatever_its_route_allows(it: Desk) -> None:
+    """Should its replica die while it is sent, its outcome may still come."""
+    for call_id in ("k", None):
+        kept = await it.ask(call_id, preference=AT_ONCE, idempotent=True)
+        record = it.state.held(kept.id.removeprefix(PREFIX))
+        assert record is not None
+        assert record.idempotent == (call_id is not None)
+
+
+async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
+    it: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    it.later.at_once = ValueError("a bug")
+    assert failure((await it.ask()).standing).can_retry is False
+    assert failure((await it.ask()).standing).message == "The gateway failed; the tool may have run."
+    assert len(it.later.dispatched) == 1
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+# Consent.
+
+
+async def test_a_call_waits_for_its_user_and_its_repetition_gets_the_result(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    assert await it.calls.challenge(kept.id, CHALLENGE)
+    assert (await it.ask()).standing == await it.standing_of("k") == Consent(CHALLENGE)
+    key = kept.id.removeprefix(PREFIX)
+    assert await it.calls.consent_status(key) == "pending"
+    assert await it.calls.settle(kept.id, DONE)
+    assert await it.calls.consent_status(key) == "completed"
+    assert (await it.ask()).standing == DONE
+    assert len(it.later.dispatched) == 1
+
+
+async def test_a_consent_asked_for_anew_is_what_whoever_asks_next_is_told(it: Desk) -> None:
+    """The protocol is silent about it; the address of the first may have expired."""
+    newer = {"id": "2", "url": "https://login.example/again"}
+    named, nameless = await it.ask(preference=AT_ONCE), await asked_for_consent(it)
+    assert await it.calls.challenge(named.id, CHALLENGE)
+    for kept in (named, nameless):
+        assert await it.calls.challenge(kept.id, newer)
+    assert (await it.ask()).standing == await it.standing_of("k") == Consent(newer)
+    again = await it.ask(None)
+    assert (again.id, again.standing) == (nameless.id, Consent(newer))
+    for kept in (named, nameless):
+        assert await it.calls.settle(kept.id, DONE)
+        assert not await it.calls.challenge(kept.id, CHALLENGE)
+    assert await it.standing_of("k") == DONE
+    assert (await it.ask(None)).standing == DONE
+
+
+async def test_who_waits_hears_of_a_consent_at_once(it: Desk) -> None:
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        asking = [group.create_task(it.ask()) for _ in range(3)]
+        await it.later.took.wait()
+        await it.calls.challenge(it.later.dispatched[0].call_id, CHALLENGE)
+    assert [(await task).standing for task in asking] == [Consent(CHALLENGE)] * 3
+
+
+async def asked_for_consent(it: Desk) -> CallView:
+    """A call without an id whose caller is told that its user must consent."""
+    before = len(it.later.dispatched)
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        asking = group.create_task(it.ask(None))
+        while len(it.later.dispatched) == before:  # noqa: ASYNC110 - two tasks of the same loop
+            await asyncio.sleep(0)
+        await it.calls.challenge(it.later.dispatched[-1].call_id, CHALLENGE)
+    return await asking
+
+
+async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk) -> None:
+    first = await it.ask(None, preference=AT_ONCE)
+    second = await it.ask(None, preference=AT_ONCE)
+    assert first.id != second.id  # neither waits for its user yet
+    await it.calls.challenge(first.id, CHALLENGE)
+    again = await it.ask(None)
+    assert (again.id, again.standing, again.is_keyed) == (first.id, Consent(CHALLENGE), False)
+    for others in ({"caller": BOB}, {"user_id": "u"}, {"arguments": {"other": 1}}):
+        assert (await it.ask(None, preference=AT_ONCE, **others)).id != first.id
+    assert (await it.ask("k", preference=AT_ONCE)).id != first.id
+    await it.calls.settle(first.id, DONE)
+    told = await it.ask(None)
+    assert (told.id, told.standing) == (first.id, DONE)
+    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
+
+
+async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
+    first = await it.ask("k", preference=AT_ONCE)
+    await it.calls.challenge(first.id, CHALLENGE)
+    again = await it.ask(None)
+    assert (again.id, again.standing, again.joined) == (first.id, Consent(CHALLENGE), True)
+    await it.calls.settle(first.id, DONE)
+    for call_id in ("k", "k"):
+        assert (await it.ask(call_id)).standing == DONE
+    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
+
+
+@pytest.mark.parametrize("how", ["look", "cancel"])
+async def test_who_was_told_otherwise_is_not_told_again(it: Desk, how: str) -> None:
+    asked = await asked_for_consent(it)
+    if how == "look":
+        await it.calls.look(asked.id, ADA)  # nothing is over yet
+        assert (await it.ask(None)).id == asked.id
+        await it.calls.settle(asked.id, DONE)
+    await (it.calls.look if how == "look" else it.calls.cancel)(asked.id, ADA)
+    assert (await it.ask(None, preference=AT_ONCE)).id != asked.id
+
+
+async def test_a_call_nobody_came_back_for_is_not_in_the_way_of_a_new_one() -> None:
+    async with desk(pending_ttl_s=60.0, seen_ttl_s=60.0) as it:
+        asked = await asked_for_consent(it)
+        it.clock.now += 61
+        again = await it.ask(None, preference=AT_ONCE)
+        assert (again.id != asked.id, again.standing) == (True, None)
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled", "forgotten"])
+async def test_a_consent_that_came_to_nothing_has_failed(it: Desk, how: str) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    await it.calls.challenge(kept.id, CHALLENGE)
+    if how == "failed":
+        await it.calls.settle(kept.id, ToolResult(failure=ToolFailure(message="Declined.")))
+    elif how == "cancelled":
+        await it.calls.cancel("k", ADA)
+    else:
+        it.clock.now += 100_000
+    assert await it.calls.consent_status(kept.id.removeprefix(PREFIX)) == "failed"
+
+
+async def test_a_challenge_too_large_to_be_kept_ends_its_call(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    assert await it.calls.challenge(kept.id, {"id": "1", "url": "https://x.example/" + "x" * MAX_NOTE_BYTES})
+    assert "consent" in failure(await it.standing_of("k")).message
+
+
+# Ending it from outside.
+
+
+async def test_only_an_outcome_of_its_latest_run_counts_and_only_until_it_is_over(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    [run] = [invocation.run for invocation in it.later.dispatched]
+    assert (await it.calls.is_open(kept.id, run), await it.calls.is_open(kept.id, "another")) == (True, False)
+    await it.calls.settle(kept.id, REPEATABLE)
+    again = await it.ask(preference=AT_ONCE)
+    assert again.id == kept.id
+    assert not await it.calls.is_open(kept.id, run)
+    run = it.later.dispatched[-1].run
+    it.state.away.add("get")
+    assert await it.calls.is_open(kept.id, run)
+    await it.calls.settle(kept.id, DONE)
+    assert not await it.calls.is_open(kept.id, run)
+    assert await it.calls.is_open(PREFIX + "of-another-process", run)  # nobody can tell
+    it.state.away.clear()
+    assert not await it.calls.is_open(PREFIX + "nobody", run)
+
+
+async def test_cancelling_tells_the_tool_server_once(it: Desk) -> None:
+    kept = await it.ask(preference=AT_ONCE)
+    for _ in range(2):
+        cancelled = await it.calls.cancel("k", ADA)
+        assert cancelled is not None
+        assert "cancelled" in failure(cancelled.standing).message
+    assert it.later.cancelled == [(kept.id, "g")]
+    assert not await it.calls.settle(kept.id, DONE)
+    assert (await it.calls.cancel("k", BOB), await it.calls.look(kept.id, BOB)) == (None, None)
+
+
+@pytest.mark.parametrize("preference", [Preference(), Preference(respond_async=True)])
+async def test_a_route_may_have_calls_cancelled_that_outlast_it(it: Desk, preference: Preference) -> None:
+    """Whether or not anybody waits."""
+    async with asyncio.timeout(DEADLINE_S):
+        kept = await it.ask(preference=preference, timeout_s=0.05, cancel_on_timeout=True)
+        while not it.later.cancelled:  # noqa: ASYNC110 - the tool server of the test has no event for it
+            await asyncio.sleep(0.005)
+    told = failure(kept.standing if kept.standing is not None else await it.standing_of("k"))
+    assert (told.message.startswith("The tool took too long"), told.can_retry) == (True, False)
+    assert it.later.cancelled == [(kept.id, "g")]
+
+
+async def test_a_call_that_waits_for_its_user_does_not_outlast_anything(it: Desk) -> None:
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
+        asking = group.create_task(it.ask(timeout_s=0.05, cancel_on_timeout=True))
+        await it.later.took.wait()
+        await it.calls.challenge(it.later.dispatched[0].call_id, CHALLENGE)
+    assert (await asking).standing == Consent(CHALLENGE)
+    await asyncio.sleep(0.1)
+    assert it.later.cancelled == []
+
+
+async def test_a_caller_that_leaves_hurts_nothing(it: Desk) -> None:
+    leaving = asyncio.create_task(it.ask(backend=it.now))
+    await it.now.took.wait()
+    leaving.cancel()
+    joined = asyncio.create_task(it.ask(backend=it.now))
+    await asyncio.sleep(0)
+    it.now.opened.set()
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await joined).standing == DONE
+    assert (leaving.cancelled(), it.now.hung_up, len(it.now.dispatched)) == (True, False, 1)
+
+
+async def leave(it: Desk, call_id: str | None, *, at: CallState, **asked: Any) -> str:
+    """A caller asks and leaves when its call has come so far; returns our id of it."""
+    before = len(it.later.dispatched)
+    async with asyncio.timeout(DEADLINE_S):
+        leaving = asyncio.create_task(it.ask(call_id, **asked))
+        while len(it.later.dispatched) == before:  # noqa: ASYNC110 - two tasks of the same loop
+            await asyncio.sleep(0)
+        id_ = it.later.dispatched[-1].call_id
+        if at is CallState.AWAITING_USER:
+            await it.calls.challenge(id_, CHALLENGE)
+            return (await leaving).id
+        while (record := it.state.held(id_.removeprefix(PREFIX))) is None or record.state is not at:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+    return id_
+
+
+async def settles_down(it: Desk) -> None:
+    """Lets what was left to the background be done."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_caller_without_an_id_who_leaves_takes_its_call_along_and_its_tool_server_is_told_once() -> None:
+    async with desk(max_pending=1, max_records=1) as it:
+        for _ in range(3):
+            left = await leave(it, None, at=CallState.ACCEPTED)
+            await settles_down(it)
+            assert it.later.cancelled.pop() == (left, "g")
+            assert not it.later.cancelled
+            assert not await it.calls.settle(left, DONE)  # too late
+        assert it.state.room.used_bytes == 0
+        assert [type(ending) for _, ending in it.ended] == [ToolResult] * 3
+
+
+@pytest.mark.parametrize(
+    ("call_id", "asked"),
+    [("k", {}), (None, {"preference": Preference(wait_s=5.0, respond_async=True)})],
+    ids=["keyed", "to be answered later"],
+)
+async def test_a_call_that_can_be_asked_for_outlives_its_caller(
+    it: Desk, call_id: str | None, asked: dict[str, Any]
+) -> None:
+    left = await leave(it, call_id, at=CallState.ACCEPTED, **asked)
+    await settles_down(it)
+    assert not it.later.cancelled
+    assert await it.calls.settle(left, DONE)
+    assert await it.standing_of(left) == DONE
+
+
+async def test_a_call_that_waits_for_its_user_outlives_its_caller(it: Desk) -> None:
+    left = await leave(it, None, at=CallState.AWAITING_USER)
+    again = asyncio.create_task(it.ask(None))
+    await asyncio.sleep(0)
+    again.cancel()
+    await settles_down(it)
+    assert not it.later.cancelled
+    assert (await it.ask(None)).id == left
+
+
+async def test_cancelling_hangs_up_on_a_tool_server_that_answers_at_once(it: Desk) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        asking = asyncio.create_task(it.ask(backend=it.now))
+        await it.now.took.wait()
+        await it.calls.cancel("k", ADA)
+        assert "cancelled" in failure((await asking).standing).message
+    assert it.now.hung_up
+
+
+async def test_at_the_end_calls_that_run_are_given_a_moment() -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        async with desk() as it:
+            asking = asyncio.create_task(it.ask(backend=it.now))
+            await it.now.took.wait()
+        assert (await asking).standing == DONE
+
+
+# A state that comes and goes.
+
+
+async def test_without_the_state_nothing_is_begun_and_nothing_is_told(it: Desk) -> None:
+    await it.ask(preference=AT_ONCE)
+    it.state.away = {"begin", "get"}
+    kept = await it.ask("other")
+    assert (refusal(kept).code, refusal(kept).retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
+    for ask in (it.calls.look, it.calls.cancel):
+        with pytest.raises(GatewayError) as raised:
+            await ask("k", ADA)
+        assert raised.value.code is ErrorCode.BACKEND_UNAVAILABLE
+    assert await it.calls.consent_status("key") == "pending"
+    assert len(it.later.dispatched) == 1
+
+
+async def test_a_call_that_was_begun_is_dispatched_whatever_becomes_of_the_state(it: Desk) -> None:
+    it.state.away = {"advance", "wait"}
+    assert (await it.ask(preference=AT_ONCE)).standing is None
+    assert len(it.later.dispatched) == 1
+
+
+async def test_a_result_is_told_at_once_and_kept_as_soon_as_it_can_be(it: Desk) -> None:
+    it.state.away = {"settle"}
+    it.now.opened.set()
+    assert (await it.ask(backend=it.now)).standing == DONE
+    assert (await it.ask(backend=it.now, preference=AT_ONCE)).standing is None
+    it.state.away = set()
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await it.ask(backend=it.now)).standing == DONE
+    assert len(it.now.dispatched) == 1
+
+
+async def test_what_a_tool_server_brings_meanwhile_is_not_lost(it: Desk) -> None:
+    first, second = [await it.ask(call_id, preference=AT_ONCE) for call_id in ("k", "k2")]
+    it.state.away = {"get", "settle"}
+    assert await it.calls.settle(first.id, DONE)
+    assert await it.calls.challenge(second.id, CHALLENGE)
+    it.state.away = set()
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await it.ask()).standing == DONE
+        assert (await it.ask("k2")).standing == Consent(CHALLENGE)
+
+
+async def test_what_cannot_even_be_held_is_told_to_who_brings_it(it: Desk) -> None:
+    """So that it is brought again."""
+    kept = await it.ask(preference=AT_ONCE)
+    it.state.away = {"settle"}
+    huge = ToolResult(value="x" * (64 << 20))
+    with pytest.raises(StateUnavailable):
+        await it.calls.settle(kept.id, huge)
+    it.state.away = set()
+
+
+async def test_a_record_nobody_can_read_is_an_end_whose_kind_nobody_knows(it: Desk) -> None:
+    """As after its sealing key was taken away."""
+    kept = await it.ask(preference=AT_ONCE)
+    key = kept.id.removeprefix(PREFIX)
+    it.state.unreadable(key)
+    assert "nobody knows" in failure((await it.ask()).standing).message
+    assert await it.calls.look("k", ADA) is None

@@ -1,0 +1,112 @@
+"""What the edge notes of requests that end in no reply of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway.http.edge import Edge
+from gateway.http.observer import LEFT
+from gateway.request import Request
+from gateway.tracing import IdSource
+from gateway.wire import Body, WireReply
+from tests.unit.http.test_observer import Noted
+
+pytestmark = pytest.mark.anyio
+
+
+async def replies(request: Request, body: Body) -> WireReply:
+    return WireReply(status=200, headers=(), body=b"{}")
+
+
+async def reads(request: Request, body: Body) -> WireReply:
+    return WireReply(status=200, headers=(), body=await body.read())
+
+
+async def fails(request: Request, body: Body) -> WireReply:
+    raise RuntimeError("a bug")
+
+
+async def nothing(*_: object) -> Any:
+    raise AssertionError("it is a call")
+
+
+def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = nothing) -> Edge:
+    return Edge(
+        call=call,
+        list_=nothing,
+        refuse=nothing,
+        callback=callback,
+        rest=nothing,
+        ip_of=lambda scope: "127.0.0.1",
+        observer=noted.observer,
+        chance=IdSource(),
+        max_body_bytes=100,
+        strict=False,
+    )
+
+
+async def ask(edge: Edge, receive: Receive, send: Send, path: str = "/call") -> None:
+    scope: Scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+    await edge(scope, receive, send)
+
+
+async def gone() -> Message:
+    return {"type": "http.disconnect"}
+
+
+async def taken(message: Message) -> None:
+    pass
+
+
+async def broken(message: Message) -> None:
+    raise RuntimeError("headers that break the framing")
+
+
+@pytest.mark.parametrize(("call", "send"), [(fails, taken), (replies, broken)])
+async def test_a_failure_of_ours_is_noted_as_the_500_that_the_server_answers(
+    call: Callable[..., Any], send: Send
+) -> None:
+    noted = Noted()
+    with pytest.raises(RuntimeError):
+        await ask(edge(noted, call), gone, send)
+    (line,) = noted.lines()
+    assert line["status"] == 500
+
+
+async def breaks(*_: object) -> int:
+    raise RuntimeError("a bug")
+
+
+async def takes(*_: object) -> int:
+    return 200
+
+
+@pytest.mark.parametrize(("callback", "send"), [(breaks, taken), (takes, broken)])
+async def test_a_failure_of_ours_at_a_callback_is_noted_as_that_too(callback: Callable[..., Any], send: Send) -> None:
+    noted = Noted()
+    with pytest.raises(RuntimeError):
+        await ask(edge(noted, fails, callback), gone, send, "/callbacks/token")
+    (line,) = noted.lines()
+    assert (line["status"], line["route"]) == (500, "/callbacks/{token}")
+
+
+async def test_a_tool_server_that_left_before_its_callback_was_whole_is_noted_and_not_answered() -> None:
+    async def receives(request: Request, token: str, media: str | None, body: Body) -> int:
+        await body.read()
+        raise AssertionError("there is none")
+
+    noted = Noted()
+    await ask(edge(noted, fails, receives), gone, broken, "/callbacks/token")
+    (line,) = noted.lines()
+    assert (line["status"], line["bytes_out"]) == (LEFT, 0)
+
+
+async def test_a_caller_who_left_before_the_body_was_whole_is_noted_as_such() -> None:
+    noted = Noted()
+    await ask(edge(noted, reads), gone, taken)
+    (line,) = noted.lines()
+    assert line["status"] == LEFT
