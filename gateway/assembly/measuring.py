@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gateway import __version__
 from gateway.admission import Admission
+from gateway.assembly.surfaces import SURFACES
 from gateway.auth import IssuerStatus, Reason
 from gateway.backends.rcrt import RcrtBackend
 from gateway.catalogue.catalogue import Catalogue
-from gateway.dialects import recognise
 from gateway.metrics import Known, Reading, families
-from gateway.ports import Backend
+from gateway.ports import Backend, Surface
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
@@ -20,10 +20,10 @@ from gateway.state.port import State
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 
 
-def known(config: Config) -> Known:
+def known(config: Config, surfaces: Iterable[Surface] = SURFACES) -> Known:
     """The words that labels may have."""
     return Known(
-        dialects=frozenset(recognise.DIALECTS),
+        dialects=frozenset[str]().union(*(surface.dialects for surface in surfaces)),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),
         rules=frozenset({BUILT_IN, *ALWAYS_THERE, *(rule.name for rule in config.rate_limits)}),

@@ -32,7 +32,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     invocation: Invocation
     preference: Preference
     dialect: str
-    spelling: str
+    wire_version: str
     keep: Callable[[], asyncio.Task[Any]] | None = None
 
     @property

@@ -19,7 +19,7 @@ from typing import Any, Self
 from gateway import __version__
 from gateway.assembly.measuring import known
 from gateway.assembly.setup import with_fixed
-from gateway.http.surface import admin_app
+from gateway.http.apps import admin_app
 from gateway.logs import output
 from gateway.metrics import Metrics, Scraper, SharedStore, read_shared
 from gateway.model import JsonObject

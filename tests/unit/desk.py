@@ -220,7 +220,7 @@ class Desk:
             invocation=invocation,
             preference=preference,
             dialect="oxp",
-            spelling="1.0",
+            wire_version="1.0",
         )
         return await self.calls.run(asked)
 
