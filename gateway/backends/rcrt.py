@@ -14,8 +14,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import httpx
-
 from gateway import jsontext
 from gateway.admission import Admission, DispatchGate, Lease
 from gateway.backends.http_listing import Terms
@@ -58,7 +56,6 @@ class RcrtBackend:
         self,
         name: str,
         admission: Admission[Server],
-        http: httpx.AsyncClient,
         *,
         tokens: Tokens,
         outcomes: Outcomes,
@@ -77,7 +74,6 @@ class RcrtBackend:
         self.name = name
         self._admission = admission
         self._server = server = admission.replicas[0].target
-        self._http = http
         self._workspace = workspace
         self._wall_clock = wall_clock
         self._request_schema: rcrt.RequestSchema = request_schema
@@ -92,8 +88,7 @@ class RcrtBackend:
         )
         self._stream = EventStream(
             name,
-            http,
-            server.url,
+            server,
             tokens,
             on_event=self._heard,
             on_gap=lambda: self._awaiting.nudge(),
@@ -271,7 +266,6 @@ class RcrtBackend:
             self._change_due.cancel()
         await self._stream.aclose()
         await self._awaiting.aclose()
-        await self._http.aclose()
         await self._admission.aclose()
         await self._server.pool.aclose()
 
