@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.metrics import LocalStore, Reading, Scraper, families
 from gateway.metrics.store import Series
-from tests.unit.metrics.scraping import made
+from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.metrics import Reading, Scraper, SharedStore, families, read_shared
-from tests.unit.metrics.scraping import KNOWN, Samples, made, samples_of
+from tests.support.scraping import KNOWN, Samples, made, samples_of
 
 CHECKOUT = Path(__file__).parents[3]
 CALLS = "toolgate_tool_calls_total{{backend=mail,outcome=ok,protocol=oxp,tool=Mail.{}}}"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from gateway.metrics import Reading, SharedStore, families
-from tests.unit.metrics.scraping import made
+from tests.support.scraping import made
 
 
 def main(directory: Path, name: str) -> None:
