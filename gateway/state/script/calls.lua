@@ -147,7 +147,8 @@ function operations.has_expired(key, principals)
   return NO
 end
 
-function operations.told(key)
+-- The result was delivered: identical calls no longer join it.
+function operations.delivered(key)
   close(redis.call('HGET', call_key(key), 'question'), key)
   return YES
 end

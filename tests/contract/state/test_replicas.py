@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from gateway.state.port import CallState, Created, Exists, Expired, Record, StateLimits, StateUnavailable
-from gateway.state.tending import Timing
+from gateway.state.replica_sync import Timing
 from tests.contract.state.calls import (
     ACCEPTED,
     AWAITING_USER,
