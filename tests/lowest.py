@@ -1,4 +1,4 @@
-"""Prints `constraints.txt` with everything that `pyproject.toml` asks for at run time at the lowest version it admits."""
+"""Prints `constraints.txt` with what `pyproject.toml` asks for at run time at the lowest versions it admits."""
 
 from __future__ import annotations
 

@@ -50,7 +50,10 @@ class RedisBuckets:
         return self._scripts.is_up
 
     async def take(self, plan: Plan, parts: Parts) -> Outcome:
-        """Takes one from every bucket of the plan, or none from any. Raises StateUnavailable: it may be taken or not."""
+        """Takes one from every bucket of the plan, or none from any.
+
+        Raises StateUnavailable: then it may be taken all the same.
+        """
         keys = [self._name(rule, rule.identity(parts)) for rule in plan.rules]
         return outcome(plan, await self._scripts.ask(encode(plan), keys=keys))
 
@@ -79,8 +82,8 @@ class RedisBuckets:
     def _name(self, rule: Rule, identity: Identity) -> bytes:
         """The key of a bucket, which does not reveal whose it is.
 
-        In a Redis Cluster all of them lie in one slot, because one atomic take needs several, of which no two are of the
-        same caller, address or tool.
+        In a Redis Cluster all of them lie in one slot, because one atomic take needs several, of which no two are of
+        the same caller, address or tool.
         """
         name = self._names.get((rule, identity))
         if name is None:

@@ -1,8 +1,8 @@
 """Connections to the Redis that an address names: one server, or the one that its sentinels call the primary.
 
-This is the only file that relies on parts of redis-py whose documentation does not promise them: the packed commands and
-replies of a connection, the TLS context it keeps, and the methods of `Sentinel` that a pool calls. `check_library` looks
-for them when this file is imported.
+Only this file relies on parts of redis-py that its documentation does not promise: the packed commands and replies of
+a connection, the TLS context it keeps, and the methods of `Sentinel` that a pool calls. `check_library` looks for them
+when this file is imported.
 """
 
 from __future__ import annotations
@@ -56,10 +56,8 @@ def check_library(required: Sequence[tuple[type, str, Sequence[str]]] = _REQUIRE
     for owner, method, parameters in required:
         found = getattr(owner, method, None)
         if found is None or not set(parameters) <= inspect.signature(found).parameters.keys():
-            raise ImportError(
-                f"redis {redis.__version__} cannot be used: {owner.__name__}.{method}({', '.join(parameters)}) is missing; "
-                "install a version that the requirements of toolgate admit"
-            )
+            wanted = f"{owner.__name__}.{method}({', '.join(parameters)})"
+            raise ImportError(f"redis {redis.__version__} cannot be used, {wanted} is missing: install redis>=8.1,<9")
 
 
 check_library()
@@ -155,8 +153,8 @@ def pack(*words: bytes) -> bytes:
 class RedisConnection:
     """Sends one command after the other over a connection that it keeps; connects on demand, and anew after a failure.
 
-    For each command a client takes a connection from its pool, counts that, has a task of its own do the write, sets two
-    timers, and gives the connection back: 210,000 instructions, more than everything else about a batch together.
+    For each command a client takes a connection from its pool, counts that, has a task of its own do the write, sets
+    two timers, and gives the connection back: 210,000 instructions, more than everything else about a batch together.
     The first command over each connection is the `greeting`: the number of its words, and the words, packed.
     """
 
@@ -177,7 +175,7 @@ class RedisConnection:
         return await self._send(connection, count, words)
 
     async def _send(self, connection: AbstractConnection, count: int, words: Sequence[bytes]) -> Any:
-        # Both close the connection when something goes wrong, so that no late reply is taken for that to another command.
+        # Both close the connection when they fail, so that no late reply is taken for that to another command.
         await connection.send_packed_command([b"*%d\r\n" % count, *words], check_health=False)
         return await connection.read_response()
 

@@ -1,7 +1,7 @@
-"""The calls that this process owns (it runs or watches over them), and what a Redis that was away has to learn of them.
+"""The calls that this process owns (it runs or watches over them), and what a Redis that was away has to learn.
 
-A Redis may start empty: then all owned calls are restored, and outcomes of a moment ago are reported once more. A call is
-doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost: it is
+A Redis may start empty: then all owned calls are restored, and outcomes of a moment ago are reported once more. A call
+is doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost: it is
 forgotten as soon as Redis can be asked.
 """
 

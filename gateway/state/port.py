@@ -297,8 +297,8 @@ class State(Protocol):
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         """Waits until a call is past `beyond`, for `timeout_s` at most; returns it as it stands then.
 
-        None: it is gone, and may be begun again. Continues to wait while the state is away; if it still is when the time
-        is over, returns the call as last seen, and raises StateUnavailable only if it was never seen.
+        None: it is gone, and may be begun again. Continues to wait while the state is away; if it still is when the
+        time is over, returns the call as last seen, and raises StateUnavailable only if it was never seen.
         """
         ...
 

@@ -153,7 +153,10 @@ class ReplicaSync:
                 continue
 
     async def _beat_once(self) -> bool:
-        """Extends the lease, and restores whatever Redis lacks; returns whether replicas still do. Raises StateUnavailable."""
+        """Extends the lease and restores what Redis lacks; returns whether other replicas still do.
+
+        Raises StateUnavailable.
+        """
         owned, scripts = self._owned, self._scripts
         expired = owned.expired()
         _, epoch, is_restoring, now_ms = await scripts.ask("beat", expired, self.epoch, probing=True)
