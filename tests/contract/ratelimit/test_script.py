@@ -15,8 +15,8 @@ from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.redis import SCRIPT as SCRIPT_BYTES
 from gateway.ratelimit.redis import encode, outcome
 from gateway.ratelimit.rules import Parts, Plan
-from tests.contract.ratelimit.clients import replica
-from tests.contract.state.server import RedisServer
+from tests.support.limit_clients import replica
+from tests.support.redis_server import RedisServer
 from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
 from tests.unit.ratelimit.test_memory import RATES, STEPS
 

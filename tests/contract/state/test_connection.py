@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from gateway.state.address import Address
 from gateway.state.connections import RedisConnection, connect, pack
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from gateway.state.port import CallState, Created, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
-from tests.contract.state.calls import KEYS, call
+from tests.support.stored_calls import KEYS, call
 
 TIMING = Timing(lease_s=0.6, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
 ANSWERS_S = 20.0  # starting an interpreter included, on a busy machine

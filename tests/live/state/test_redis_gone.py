@@ -15,7 +15,10 @@ from gateway.state.connections import BATCH_TIMEOUT_S, connect
 from gateway.state.port import Created, Exists, NewCall, StateLimits, StateUnavailable
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
-from tests.contract.state.calls import (
+from tests.live.state.conftest import Replicas
+from tests.live.state.replica import TIMING
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import (
     ACCEPTED,
     AWAITING_USER,
     DEADLINE_S,
@@ -27,9 +30,6 @@ from tests.contract.state.calls import (
     state_of,
     until,
 )
-from tests.contract.state.server import RedisServer
-from tests.live.state.conftest import Replicas
-from tests.live.state.replica import TIMING
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from gateway.state.connections import connect
 from gateway.state.port import StateUnavailable
 from gateway.state.redis import SCRIPT
 from gateway.state.script_client import NotDone, ScriptClient
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 

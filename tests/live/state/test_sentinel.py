@@ -20,10 +20,10 @@ from gateway.state.connections import BATCH_TIMEOUT_S, Tls, connect
 from gateway.state.port import Created, Exists, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
-from tests.contract.state.calls import ACCEPTED, DEADLINE_S, KEYS, began, call, until
 from tests.live.state.replica import TIMING
 from tests.live.state.sentinels import FAILOVER_S, PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched
 from tests.live.state.tlsfront import tls_front
+from tests.support.stored_calls import ACCEPTED, DEADLINE_S, KEYS, began, call, until
 
 pytestmark = pytest.mark.anyio
 
