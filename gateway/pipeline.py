@@ -25,7 +25,6 @@ from gateway.model import CallContext, Invocation, Json, ToolCall
 from gateway.ports import (
     Authenticator,
     Caller,
-    Encoder,
     Immediate,
     Limiter,
     Opened,
@@ -33,6 +32,7 @@ from gateway.ports import (
     OpenedList,
     Operation,
     RefusedOpening,
+    SyncBackend,
 )
 from gateway.request import Request
 from gateway.request_parsing import forwarded, read_document
@@ -134,10 +134,9 @@ class Pipeline:
             invocation = self._admit(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
-            if call.call_id is None and not tool.backend.asynchronous and not preference.respond_async:
-                encoder = opened.encoder
+            if call.call_id is None and not tool.backend.deferred and not preference.respond_async:
                 del body, document, opened, call
-                return await self._run(tool, invocation, preference, encoder, request)
+                return await self._run(tool, tool.backend, invocation, preference, request)
             running = self._run_kept(call, caller, invocation, preference, request)
             del body, document, opened, call, invocation  # a call may wait for minutes, and thousands at a time
             return await running
@@ -257,7 +256,7 @@ class Pipeline:
             if route.forward_headers
             else request.trace.sent,
             idempotent=route.idempotent,
-            group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.asynchronous else "",
+            group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.deferred else "",
             ancestors=self._ancestors(call.context, caller) if call.context.ancestors else (),
         )
 
@@ -269,13 +268,14 @@ class Pipeline:
     async def _run(
         self,
         tool: PublishedTool,
+        backend: SyncBackend,
         invocation: Invocation,
         preference: Preference,
-        encoder: Encoder,
         request: Request,
     ) -> WireReply:
         """Answers a call that leaves no record: it ends when its caller leaves."""
-        call_id, applied = invocation.call_id, None
+        encoder, call_id, applied = request.encoder, invocation.call_id, None
+        assert encoder is not None  # it was opened
         if preference.wait_s is not None:
             applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
             if applied is not None:
@@ -284,14 +284,14 @@ class Pipeline:
         asked_at = monotonic()
         try:
             try:
-                result = await tool.backend.call(invocation)
+                result = await backend.call(invocation)
             finally:
                 request.tool_s = monotonic() - asked_at
             result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             request.outcome = outcome_of(result)
             reply = encoder.encode_result(result, call_id)
         except GatewayError as error:
-            reply = self._responses.run_refusal(error, tool.backend.name, request)
+            reply = self._responses.run_refusal(error, backend.name, request)
         except Exception:
             # Bytes may have reached the tool server: from here on nothing is a refusal.
             log.exception("a call failed inside the gateway after it may have reached a tool server")

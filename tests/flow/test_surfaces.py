@@ -23,10 +23,10 @@ from gateway.request_parsing import NotJsonError
 from gateway.wire import Head, Headers, JoinedList, WireReply
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import Watched, samples, watched
 from tests.streams import Request
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 
