@@ -31,9 +31,11 @@ FAILED = "The gateway failed."
 
 
 class ChallengeSealer(Protocol):
-    """Rewrites a tool server's challenges for callers."""
+    """Rewrites challenges for callers."""
 
     def public(self, missing: JsonObject, backend: str) -> JsonObject: ...
+
+    def public_for_call(self, challenge: JsonObject, backend: str, key: str) -> JsonObject: ...
 
 
 class ResponseBuilder:
@@ -85,7 +87,7 @@ class ResponseBuilder:
             request.outcome = "accepted" if accepted else "timeout"
             reply = encode(still_running(keyed=kept.is_keyed), kept.note.call_id)
         elif isinstance(standing, Consent):
-            reply = self.run_refusal(_consent(kept, standing.challenge), kept.backend, request)
+            reply = refusal(self._consent_refusal(kept, standing), request)
         else:
             assert isinstance(standing, GatewayError)
             request.counts = kept.joined  # else the run that was refused is counted, when it ended
@@ -104,6 +106,12 @@ class ResponseBuilder:
         missing = failure.extras[MISSING]
         public = self._challenges.public(missing, backend) if isinstance(missing, dict) else None
         return replace(result, failure=replace(failure, extras={**failure.extras, MISSING: public}))
+
+    def _consent_refusal(self, kept: CallView, consent: Consent) -> GatewayError:
+        """The refusal of a call that waits for its user."""
+        challenge = self._challenges.public_for_call(consent.challenge, kept.backend, kept.id.removeprefix(PREFIX))
+        message = "The user has to authorize this call first."
+        return GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": [challenge]})
 
     def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
         """A run of a kept call has ended, in what its caller is told of it."""
@@ -178,9 +186,3 @@ def outcome_of(result: ToolResult) -> str:
 def outcome_of_refusal(error: GatewayError) -> str:
     """The same for a call that got no result: whose fault it is shows in what callers are told of it."""
     return "refused" if error.parameters is None else "invalid"
-
-
-def _consent(kept: CallView, challenge: JsonObject) -> GatewayError:
-    """The refusal of a call that waits for its user; its key is what our own challenge is checked by."""
-    missing = {"authorization": [challenge | {"check_url": kept.id.removeprefix(PREFIX)}]}
-    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, "The user has to authorize this call first.", missing=missing)
