@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 from gateway.challenges import Challenge, ServerChallenge
 
-SHARED_S = 1.0  # clients look once a second; nobody notices that a consent shows a second later
+SHARED_S = 1.0  # clients look once a second; a consent that shows a second later does no harm
 AT_ONCE = 8  # at one backend: half of the connections that it has besides those of calls
 MAX_SHARED = 1024  # answers held, with a check_url of 2 KiB at the most each
 PENDING = "pending"

@@ -68,7 +68,7 @@ class Limiter(Protocol):
     """How often callers may ask. What it returns are the headers that tell a caller how its limits stand."""
 
     def admit(self, operation: Operation, ip: str) -> Headers:
-        """The first phase, before anybody is identified, and in this process only. Raises RATE_LIMITED."""
+        """The first phase, before the caller is identified, and in this process only. Raises RATE_LIMITED."""
         ...
 
     def verification_failed(self, ip: str) -> None:
@@ -83,7 +83,7 @@ class Limiter(Protocol):
         ...
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """As `spend_now`, whoever has to be asked. Raises RATE_LIMITED, BACKEND_UNAVAILABLE if nobody can say."""
+        """As `spend_now`, also where another process keeps the limits. Raises RATE_LIMITED, BACKEND_UNAVAILABLE."""
         ...
 
 

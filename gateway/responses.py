@@ -64,7 +64,7 @@ class ResponseBuilder:
         self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
 
     async def kept(self, kept: CallView, request: Request, *, accepted: bool) -> WireReply:
-        """Tells how a kept call stands, with 202 if it was `accepted` rather than awaited.
+        """Encodes how a kept call stands; `accepted`: its end was not waited for.
 
         `request.extra` gets the headers that say where to find the call later.
         """
@@ -100,7 +100,7 @@ class ResponseBuilder:
         return reply
 
     def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
-        """A refusal that is told as a failure: its challenges are ours from here on, as those of any refusal."""
+        """A refusal that was turned into a failure, with our challenges in place of the tool server's."""
         failure = result.failure
         assert failure is not None
         missing = failure.extras[MISSING]
@@ -114,7 +114,7 @@ class ResponseBuilder:
         return GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": [challenge]})
 
     def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
-        """A run of a kept call has ended, in what its caller is told of it."""
+        """Counts the run of a kept call that has ended, by the outcome that its caller gets."""
         tool = run.published
         if isinstance(ending, GatewayError):
             outcome = outcome_of_refusal(ending)
@@ -131,7 +131,7 @@ class ResponseBuilder:
                     counting.add_done_callback(self._counting.discard)
                     return
                 if violation is not None:
-                    outcome = BROKEN_VALUE.outcome  # the warning is written when it is told
+                    outcome = BROKEN_VALUE.outcome  # the warning is logged when it is answered
         self._count_run(run, tool, outcome)
 
     async def _count_checked(self, run: Run, tool: PublishedTool, value: Json) -> None:
@@ -143,7 +143,7 @@ class ResponseBuilder:
         self._count(run.backend, name, outcome, time.time() - run.begun_s if run.begun_s else 0.0)
 
     def run_refusal(self, error: GatewayError, backend: str, request: Request) -> WireReply:
-        """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""
+        """Encodes the refusal of a call that was under way, with our challenges in place of the tool server's."""
         if error.missing is None:
             return refusal(error, request)
         error.drop_trace()
@@ -159,7 +159,7 @@ class ResponseBuilder:
 
 
 def refusal(exc: Exception, request: Request) -> WireReply:
-    """Answers with a refusal. The last guard: what is no GatewayError is a bug of ours, before anything was sent."""
+    """Encodes a refusal. Any exception but GatewayError is a bug of ours, from before anything was sent."""
     error = exc if isinstance(exc, GatewayError) else GatewayError(ErrorCode.INTERNAL, FAILED)
     if error is not exc:
         log.error("a request failed inside the gateway", exc_info=exc)
@@ -179,10 +179,10 @@ def with_headers(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:
 
 
 def outcome_of(result: ToolResult) -> str:
-    """The word that counts it."""
+    """The word that a result is counted by."""
     return "ok" if result.failure is None else result.failure.outcome
 
 
 def outcome_of_refusal(error: GatewayError) -> str:
-    """The same for a call that got no result: whose fault it is shows in what callers are told of it."""
+    """The same for a call that was refused."""
     return "refused" if error.parameters is None else "invalid"
