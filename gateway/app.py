@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -17,8 +18,9 @@ from gateway.assembly.measuring import known, readings
 from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
-from gateway.backends.callback_receiving import receiving_for_absent
-from gateway.backends.http_listing import LIST_MEMORY_BYTES
+from gateway.backends.callback_receiver import absent_receivers
+from gateway.backends.lists import LIST_MEMORY_BYTES
+from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.callbacks import PATH as CALLBACKS
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
@@ -102,7 +104,7 @@ class Gateway:
             tokens,
             receivers=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls, self._checker),
+            absent=absent_receivers(self.calls, self._checker),
             backlog=endings.backlog,
         )
         self._chance = IdSource()
@@ -121,17 +123,17 @@ class Gateway:
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
-            backends[name] = parts.backend(
-                name,
-                settings,
-                admission,
-                self.calls,
-                self._refresh,
-                self._checker,
-                self._lists,
+            patience_s = parts.patience_s(name, settings, config.routes)
+            admissions[name] = admission = open_admission(name, settings, patience_s, self.memory)
+            context = BackendContext(
+                admission=admission,
+                outcomes=self.calls,
+                checker=self._checker,
+                lists=self._lists,
+                on_change=partial(self._refresh, name),
                 pending_s=self._pending_s,
             )
+            backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
@@ -237,7 +239,7 @@ class Gateway:
         config = setup.config
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
-        parts.give_patience(setup.admissions, config)
+        parts.update_timeouts(setup.admissions, config)
         self.ip_of = middleware.ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.know(known(config), max_tools=config.metrics.max_tools)

@@ -16,8 +16,8 @@ import httpx
 
 from gateway import jsontext
 from gateway.backends.rcrt_client import Tokens
+from gateway.backends.rcrt_limits import Timings
 from gateway.backends.rcrt_sse import EventParser
-from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import USER_AGENT
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.errors import GatewayError

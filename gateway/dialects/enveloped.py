@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from gateway.dialects import fields, servers, versions
+from gateway.dialects.replies import CallReplies
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, ToolCall, ToolResult
 from gateway.wire import Head, Headers, WireReply, WireRequest
 
 
-class Enveloped:
+class Enveloped(CallReplies):
     """Both roles of the form; a dialect names its version, its list member and the way it lists a definition."""
 
     canonical: ClassVar[str]

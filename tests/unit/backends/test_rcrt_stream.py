@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from gateway.backends.rcrt_client import FixedTokens
+from gateway.backends.rcrt_limits import Timings
 from gateway.backends.rcrt_stream import EventStream, Pace
-from gateway.backends.rcrt_timings import Timings
 from gateway.dialects.rcrt import Crumb
 from gateway.transport import HttpTransport
 from tests.unit.backends.conftest import Crumbs
