@@ -10,7 +10,7 @@ from gateway.admission import Admission
 from gateway.auth import IssuerStatus, Reason
 from gateway.catalogue.catalogue import Catalogue
 from gateway.dialects import recognise
-from gateway.metrics import Known, Reading, families
+from gateway.metrics import LabelValues, Reading, families
 from gateway.ports import Backend
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
@@ -19,9 +19,9 @@ from gateway.state.port import State
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 
 
-def known(config: Config) -> Known:
-    """The words that labels may have."""
-    return Known(
+def label_values(config: Config) -> LabelValues:
+    """The values that the labels of metrics may have."""
+    return LabelValues(
         dialects=frozenset(recognise.DIALECTS),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),

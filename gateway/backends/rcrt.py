@@ -14,8 +14,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
-import httpx
-
 from gateway import jsontext
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import note_broken_off
@@ -24,12 +22,12 @@ from gateway.backends.rcrt_discovery import Discovery
 from gateway.backends.rcrt_limits import Timings, Workflows
 from gateway.backends.rcrt_pending import PendingCall, PendingCalls
 from gateway.backends.rcrt_stream import EventStream
-from gateway.backends.server import BackendContext, Server, open_ssl_context
+from gateway.backends.server import BackendContext, Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.settings import RcrtBackendSettings
-from gateway.transport import HttpTransport, TransportError
+from gateway.transport import TransportError
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.backends")
@@ -59,10 +57,6 @@ class RcrtBackend:
         self._settings = settings
         self._admission = context.admission
         self._server = server = context.admission.replicas[0].target
-        self._http = httpx.AsyncClient(
-            transport=HttpTransport(server.pool.limits, ssl_context=open_ssl_context(settings, settings.addresses)),
-            trust_env=False,
-        )
         self._on_change = context.on_change
         self._timings = timings = timings or Timings(watch_s=context.pending_s)
         self._change_due: asyncio.TimerHandle | None = None
@@ -75,8 +69,7 @@ class RcrtBackend:
         self._discovery = Discovery(name, self._client, settings, context.lists, timings)
         self._stream = EventStream(
             name,
-            self._http,
-            server.url,
+            server,
             tokens,
             on_event=self._take_event,
             on_gap=lambda: self._pending.nudge(),
@@ -245,7 +238,6 @@ class RcrtBackend:
             self._change_due.cancel()
         await self._stream.aclose()
         await self._pending.aclose()
-        await self._http.aclose()
         await self._admission.aclose()
         await self._server.pool.aclose()
 
