@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -18,8 +19,9 @@ from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
 from gateway.assembly.surfaces import SURFACES
-from gateway.backends.callback_receiving import receiving_for_absent
-from gateway.backends.http_listing import LIST_MEMORY_BYTES
+from gateway.backends.callback_receiver import absent_receivers
+from gateway.backends.lists import LIST_MEMORY_BYTES
+from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
@@ -106,7 +108,7 @@ class Gateway:
             tokens,
             receivers=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls, self._checker),
+            absent=absent_receivers(self.calls, self._checker),
             backlog=endings.backlog,
         )
         self._ids = IdSource()
@@ -125,17 +127,17 @@ class Gateway:
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
-            backends[name] = parts.backend(
-                name,
-                settings,
-                admission,
-                self.calls,
-                self._refresh,
-                self._checker,
-                self._lists,
+            patience_s = parts.patience_s(name, settings, config.routes)
+            admissions[name] = admission = open_admission(name, settings, patience_s, self.memory)
+            context = BackendContext(
+                admission=admission,
+                outcomes=self.calls,
+                checker=self._checker,
+                lists=self._lists,
+                on_change=partial(self._refresh, name),
                 pending_s=self._pending_s,
             )
+            backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
@@ -241,7 +243,7 @@ class Gateway:
         config = setup.config
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
-        parts.give_patience(setup.admissions, config)
+        parts.update_timeouts(setup.admissions, config)
         self.ip_of = middleware.ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.use_labels(label_values(config, self._surfaces), max_tools=config.metrics.max_tools)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.dialects.crumb_listing import read_catalog
+from gateway.dialects.callback_toolset import read_toolset
 from gateway.dialects.listings import read_list
-from gateway.dialects.toolset_listing import read_toolset
+from gateway.dialects.rcrt_tools import read_catalog
 from gateway.offload.callbacks import read_callback
 from gateway.offload.documents import read_document
 from gateway.offload.judging import judge_schemas
