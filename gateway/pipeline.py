@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway.calls.execution import CallRequest
+from gateway.calls.executor import CallRequest
 from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
 from gateway.calls.status import BROKEN, CallView
 from gateway.catalogue.listing import Lists
@@ -303,7 +303,6 @@ class Pipeline:
             preference=preference,
             dialect=request.dialect.name,
             spelling=request.spelling,
-            keep=None if request.served is None else request.served.keep,
         )
         request.outcome = "unknown"  # to whoever leaves now
         request.joined, request.counts = True, False

@@ -12,7 +12,6 @@ from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Dialect
 from gateway.routing import PublishedTool
-from gateway.server_extension import ServerRequest
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers
 
@@ -35,9 +34,6 @@ class Request(Struct, eq=False):
 
     head: Head
     ip: str = ""  # the caller's address
-    served: ServerRequest | None = (
-        None  # the request as our own server has it: lets a call go on when its caller leaves
-    )
     trace: Trace = UNTRACED  # its name on its way
     dialect: Dialect | None = None
     spelling: str = ""  # the version of `dialect` as the caller wrote it

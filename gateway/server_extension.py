@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -24,10 +23,6 @@ class ServerRequest(Protocol):
     fields: Mapping[bytes, bytes]
     answered: int | None
     holder: str  # for whom its body is held in memory; the application sets it once it knows the caller
-
-    def keep(self) -> asyncio.Task[None]:
-        """Has the application run to its end even if its caller leaves; returns the task it runs in."""
-        ...
 
     def take_body(self) -> bytes | None:
         """The body, once, if all of it is there; None leaves it to be received."""

@@ -192,7 +192,7 @@ def pack(result: ToolResult) -> bytes:
     return _encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
 
 
-TOLD_ALREADY = pack(TOLD)
+NOT_KEPT_PACKED = pack(TOLD)
 
 
 def pack_refusal(error: GatewayError) -> bytes:

@@ -98,7 +98,7 @@ class Edge:
         served: ServerRequest | None = offered.get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
         head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
-        request = Request(head, self._ip_of(scope), served, identify(headers, self._chance))
+        request = Request(head, self._ip_of(scope), identify(headers, self._chance))
         status, size = LEFT, 0
         try:
             try:
@@ -134,7 +134,7 @@ class Edge:
         headers = dict(scope["headers"]) if served is None else served.fields
         trace = identify(headers, self._chance)
         head = Head(method="POST", path=path, headers=headers)
-        request = Request(head, self._ip_of(scope), served=served, trace=trace)
+        request = Request(head, self._ip_of(scope), trace)
         media = headers.get(b"content-type")
         status, body = LEFT, b""
         try:
