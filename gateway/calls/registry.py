@@ -1,7 +1,7 @@
 """The life of a remembered call: registered, run once, joined by its repetitions, remembered for a while.
 
 Remembered are calls with a `call_id` of the caller's, calls to tool servers that answer later, and calls whose caller
-will not wait. No others come here. The states are those of `state.port`; tool servers know our calls as `tg-` and the key.
+will not wait. No others come here. The states are those of `state.port`. Tool servers get `tg-` and the key as call id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from gateway.calls.status import (
     NOT_FOUND,
     NOT_KEPT_PACKED,
     PREFIX,
-    UNREMEMBERED,
     CallMetadata,
     CallStatus,
     CallView,
@@ -124,23 +123,19 @@ class Calls:
         key = new.key
         if begun.found is not None:  # left behind by a replica that died
             key, metadata = begun.found.key, metadata_of(begun.found)
-        backend, joins, ends_with_caller = new.backend, new.joins, request.ends_with_caller
+        backend, ends_with_caller = new.backend, request.ends_with_caller
         try:
             execution = self._executor.execute(key, metadata, request, started_at)
             ending: CallStatus = await execution.wait(self._executor.waiting_s(request, started_at))
             if ending is None:
                 left_s = self._executor.until(started_at + request.patience_s)
-                # Thousands may wait here, for minutes: without their input, in no frame more than there must be.
-                del request, new, begun, execution
-                if left_s:  # else it would be luck what is answered: perhaps a refusal that became a result
-                    with suppress(StateUnavailable):  # then all that is known is that it runs
-                        ending = self._outcomes.whole(key, status_of(await self._state.wait(key, left_s)))
+                del request, new, begun, execution  # thousands may wait here, for minutes: without their input
+                ending = await self._wait(key, left_s)
         except asyncio.CancelledError:
             if ends_with_caller:
                 self._executor.in_background(self._abandon(key, backend, metadata))
             raise
-        view = view_of(key, metadata, backend, UNREMEMBERED if ending is NOT_FOUND else ending, joined=False)
-        return self._answered(view) if joins else view
+        return self._answered(view_of(key, metadata, backend, ending, joined=False))
 
     async def _join(self, record: Record, new: NewCall, metadata: CallMetadata, deadline: float) -> CallView | None:
         """Waits for a call that has begun already; None if it is gone. `metadata` is for a record without any."""
@@ -149,13 +144,17 @@ class Calls:
         if not new.joins:
             await self._mark_delivered(record, metadata)
         if status is None:
-            with suppress(StateUnavailable):  # as above
-                ended = await self._state.wait(record.key, self._executor.until(deadline))
-                status = self._outcomes.whole(record.key, status_of(ended))
+            status = await self._wait(record.key, self._executor.until(deadline))
         if status is NOT_FOUND:
             return None
-        view = view_of(record.key, metadata, new.backend, status)
-        return self._answered(view) if new.joins else view
+        return self._answered(view_of(record.key, metadata, new.backend, status))
+
+    async def _wait(self, key: str, timeout_s: float) -> CallStatus:
+        """Waits for the outcome of a call, wherever it comes from; None if it still runs then, as far as is known."""
+        if timeout_s:  # else it would be luck what is answered: perhaps a refusal that became a result
+            with suppress(StateUnavailable):
+                return self._outcomes.whole(key, status_of(await self._state.wait(key, timeout_s)))
+        return None
 
     def _answered(self, view: CallView) -> CallView:
         """Drops the result of a call that its caller has waited for, if it cannot be asked for again."""
