@@ -9,7 +9,7 @@ class Backoff:
     def __init__(self, first_s: float, longest_s: float) -> None:
         self._first_s = first_s
         self._longest_s = longest_s
-        self.reset()
+        self._pause_s = min(first_s, longest_s)
 
     def next_s(self) -> float:
         """Returns the pause before the next attempt, and doubles the one after it."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of, unavailable
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
-from gateway.ports import AsyncBackend, Backend, Caller
+from gateway.ports import Backend, Caller, DeferredBackend
 from gateway.routing import PublishedTool
 from gateway.state.port import (
     ACCEPTED,
@@ -55,7 +55,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     @property
     def ends_with_caller(self) -> bool:
         """Whether the call is cancelled if its caller leaves: without a call id, and unless a 202 was preferred."""
-        return self.call.call_id is None and self.tool.backend.asynchronous and not self.preference.respond_async
+        return self.call.call_id is None and self.tool.backend.deferred and not self.preference.respond_async
 
     @property
     def stays(self) -> bool:
@@ -68,7 +68,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
         """How long the caller is kept waiting at most."""
         if not self.stays:
             return self.preference.wait_s or 0.0
-        ends_in_time = not self.tool.backend.asynchronous or self.tool.route.cancel_on_timeout
+        ends_in_time = not self.tool.backend.deferred or self.tool.route.cancel_on_timeout
         return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
 
 
@@ -189,7 +189,7 @@ class Executor:
 
     def waiting_s(self, request: CallRequest, started_at: float) -> float | None:
         """How long the caller waits for the execution of its call; None: until that ends, which has a timeout."""
-        if not request.tool.backend.asynchronous and (request.preference is NO_PREFERENCE or request.stays):
+        if not request.tool.backend.deferred and (request.preference is NO_PREFERENCE or request.stays):
             return None
         return self.until(started_at + request.patience_s)
 
@@ -200,8 +200,8 @@ class Executor:
         ending: Ending = BROKEN
         try:
             try:
-                if backend.asynchronous:
-                    ending = await self._dispatch(execution, metadata, request, started_at)
+                if backend.deferred:
+                    ending = await self._dispatch(backend, execution, metadata, request, started_at)
                 else:
                     ending = await backend.call(replace(request.invocation, call_id=PREFIX + key), execution)
             except NotDispatchedError:
@@ -227,10 +227,15 @@ class Executor:
             execution.release()
 
     async def _dispatch(
-        self, execution: Execution, metadata: CallMetadata, request: CallRequest, started_at: float
+        self,
+        backend: DeferredBackend,
+        execution: Execution,
+        metadata: CallMetadata,
+        request: CallRequest,
+        started_at: float,
     ) -> ToolResult | None:
-        """Hands a call over; None if the outcome comes later. Raises as `AsyncBackend.dispatch`."""
-        key, backend, deferred = execution.key, cast(AsyncBackend, request.tool.backend), metadata.later
+        """Hands a call over; None if the outcome comes later. Raises as `DeferredBackend.dispatch`."""
+        key, deferred = execution.key, metadata.later
         assert deferred is not None  # as in the metadata of every call of such a backend
         invocation = replace(
             request.invocation,
@@ -263,8 +268,8 @@ class Executor:
         """Stops the execution of a call that has ended, and cancels it at its tool server if that is possible."""
         self._stop(key, ending)
         adapter = self._backends.get(backend)
-        if adapter is not None and adapter.asynchronous and metadata.later is not None:
-            await cast(AsyncBackend, adapter).cancel(PREFIX + key, metadata.later.run, metadata.group)
+        if adapter is not None and adapter.deferred and metadata.later is not None:
+            await adapter.cancel(PREFIX + key, metadata.later.run, metadata.group)
 
     def _stop(self, key: str, ending: Ending) -> None:
         """Stops the execution of a call, if it runs here."""

@@ -76,8 +76,8 @@ class OutcomeRecorder:
         """Ends a call; False if it has ended already, or is not known.
 
         While the state is away the result is held until it is back, which counts as done. Raises StateUnavailable if
-        there is no room for that, or not `can_wait`. Without `run` it is read from the record. A result that is too large
-        to be recorded is held for callers who wait here (`whole`); all others get a failure that says so.
+        there is no room for that, or not `can_wait`. Without `run` it is read from the record. A result too large to be
+        recorded is held for callers who wait here (`whole`); all others get a failure that says so.
         """
         try:
             if result.failure is not None and result.failure.can_retry and await self._give_back(key, result, run):

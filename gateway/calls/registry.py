@@ -58,7 +58,7 @@ MAX_PATTERN_CHARACTERS = 2048  # of a route, in the metadata of each of its call
 
 
 class Calls:
-    """Runs remembered calls, and takes the outcomes that asynchronous backends bring (`ports.Outcomes`).
+    """Runs remembered calls, and takes the outcomes that deferred backends bring (`ports.Outcomes`).
 
     `callback_url` makes the address for the outcome of a call, from its key and run. `alone`: no other process has this
     state.
@@ -79,7 +79,7 @@ class Calls:
         self._backends = backends
         self._outcomes = outcomes
         self._executor = Executor(state, outcomes, backends=backends, callback_url=callback_url)
-        state.when_touched(self._executor.touched)
+        state.on_changed(self._executor.touched)
         self.group_of = self._names.group
 
     async def start(self) -> None:
@@ -218,7 +218,7 @@ class Calls:
         """Detaches the result of a call with a consent from its question: identical calls no longer join it."""
         if record.state is DONE and record.question is not None and metadata.challenge is not None:
             with suppress(StateUnavailable):  # then it is delivered once more
-                await self._state.told(record.key)
+                await self._state.mark_delivered(record.key)
 
     async def _find(self, call_id: str, caller: Caller) -> Record | None:
         """The record of a call by our id, or by the caller's own if that call named no user but the credential's.
@@ -297,7 +297,7 @@ class Calls:
     def _new(self, request: CallRequest) -> tuple[NewCall, CallMetadata]:
         """What is registered for a request."""
         call, principal, backend = request.call, request.caller.principal, request.tool.backend
-        call_id, question, is_deferred = call.call_id, None, backend.asynchronous
+        call_id, question, is_deferred = call.call_id, None, backend.deferred
         is_keyed = call_id is not None
         if call_id is not None:
             owner, key, fingerprint, older = self._names.keyed(principal, call)

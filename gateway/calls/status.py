@@ -12,8 +12,7 @@ from msgspec import Raw, Struct
 
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.model import Json, JsonObject, ToolFailure, ToolResult
-from gateway.routing import Decode
+from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
 PREFIX = "tg-"
@@ -93,7 +92,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     group: str = ""
     challenge: JsonObject | None = None
     user: str = ""
-    later: DeferredCall | None = None  # of calls of asynchronous backends
+    later: DeferredCall | None = None  # of calls of deferred backends
     begun_s: float = 0.0
 
 

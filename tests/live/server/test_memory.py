@@ -19,8 +19,6 @@ from gateway.server import Addresses, Listener, ServingContext, run
 from gateway.server.connection import Connection
 from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
 from gateway.server.sweeper import Relief
-from tests.live.faults.processes import until
-from tests.live.server.authority import Authority
 from tests.live.server.harness import (
     DEADLINE_S,
     OPTIONS,
@@ -32,6 +30,8 @@ from tests.live.server.harness import (
     request,
     respond,
 )
+from tests.support.authority import Authority
+from tests.support.processes import until
 
 KIB = 1024
 LIMIT = 4 * KIB * KIB

@@ -17,7 +17,7 @@ from gateway.cli.program import COMMANDS
 from gateway.settings import Config, ServerSettings
 from gateway.settings.keys import keys_of
 from gateway.settings.reference import anchor
-from tests.unit.docs.markdown import DOCS, PAGES, ROOT, blocks, commands, headings, links, prose
+from tests.support.markdown import DOCS, PAGES, ROOT, blocks, commands, headings, links, prose
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -38,7 +38,7 @@ FILES = {
 }  # saved under the name that the fence gives
 FOR_A_CLUSTER = {  # the only commands that nothing runs
     "docker build -t toolgate .",
-    'docker run --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD:/etc/toolgate:ro" --env JWT_SECRET toolgate',
+    'docker run --read-only -p 8080:8080 -v "$PWD:/etc/toolgate:ro" --env JWT_SECRET toolgate',
     "helm install toolgate helm/toolgate --namespace tools --values production-values.yaml",
     "kubectl --namespace tools rollout status deployment/toolgate",
     "kubectl --namespace tools port-forward deployment/toolgate 9464:9464",
