@@ -229,7 +229,7 @@ class Pipeline:
         try:
             tool = request.tool = router.resolve(call.ref, caller, self._strict)
         except GatewayError:
-            request.tool = router.meant(call.ref)
+            request.tool = router.find_hidden(call.ref)
             raise
         return call, tool
 

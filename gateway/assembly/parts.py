@@ -16,7 +16,7 @@ from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import FixedTokens, IssuedTokens, Tokens
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
-from gateway.catalogue.offer import Source
+from gateway.catalogue.evaluation import Source
 from gateway.dialects import recognise
 from gateway.memory import BodyMemory
 from gateway.offload import Checker, Offload
