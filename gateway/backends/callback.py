@@ -81,7 +81,7 @@ class CallbackBackend:
         if endpoint is None:
             return self._without_tools("its endpoint is not a URL at its own origin or one of allowed_origins")
         self._endpoint = endpoint
-        self._admission.vouch_for(self._admission.replicas[0])
+        self._admission.note_alive(self._admission.replicas[0])
         return toolset.listing
 
     def _without_tools(self, reason: str) -> Listing:

@@ -244,7 +244,7 @@ class HttpBackend:
 
         Failures here do not count against a replica: calls may get through all the same.
         """
-        replicas = self._admission.by_worth()
+        replicas = self._admission.by_preference()
         for replica in replicas[:-1]:
             try:
                 return await self._list_from(replica, NEXT_LIST_S)
@@ -264,7 +264,7 @@ class HttpBackend:
         reading = self._reader.read(reply.body, tuple(reply.headers))
         del reply  # up to 64 MiB, which the reader lets go of
         shown, listing = await reading
-        self._admission.vouch_for(replica)
+        self._admission.note_alive(replica)
         learned = self._fixed or recognise.SERVER_DIALECTS[shown]
         if learned is not self._dialect:
             self._dialect, self._call_path = learned, None

@@ -31,7 +31,7 @@ class Workflows:
             return None
         has_to_wait = self._places.locked()
         if gate is not None and has_to_wait:
-            await gate.waits()
+            await gate.on_queued()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._places.acquire()
@@ -41,7 +41,7 @@ class Workflows:
         with ExitStack() as unless_entered:
             unless_entered.callback(place.leave)
             if gate is not None and has_to_wait:
-                await gate.goes()
+                await gate.before_send()
             unless_entered.pop_all()
         return place
 

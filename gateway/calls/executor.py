@@ -50,7 +50,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     invocation: Invocation
     preference: Preference
     dialect: str
-    spelling: str
+    wire_version: str
 
     @property
     def ends_with_caller(self) -> bool:
@@ -123,12 +123,12 @@ class Execution(Struct, eq=False):
             return is_answered(await self.state.get(self.key))
         return False
 
-    async def waits(self) -> None:
+    async def on_queued(self) -> None:
         """Lets any replica send the call, should this one die while the call waits in a queue."""
         with suppress(StateUnavailable):  # then no other replica will
             await self.state.advance(self.key, (DISPATCHING,), REGISTERED)
 
-    async def goes(self) -> None:
+    async def before_send(self) -> None:
         """Claims the call before it is sent. Raises NotDispatchedError; BACKEND_UNAVAILABLE while the state is away."""
         try:
             is_ours = await self.state.advance(self.key, (REGISTERED, DISPATCHING), DISPATCHING)

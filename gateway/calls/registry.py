@@ -308,7 +308,7 @@ class Calls:
             call_id, question = PREFIX + key, fingerprint if is_deferred else None
         metadata = CallMetadata(
             dialect=request.dialect,
-            spelling=request.spelling,
+            wire_version=request.wire_version,
             call_id=call_id,
             tool=request.tool.id,
             group=request.invocation.group,
