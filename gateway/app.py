@@ -236,7 +236,7 @@ class Gateway:
         self._front.app = new.public
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
-        self._retirement.begin(old, new, {*self.requests, *self.calls.running()})
+        self._retirement.begin(old, new, self._under_way())
 
     def _take_in(self, setup: Setup) -> None:
         """Everything outside the setup that goes by its configuration."""
@@ -272,19 +272,22 @@ class Gateway:
         self.requests.add(last)
         last.add_done_callback(self.requests.discard)
 
+    def _under_way(self) -> set[asyncio.Task[Any]]:
+        """The tasks of requests, and of calls and callbacks that go on without them."""
+        return {*self.requests, *self.calls.running(), *self.callbacks.tasks}
+
     async def _until_quiet(self) -> None:
         """Returns when no call runs any more and nothing is owed. When it is cancelled, so are calls that still run."""
         try:
             while True:
-                if under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
+                if under_way := self._under_way() - {asyncio.current_task()}:
                     await asyncio.wait(under_way)
                 elif self._is_owed():
                     await asyncio.sleep(LOOK_S)
                 else:
                     return
         except asyncio.CancelledError:
-            for call in self.calls.running():
-                call.cancel()
+            self.calls.stop()
             raise
 
     def _is_owed(self) -> bool:

@@ -11,7 +11,7 @@ from gateway.backends.callback import CallbackBackend
 from gateway.backends.http import HttpBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
-from gateway.catalogue.offer import Source
+from gateway.catalogue.evaluation import Source
 from gateway.ports import Backend, Receiver
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
