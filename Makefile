@@ -12,7 +12,7 @@ PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
 PINNED := $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: help demo test test-soak test-deploy check bench bench-quick bench-peers lint interop constraints clean
+.PHONY: help demo test test-soak test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
 
 help:
 	@echo "make demo   run the demonstration fleet behind Toolgate and print curl lines"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-soak  the tests that make test repeats in small: thousands of callers, more faults under load"
 	@echo "make test-deploy  build and run the image, render the chart, try alerts, dashboard and compose file"
 	@echo "make bench  measure the cost of a call; bench-quick to try it, bench-peers beside Envoy and FastMCP"
+	@echo "make bench-instructions  count the instructions of one call (valgrind)"
 	@echo "make check  lint and type-check only"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -74,9 +75,13 @@ bench: $(STAMP)
 bench-quick: $(STAMP)
 	$(BIN)/python -m tests.bench --quick $(BENCH)
 
+# The instructions of one call, which hardly differ from machine to machine; needs valgrind (apt-get install valgrind).
+bench-instructions: $(STAMP)
+	$(BIN)/python -m tests.bench.instructions $(BENCH)
+
 # Other gateways side by side with ours, in one run; nginx and Envoy where they can be had.
 bench-peers: $(STAMP) $(PEER_STAMPS)
-	$(BIN)/python -m tests.bench --only echo,nginx,reference,envoy,envoy-bridge,fastmcp $(BENCH)
+	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp $(BENCH)
 
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
 interop: $(INTEROP_STAMPS) $(SUITE)/.installed

@@ -40,7 +40,7 @@ from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend
+from gateway.ports import Backend, Receiver
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
@@ -72,7 +72,7 @@ class Gateway:
         self.state = remembering.state(remembered)
         # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
-        self._receivers: dict[str, Backend] = {}
+        self._receivers: dict[str, Receiver] = {}
         self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._readings)
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics)
@@ -99,7 +99,7 @@ class Gateway:
         self.callbacks = Callbacks(
             self.state,
             tokens,
-            backends=self._receivers,
+            receivers=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
             absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,

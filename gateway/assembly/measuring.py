@@ -8,7 +8,6 @@ from typing import Any
 from gateway import __version__
 from gateway.admission import Admission
 from gateway.auth import IssuerStatus, Reason
-from gateway.backends.rcrt import RcrtBackend
 from gateway.catalogue.catalogue import Catalogue
 from gateway.dialects import recognise
 from gateway.metrics import LabelValues, Reading, families
@@ -55,10 +54,10 @@ def readings(
         yield Reading(families.CATALOGUE_TOOLS, (name,), float(status.tools))
         if status.age_s is not None:
             yield Reading(families.CATALOGUE_AGE, (name,), status.age_s)
-        if backend.asynchronous:
+        if backend.deferred:
             yield Reading(families.PENDING, (name,), float(pending[name]))
-        if isinstance(backend, RcrtBackend):
-            yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
+            if backend.stream_up is not None:
+                yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
         admitted = admissions[name].snapshot()
         yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
         yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])

@@ -22,7 +22,7 @@ from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
 from gateway.memory import BodyMemory
 from gateway.offload import Checker, Offload
-from gateway.ports import Backend, Outcomes, ServerDialect
+from gateway.ports import Backend, Outcomes, Receiver, ServerDialect
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     ApiKeyAuthSettings,
@@ -230,14 +230,13 @@ def _credentials(settings: BackendSettings) -> Credentials:
             )
 
 
-def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Those whose tool servers call back."""
-    return {name: backend for name, backend in backends.items() if isinstance(backend, CallbackBackend)}
-
-
-def is_waiting(backend: Backend) -> bool:
-    """Whether a backend looks for the outcomes of calls by itself."""
-    return isinstance(backend, RcrtBackend) and backend.waiting > 0
+def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
+    """What takes the callbacks of those tool servers that call back."""
+    return {
+        name: backend.receiver
+        for name, backend in backends.items()
+        if backend.deferred and backend.receiver is not None
+    }
 
 
 def give_patience(admissions: Mapping[str, Admission[Server]], config: Config) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Literal
 
 import httpx
 
@@ -51,8 +52,9 @@ class RcrtBackend:
     `on_change` is called when tools may have changed.
     """
 
-    asynchronous = True
+    deferred: Literal[True] = True
     dialect = "rcrt"
+    receiver = None
 
     def __init__(
         self,
@@ -108,31 +110,27 @@ class RcrtBackend:
         return self._stream.is_up
 
     @property
-    def waiting(self) -> int:
+    def open_calls(self) -> int:
         """How many calls this process looks for an outcome of."""
         return len(self._awaiting)
 
-    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
-        """Refuses: calls of this protocol are dispatched."""
-        raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
-
     async def dispatch(
-        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+        self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
     ) -> ToolResult | None:
         """Stores the request. None: its outcome goes to `Outcomes`, also that it was not stored after all.
 
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
-        not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `turn` raises.
+        not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `gate` raises.
         """
         deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
         call = Awaited(call_id=invocation.call_id, run=invocation.run, idempotent=invocation.idempotent)
-        call.place = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, turn)
+        call.place = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, gate)
         with contextlib.ExitStack() as unless_sent:
             if call.place is not None:
                 unless_sent.callback(call.place.leave)
             tool = invocation.tool.remote_id
-            lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), turn)
+            lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), gate)
             try:
                 await self._prepare(tool)
                 unless_sent.pop_all()

@@ -267,11 +267,11 @@ class Calls:
         call_id, question = call.call_id, None
         if call_id is not None:
             owner, key, fingerprint, older = self._names.keyed(principal, call)
-            if backend.asynchronous:
+            if backend.deferred:
                 question = self._names.question(principal, call)
         else:
             owner, key, fingerprint, older = self._names.unkeyed(principal, call)
-            call_id, question = PREFIX + key, fingerprint if backend.asynchronous else None
+            call_id, question = PREFIX + key, fingerprint if backend.deferred else None
         note = CallMetadata(
             dialect=asked.dialect,
             spelling=asked.spelling,
@@ -279,7 +279,7 @@ class Calls:
             tool=asked.tool.id,
             group=asked.invocation.group,
             user="" if asked.caller.user_id is None else self._names.users(principal, asked.caller.user_id)[0],
-            later=_later(asked) if backend.asynchronous else None,
+            later=_later(asked) if backend.deferred else None,
             begun_s=time.time(),
         )
         new = NewCall(

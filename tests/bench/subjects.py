@@ -29,12 +29,13 @@ CALLED_TOOLS = FEW_TOOLS - 1  # all but the one that waits; as many in a large c
 
 @dataclass(frozen=True, slots=True)
 class Bed:
-    """Where a subject runs: its cores, a folder of its own, the tool server behind it."""
+    """Where a subject runs: its cores, a folder of its own, the tool server behind it; `prefix` runs its command."""
 
     cores: Cores
     folder: Path
     poller: Poller
     server: ToolServer
+    prefix: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

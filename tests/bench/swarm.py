@@ -149,6 +149,14 @@ class Swarm:
             for line, _ in self._answered():
                 line.send(next(self._requests))
 
+    def repeat(self, calls: int) -> None:
+        """Has so many calls answered, those under way included, and waits for all of them."""
+        for _ in range(calls - len(self._lines)):
+            (line, _), *rest = self._answered()
+            self._answers = rest + self._answers
+            line.send(next(self._requests))
+        self.finish()
+
     def run(self, seconds: float) -> Timings:
         """Keeps every connection busy for `seconds`; the calls then under way stay so.
 

@@ -22,16 +22,18 @@ RELATIVE = {
     figures.BARE: 1.0,
     figures.TOOLGATE: 1.0,
     figures.GUARDED: 1.2,
-    figures.REFERENCE: 1.0,
+    figures.REFERENCE: 1.2,
     figures.GUARDED_REDIS: 1.35,
-    figures.REFERENCE_REDIS: 1.6,
-    figures.ENVOY_BRIDGE: 1.3,
+    figures.REFERENCE_REDIS: 1.7,
+    figures.MINIMAL: 0.95,
+    figures.MINIMAL_LIMITED: 0.6,
+    figures.ENVOY_BRIDGE: 1.5,
     figures.ENVOY: 0.9,
-    figures.FASTMCP: 36.0,
+    figures.FASTMCP: 25.0,
     figures.NGINX_PROXY: 0.3,
     figures.LIMITED: 0.6,
     figures.UNKNOWN: 0.6,
-    figures.FORGED: 0.8,
+    figures.FORGED: 1.4,
     figures.KEYED: 1.07,
     figures.REDIS: 1.0,
     figures.REDIS_KEYED: 1.3,
@@ -44,6 +46,7 @@ RELATIVE = {
     figures.TOOLGATE_4K: 1.1,
     figures.TOOLGATE_100K: 3.0,
 }
+OF_ECHO = "a call without a line in the log / uvicorn echo"
 KEPT = (figures.CALLBACK, figures.CALLBACK_PACED, figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED)
 PACED = [figures.paced(row, rate) for row in (figures.DIRECT, figures.REFERENCE) for rate in figures.PACES]
 
@@ -64,7 +67,7 @@ def measured_round(echo_us: float, toolgate_us: float, *, foreign_cores: float =
     samples = {(figures.ECHO, count): sample(echo_us) for count in (1, LOAD)}
     samples |= {(figures.TOOLGATE, count): sample(toolgate_us, foreign_cores) for count in (1, 16, LOAD, 512)}
     samples |= {(row, LOAD): sample(toolgate_us * factor, foreign_cores) for row, factor in RELATIVE.items()}
-    samples |= {(row, 1): sample(toolgate_us) for row in (figures.REFERENCE, figures.NGINX_PROXY)}
+    samples |= {(row, 1): sample(toolgate_us) for row in (figures.REFERENCE, figures.MINIMAL, figures.NGINX_PROXY)}
     samples |= {(row, LOAD): sample(toolgate_us, handover_ns=2_000_000) for row in KEPT}
     samples |= {(row, LOAD): sample(0 if row.startswith(figures.DIRECT) else toolgate_us) for row in PACED}
     return Round({figures.MAIN_SUBJECT: 60_000_000}, samples)
@@ -110,12 +113,13 @@ def test_a_row_is_the_median_of_its_rounds() -> None:
 
 def test_ratios_are_taken_within_a_round_so_that_a_slow_round_cancels_out() -> None:
     rounds = [measured_round(20, 40), measured_round(80, 160), measured_round(10, 20)]
-    assert lines(measured(*rounds))[0].measured == pytest.approx(2.0)
+    whole = next(line for line in lines(measured(*rounds)) if line.what == OF_ECHO)
+    assert whole.measured == pytest.approx(2.0)
 
 
 def test_a_figure_of_rounds_says_how_far_apart_they_were() -> None:
     found = {line.what: line for line in lines(measured(measured_round(20, 40), measured_round(20, 50)))}
-    whole = found["a call / uvicorn echo"]
+    whole = found[OF_ECHO]
     assert (whole.lowest, whole.measured, whole.highest) == pytest.approx((2.0, 2.25, 2.5))
     assert found["memory of a waiting call"].lowest is None
 
@@ -158,17 +162,18 @@ def slow(latency_ns: int, p99_ns: int | None = None) -> Sample:
     ("row", "worse", "over"),
     [
         (figures.GUARDED, us(44 * 1.26), "RS256, limit, access line / without"),
-        (figures.LIMITED, us(27.1), "429 / uvicorn echo"),
-        (figures.UNKNOWN, us(27.1), "401 without a token / uvicorn echo"),
-        (figures.FORGED, us(20 + 37), "bad signature beyond echo, in verifications"),
+        (figures.BARE, us(44 * 0.95 * 1.11), "a call without a line in the log / minimal gateway"),
+        (figures.REFERENCE, us(44 * 0.95 * 1.31), "reference / minimal gateway"),
+        (figures.LIMITED, us(44 * 0.6 * 1.21), "429 / 429 of the minimal gateway"),
+        (figures.UNKNOWN, us(44 * 0.6 * 1.06), "401 without a token / 429 of the minimal gateway"),
+        (figures.FORGED, us(44 * 0.6 + 37), "bad signature beyond no token, in verifications"),
         (figures.WORKERS, us(44 * 1.11), "two workers / one, Redis"),
         (figures.KEYED, us(44 * 1.1), "keyed / without id"),
         (figures.REDIS_KEYED, us(44 * 1.4), "keyed / without id, Redis"),
         (figures.CALLBACK_PACED, sample(44, handover_ns=2_100_000), "callback to answer, p99"),
         (figures.CALLBACK_REDIS_PACED, sample(44, handover_ns=5_100_000), "callback to answer, p99, Redis"),
         (figures.CALLBACK_REDIS, sample(44, calls=999), "callback calls on one core, Redis"),
-        (figures.ENVOY_BRIDGE, us(50), "reference / Envoy with JWT and MCP bridge"),
-        (figures.FASTMCP, us(44 * 34), "FastMCP / reference"),
+        (figures.FASTMCP, us(44 * 23), "FastMCP / reference"),
         (figures.TOOLGATE_MANY, us(50), "many tools / 10"),
         (figures.TOOLGATE_ROUTES, us(50), "many routes / one"),
         (figures.TOOLGATE_BACKENDS, us(50), "many backends / one"),
@@ -184,6 +189,13 @@ def test_what_is_over_is_the_only_one_that_is(row: str, worse: Sample, over: str
     whole = GOOD.rounds[0]
     outcome = replace(GOOD, rounds=[replace(whole, samples={**whole.samples, (row, LOAD): worse})])
     assert [what for what, ok in verdicts(outcome).items() if not ok] == [over]
+
+
+def test_envoy_is_compared_with_and_without_a_call_id() -> None:
+    whole = GOOD.rounds[0]
+    outcome = replace(GOOD, rounds=[replace(whole, samples={**whole.samples, (figures.ENVOY_BRIDGE, LOAD): us(44)})])
+    over = [line.what.partition(" / ")[0] for line in lines(outcome) if not line.ok]
+    assert over == ["reference", "without a call_id"]
 
 
 def test_rows_compare_with_those_of_their_kind_only() -> None:

@@ -20,7 +20,7 @@ import yaml
 
 from tests.deploy import promql
 from tests.deploy.tools import program
-from tests.live.faults.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
+from tests.support.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
 
 SECRET = "monitoring-secret-of-at-least-32-bytes"
 KINDS = {"otc": "office", "oxp": "postbox", "rap": "builds", "rcrt": "crumbs"}

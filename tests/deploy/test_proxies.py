@@ -18,10 +18,10 @@ import pytest
 
 from tests import plainhttp
 from tests.deploy.tools import output, program
-from tests.live.faults.calling import value
-from tests.live.faults.processes import GatewayProcess, gateway, settings, until
-from tests.live.faults.toolserver import echo, tool_server
-from tests.unit.docs.markdown import DOCS, blocks
+from tests.support.calling import value
+from tests.support.markdown import DOCS, blocks
+from tests.support.processes import GatewayProcess, gateway, settings, until
+from tests.support.toolserver import echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

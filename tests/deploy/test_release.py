@@ -24,9 +24,9 @@ from gateway import __version__
 from gateway.demo.fleet import SERVERS
 from tests.deploy.tools import CHECKOUT, beside_python, output, program
 from tests.deploy.waiting import until
-from tests.live.cli.conftest import LAST_LINE, read_screen
-from tests.live.cli.terminal import gone
 from tests.pins import CONSTRAINTS, differing, installed_for, required, requirements
+from tests.support.demonstration import LAST_LINE, read_screen
+from tests.support.terminal import gone
 
 INSTALL_S = 300.0  # both are built in environments of their own, for which packages are fetched; on a busy machine
 STOP_S = 20.0

@@ -15,7 +15,7 @@ import yaml
 from gateway.metrics.families import FAMILIES
 from tests.deploy import promql
 from tests.deploy.tools import output, program
-from tests.live.faults.processes import gateway, settings
+from tests.support.processes import gateway, settings
 
 FROM_SCRAPING = {"job", "namespace", "instance"}  # labels that Prometheus itself adds
 OF_HISTOGRAMS = ("_bucket", "_sum", "_count")

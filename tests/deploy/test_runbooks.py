@@ -7,7 +7,7 @@ import pytest
 from gateway.metrics.families import FAMILIES
 from tests.deploy import promql
 from tests.deploy.test_rules import FROM_SCRAPING, OF_HISTOGRAMS
-from tests.unit.docs.markdown import PAGES, blocks
+from tests.support.markdown import PAGES, blocks
 
 QUERIES = [block.text for page in PAGES for block in blocks(page.read_text("utf-8"), "promql")]
 OF_PROMETHEUS = {"up"}  # it makes these itself

@@ -11,7 +11,7 @@ import pytest
 from tests.flow.caller import Caller
 from tests.flow.gateways import Running, config, running
 from tests.flow.toolserver import ToolServer, object_of, tool, tool_server
-from tests.live.faults.processes import demo_server
+from tests.support.processes import demo_server
 
 StartGateway: TypeAlias = Callable[..., Awaitable[Running]]
 

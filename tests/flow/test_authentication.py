@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, running
-from tests.flow.tokens import OTHER_SECRET, SECRET, token
 from tests.flow.toolserver import ToolServer, tool, tool_server
+from tests.support.tokens import OTHER_SECRET, SECRET, token
 
 pytestmark = pytest.mark.anyio
 

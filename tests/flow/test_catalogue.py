@@ -10,9 +10,9 @@ import pytest
 from tests.flow.caller import DIALECTS, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, listed_until, until
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool, tool_server
 from tests.streams import http_reply
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from tests.flow.keeping import begun, gated
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, tool
 from tests.flow.watching import samples, scraped, watched
 from tests.streams import Request, http_reply
+from tests.support.scraping import samples_of
 from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.metrics.scraping import samples_of
 from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,9 @@ import pytest
 from tests.flow.caller import Answer, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import Running, config
-from tests.flow.tokens import OTHER_SECRET, SECRET, token
 from tests.flow.toolserver import ToolServer
 from tests.flow.watching import samples
+from tests.support.tokens import OTHER_SECRET, SECRET, token
 
 pytestmark = pytest.mark.anyio
 

@@ -16,10 +16,10 @@ import pytest
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, running, until
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import Tap, tapped, watched
-from tests.live.faults.processes import demo_server
+from tests.support.processes import demo_server
+from tests.support.tokens import SECRET, token
 from tests.unit.backends.calling_back import OK, Toolset
 from tests.unit.transport.scripted import serving
 

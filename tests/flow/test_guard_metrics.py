@@ -17,12 +17,12 @@ from tests.flow.caller import DIALECTS, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import Running, config, until
 from tests.flow.keeping import begun, gated
-from tests.flow.tokens import OTHER_SECRET, SECRET, token
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool
 from tests.flow.watching import samples, scraped
 from tests.streams import Request, http_reply
+from tests.support.scraping import samples_of
+from tests.support.tokens import OTHER_SECRET, SECRET, token
 from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.metrics.scraping import samples_of
 from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,8 @@ import pytest
 from tests.flow.caller import Answer, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, running
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, tool, tool_server
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

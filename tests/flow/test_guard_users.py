@@ -11,9 +11,9 @@ from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import LOOK_AGAIN_S, WAIT_S, config
 from tests.flow.keeping import counted
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import samples
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

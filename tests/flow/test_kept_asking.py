@@ -12,9 +12,9 @@ from tests.flow.conftest import StartGateway
 from tests.flow.gateways import LOOK_AGAIN_S, PUBLIC_URL, WAIT_S, config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.test_kept_calls import IDS
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer
 from tests.streams import Request
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from tests.flow.caller import DIALECTS, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, hang_up, silence, tool, tool_server
 from tests.streams import Request, http_reply
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

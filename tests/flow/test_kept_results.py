@@ -10,9 +10,9 @@ from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, listed_until
 from tests.flow.keeping import begun, counted, gated
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, object_of, tool
 from tests.streams import Request, http_reply
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

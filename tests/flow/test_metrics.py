@@ -18,7 +18,7 @@ from gateway.logs.lines import Lines
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import PUBLIC_URL, Running, config
 from tests.flow.toolserver import ToolServer
-from tests.unit.metrics.scraping import Samples, samples_of
+from tests.support.scraping import Samples, samples_of
 
 pytestmark = pytest.mark.anyio
 

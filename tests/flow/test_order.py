@@ -16,8 +16,8 @@ import pytest
 
 from tests.flow.caller import Answer, Caller, call_body, every_dialect
 from tests.flow.gateways import config, running
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import object_of, tool, tool_server
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import pytest
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer
 from tests.streams import Request
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

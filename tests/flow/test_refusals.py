@@ -9,8 +9,8 @@ import pytest
 from tests.flow.caller import DIALECTS, Caller, call_body, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,9 @@ import pytest
 from gateway.config import read
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import Running, config, running, until
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import FORMS, ToolServer, hang_up, tool, tool_server
-from tests.live.calls.yard import WORK, yard
+from tests.support.tokens import SECRET, token
+from tests.support.yard import WORK, yard
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import pytest
 from tests.flow.caller import DIALECTS, Answer, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, until
-from tests.flow.tokens import SECRET, token
 from tests.flow.toolserver import ToolServer, silence, tool, tool_server
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
 from tests.flow.gateways import Running, running
 from tests.streams import accepting, carry
-from tests.unit.metrics.scraping import Samples, samples_of
+from tests.support.scraping import Samples, samples_of
 
 
 async def scraped(running: Running) -> str:

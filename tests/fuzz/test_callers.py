@@ -17,7 +17,7 @@ from gateway.state.port import CallState
 from gateway.state.records import Records
 from gateway.state.sealing import Digester, Sealer
 from tests.fuzz.documents import damaged_bytes
-from tests.unit.auth.making import handmade
+from tests.support.authenticators import handmade
 
 SOME = settings(max_examples=80, deadline=None)
 KEYS = ["a key of the state, thirty-two characters or more"]

@@ -21,8 +21,8 @@ import pytest
 from gateway.dialects import recognise
 from tests import plainhttp
 from tests.interop.programs import CHECKOUT, interpreter
-from tests.live.cli.conftest import LAST_LINE, Demo, read_screen
-from tests.live.cli.terminal import TOOLGATE, running
+from tests.support.demonstration import LAST_LINE, Demo, read_screen
+from tests.support.terminal import TOOLGATE, running
 
 EXAMPLES = 3  # requests of each kind by chance, beside those by the hundred that try every border of the document
 DEADLINE_S = 240.0  # a run takes some 10 s on an idle machine

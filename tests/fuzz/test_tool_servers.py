@@ -18,7 +18,7 @@ from gateway.dialects import callback, rcrt, rcrt_tools, recognise
 from gateway.dialects.callback_toolset import ToolsetError, decode_toolset
 from gateway.model import ToolResult
 from tests.fuzz.documents import VALUES, damaged, damaged_bytes
-from tests.unit.auth.keys import jwk
+from tests.support.keys import jwk
 from tests.wire import ROOT
 
 SOME = settings(max_examples=80, deadline=None)

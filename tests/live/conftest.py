@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.state.server import RedisServer, running_redis
+from tests.support.redis_server import RedisServer, running_redis
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from gateway.cli.examples import introduction
 from gateway.dialects.fields import status_of
 from gateway.dialects.recognise import DIALECTS
 from gateway.errors import ErrorCode
-from tests.live.cli.terminal import ROOT, entered, tool_server
 from tests.live.docs.terminal import ANY_PORT, USUAL, Terminal, assert_made
-from tests.unit.docs.markdown import blocks, commands
+from tests.support.markdown import blocks, commands
+from tests.support.terminal import ROOT, entered, tool_server
 
 README = (ROOT / "README.md").read_text("utf-8")
 CONFIGURATIONS = [block.text for block in blocks(README, "yaml")]

@@ -11,8 +11,8 @@ from gateway.ratelimit import MemoryBuckets
 from gateway.ratelimit.limits import SharedBuckets
 from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
-from tests.contract.ratelimit.clients import replica
-from tests.contract.state.server import RedisServer
+from tests.support.limit_clients import replica
+from tests.support.redis_server import RedisServer
 
 
 class InMemory:

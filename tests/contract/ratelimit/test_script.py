@@ -14,8 +14,8 @@ from gateway.ratelimit import Rule
 from gateway.ratelimit.batch import SCRIPT, encode, joined
 from gateway.ratelimit.outcome import Outcome, refusing
 from gateway.ratelimit.rules import Parts, Plan
-from tests.contract.ratelimit.clients import replica
-from tests.contract.state.server import RedisServer
+from tests.support.limit_clients import replica
+from tests.support.redis_server import RedisServer
 from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
 from tests.unit.ratelimit.test_memory import RATES, STEPS
 

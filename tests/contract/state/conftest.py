@@ -14,8 +14,8 @@ from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import connect
 from gateway.state.tending import Timing
-from tests.contract.state.calls import KEYS
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import KEYS
 
 HASTY = Timing(lease_s=0.5, beat_s=0.1, settle_in_s=0.3, poll_s=5.0)  # a poll that never helps: wake-ups have to
 

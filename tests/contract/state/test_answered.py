@@ -9,9 +9,9 @@ import pytest
 
 from gateway.state.memory import MemoryState
 from gateway.state.port import Created, State, StateLimits, StateUnavailable
-from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 

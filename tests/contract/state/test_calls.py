@@ -18,8 +18,8 @@ from gateway.state.port import (
     State,
     StateLimits,
 )
-from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call, state_of
 from tests.contract.state.conftest import OpenReplica, OpenState
+from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call, state_of
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from gateway.state.address import Address
 from gateway.state.dedicated import Dedicated, packed
 from gateway.state.servers import connect
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 

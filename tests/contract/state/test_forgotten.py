@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from gateway.state.port import Created, OutcomeTooLarge, State, StateLimits, StateUnavailable
-from tests.contract.state.calls import ACCEPTED, DISPATCHING, DONE, began, call, state_of, until
 from tests.contract.state.conftest import OpenReplica, OpenState
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, began, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 

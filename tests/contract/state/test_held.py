@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 
 from gateway.state.port import StateLimits
-from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
 from tests.contract.state.conftest import HASTY, OpenReplica, OpenState
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 

@@ -22,8 +22,8 @@ from gateway.state.port import (
     State,
     StateLimits,
 )
-from tests.contract.state.calls import ACCEPTED, DISPATCHING, REGISTERED, began, call, state_of, until
 from tests.contract.state.conftest import Clock, OpenState
+from tests.support.stored_calls import ACCEPTED, DISPATCHING, REGISTERED, began, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.state.port import State
-from tests.contract.state.calls import ACCEPTED, began, call
+from tests.support.stored_calls import ACCEPTED, began, call
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.state.memory import MemoryState
 from gateway.state.port import Created, Exists, State, StateLimits
-from tests.contract.state.calls import ACCEPTED, AWAITING_USER, DONE, began, call, until
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState
+from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DONE, began, call, until
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,9 @@ from msgspec import structs
 
 from gateway.state.port import CallState, Created, Exists, Expired, Record, StateLimits, StateUnavailable
 from gateway.state.tending import Timing
-from tests.contract.state.calls import (
+from tests.contract.state.conftest import OpenReplica
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import (
     ACCEPTED,
     AWAITING_USER,
     DISPATCHING,
@@ -26,8 +28,6 @@ from tests.contract.state.calls import (
     state_of,
     until,
 )
-from tests.contract.state.conftest import OpenReplica
-from tests.contract.state.server import RedisServer
 
 pytestmark = pytest.mark.anyio
 

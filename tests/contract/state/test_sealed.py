@@ -11,9 +11,9 @@ from redis import Redis
 
 from gateway.state.port import Exists
 from gateway.state.sealing import KEY_ID_BYTES, NONCE_BYTES, NONCES_AT_ONCE, Digester, Sealer, Unsealable
-from tests.contract.state.calls import ACCEPTED, KEYS, UNKNOWN, began, call, state_of
 from tests.contract.state.conftest import OpenReplica
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import ACCEPTED, KEYS, UNKNOWN, began, call, state_of
 
 OTHER = "another key, of enough characters as well"
 CANARY = b"canary-in-a-coal-mine"

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.state.memory import MemoryState
 from gateway.state.port import CallState, Record, State
-from tests.contract.state.calls import (
+from tests.support.stored_calls import (
     ACCEPTED,
     AWAITING_USER,
     DISPATCHING,

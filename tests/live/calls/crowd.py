@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.live.faults.calling import call_once, result
+from tests.support.calling import call_once, result
 
 ANSWER_S = 45.0  # from a call to an answer of any kind; the longest timeout in these tests is 30 s
 PAUSE_S = 0.1  # before a refused call is repeated, so that a crowd does not ask all the time

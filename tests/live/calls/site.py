@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 
 from tests import plainhttp
-from tests.contract.state.server import RedisServer, lasting_port, running_redis
-from tests.live.faults.calling import call, caller, result
-from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
+from tests.support.calling import call, caller, result
+from tests.support.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
+from tests.support.redis_server import RedisServer, lasting_port, running_redis
 
 TIMEOUT = "1s"  # of a call: most here outlive it and are asked for again
 DONE_S = 40.0  # a lease of 10 s, and what a busy machine adds

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from tests.live.calls.site import Replica, callback_settings, order, ran, replica, statuses
-from tests.live.faults.calling import call, failure, value
-from tests.live.faults.processes import DemoServer, demo_server, until
+from tests.support.calling import call, failure, value
+from tests.support.processes import DemoServer, demo_server, until
 
 BUILD = {"seconds": 0}
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.state.calls import REGISTERED
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import KEY, replica
 from tests.live.calls.test_waiting_their_turn import states
-from tests.live.faults.calling import call, failure
-from tests.live.faults.processes import settings, until
-from tests.live.faults.toolserver import Exchange, tool_server
+from tests.support.calling import call, failure
+from tests.support.processes import settings, until
+from tests.support.redis_server import running_redis
+from tests.support.stored_calls import REGISTERED
+from tests.support.toolserver import Exchange, tool_server
 
 TOOL = "Desk.work"
 ENDS_S = 10.0  # what takes milliseconds on an idle machine; the tool never answers

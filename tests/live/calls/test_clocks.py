@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import KEY
-from tests.live.faults.calling import call, caller
-from tests.live.faults.processes import demo_server, gateway, settings
-from tests.live.faults.toolserver import Exchange, definition, tool_server
+from tests.support.calling import call, caller
+from tests.support.processes import demo_server, gateway, settings
+from tests.support.redis_server import running_redis
+from tests.support.toolserver import Exchange, definition, tool_server
 
 HOUR_S = 3600.0
 PENDING_TTL = "30m"  # shorter than the clocks differ

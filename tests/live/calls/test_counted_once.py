@@ -11,10 +11,10 @@ import pytest
 
 from tests import plainhttp
 from tests.live.calls.site import DONE_S, Replica, site
-from tests.live.faults.calling import call, value
-from tests.live.faults.processes import until
-from tests.live.faults.toolserver import Exchange, tool_server
-from tests.unit.metrics.scraping import samples_of
+from tests.support.calling import call, value
+from tests.support.processes import until
+from tests.support.scraping import samples_of
+from tests.support.toolserver import Exchange, tool_server
 
 TOOL = "Desk.work"
 CALLS = "toolgate_tool_calls_total"

@@ -13,8 +13,8 @@ import pytest
 from gateway.backends.rcrt_client import BETWEEN_TOKENS_S
 from tests import plainhttp
 from tests.live.calls.site import AGENT_ID, OWNER_ID, order, outcome, replica, taken
-from tests.live.faults.calling import assert_unavailable, call, call_once, failure, result, value
-from tests.live.faults.processes import DemoServer, GatewayProcess, Settings, demo_server, settings, until
+from tests.support.calling import assert_unavailable, call, call_once, failure, result, value
+from tests.support.processes import DemoServer, GatewayProcess, Settings, demo_server, settings, until
 
 CROWDS = [150, pytest.param(1000, marks=[pytest.mark.soak, pytest.mark.alone])]  # calls at once, all on one stream
 HELLO = {"message": "hello"}

@@ -10,8 +10,8 @@ import pytest
 from gateway.dialects.rcrt import NOT_STORED
 from tests import plainhttp
 from tests.live.calls.site import AGENT_ID, OWNER_ID, replica, taken
-from tests.live.faults.calling import call, result
-from tests.live.faults.processes import DemoServer, demo_server, settings
+from tests.support.calling import call, result
+from tests.support.processes import DemoServer, demo_server, settings
 
 HELLO = {"message": "hello"}
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests import plainhttp
 from tests.live.calls.site import AGENT_ID, OWNER_ID, order, replica
-from tests.live.faults.calling import assert_unavailable, call, result, value
-from tests.live.faults.processes import DemoServer, demo_server, settings, until
+from tests.support.calling import assert_unavailable, call, result, value
+from tests.support.processes import DemoServer, demo_server, settings, until
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.live.calls.site import Replica, callback_settings, ran, replica
-from tests.live.faults.calling import assert_unavailable, call, failure, result, value
-from tests.live.faults.processes import demo_server, until
+from tests.support.calling import assert_unavailable, call, failure, result, value
+from tests.support.processes import demo_server, until
 
 LONG = {"seconds": 600}
 

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.state.server import running_redis
 from tests.live.calls.crowd import insist
 from tests.live.calls.site import Replica, pair
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.calling import call_once, failure
-from tests.live.faults.processes import until
+from tests.support.calling import call_once, failure
+from tests.support.processes import until
+from tests.support.redis_server import running_redis
+from tests.support.yard import WORK, Yard, yard
 
 OVER_S = 60.0  # for a call to be over, the loss included; that takes 4 s on an idle machine
 JOINED, ALONE = 0, 1  # the numbers of the two calls

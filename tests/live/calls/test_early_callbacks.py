@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import pair
-from tests.live.calls.yard import WORK, yard
-from tests.live.faults.calling import call, value
-from tests.live.faults.processes import until
+from tests.support.calling import call, value
+from tests.support.processes import until
+from tests.support.redis_server import running_redis
+from tests.support.yard import WORK, yard
 
 SOON_S = 8.0  # for what takes milliseconds; without an acknowledgement nothing is waited for after 10 s
 

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import pair
-from tests.live.calls.yard import WORK, yard
-from tests.live.faults.calling import call, result, value
-from tests.live.faults.processes import until
+from tests.support.calling import call, result, value
+from tests.support.processes import until
+from tests.support.redis_server import running_redis
+from tests.support.yard import WORK, yard
 
 SIZES = {"small": 0, "large": 100_000}  # of what is beside the result, in pairs of brackets
 

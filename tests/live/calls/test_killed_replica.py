@@ -17,13 +17,13 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.contract.state.calls import ACCEPTED
-from tests.contract.state.server import RedisServer, running_redis
 from tests.live.calls.crowd import insist
 from tests.live.calls.site import Replica, crumbs_settings, order, pair, taken
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.calling import call_once
-from tests.live.faults.processes import DemoServer, demo_server, until
+from tests.support.calling import call_once
+from tests.support.processes import DemoServer, demo_server, until
+from tests.support.redis_server import RedisServer, running_redis
+from tests.support.stored_calls import ACCEPTED
+from tests.support.yard import WORK, Yard, yard
 
 CROWDS = [100, pytest.param(500, marks=pytest.mark.soak)]  # calls that are called back for
 TIMEOUT = "30s"  # of a call: nobody is answered before the replica is killed

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from gateway.calls.status import TOO_LARGE
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import callback_settings, pair, replica
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.calling import call, failure, value
-from tests.live.faults.processes import until
+from tests.support.calling import call, failure, value
+from tests.support.processes import until
+from tests.support.redis_server import running_redis
+from tests.support.yard import WORK, Yard, yard
 
 LARGE = {"number": 1, "text": "x" * (3 << 20)}  # three times as much as is kept, and less than a tool may answer
 

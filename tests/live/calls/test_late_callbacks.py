@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import KEY, Replica, callback_settings, replica
-from tests.live.calls.yard import WORK, yard
-from tests.live.faults.calling import call, failure, result, value
-from tests.live.faults.processes import until
+from tests.support.calling import call, failure, result, value
+from tests.support.processes import until
+from tests.support.redis_server import running_redis
+from tests.support.yard import WORK, yard
 
 LIFETIMES = {"result_ttl": "1s", "pending_ttl": "2s"}
 

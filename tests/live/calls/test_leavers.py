@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import KEY, Replica, callback_settings, replica
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.calling import WAYS, call, connect, encoded_call, leave, value
-from tests.live.faults.processes import until
+from tests.support.calling import WAYS, call, connect, encoded_call, leave, value
+from tests.support.processes import until
+from tests.support.redis_server import running_redis
+from tests.support.yard import WORK, Yard, yard
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ import pytest
 
 from gateway.state.port import DONE
 from tests import plainhttp
-from tests.contract.state.server import RedisServer, lasting_port, running_redis
 from tests.live.calls.site import AGENT_ID, KEY, OWNER_ID, callback_settings, order
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.calling import caller
-from tests.live.faults.processes import STOP_S, GatewayProcess, Settings, demo_server, gateway, until
+from tests.support.calling import caller
+from tests.support.processes import STOP_S, GatewayProcess, Settings, demo_server, gateway, until
+from tests.support.redis_server import RedisServer, lasting_port, running_redis
+from tests.support.yard import WORK, Yard, yard
 
 NUMBERS = range(20)
 LONG, SHORT = "15s", "300ms"  # graces: more than all of it takes, and less

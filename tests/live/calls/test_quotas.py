@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.contract.state.server import running_redis
-from tests.flow.tokens import SECRET, token
 from tests.live.calls.site import Replica, pair
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import until
+from tests.support.calling import call, caller, value
+from tests.support.processes import until
+from tests.support.redis_server import running_redis
+from tests.support.tokens import SECRET, token
+from tests.support.yard import WORK, Yard, yard
 
 PENDING, RECORDS = 20, 60
 FLOOD = 100

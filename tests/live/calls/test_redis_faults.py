@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.contract.state.server import RedisServer, running_redis
 from tests.live.calls.crowd import insist
 from tests.live.calls.site import Replica, pair
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.processes import until
+from tests.support.processes import until
+from tests.support.redis_server import RedisServer, running_redis
+from tests.support.yard import WORK, Yard, yard
 
 CALLERS = 16  # each makes one call after the other
 WAITING = 40  # calls that outlast the fault

@@ -9,8 +9,8 @@ import pytest
 
 from tests import plainhttp
 from tests.live.calls.site import DONE_S, Replica, Site, ran, site, statuses
-from tests.live.faults.calling import call, value
-from tests.live.faults.processes import until
+from tests.support.calling import call, value
+from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio
 

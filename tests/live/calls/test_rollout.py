@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.contract.state.server import RedisServer, lasting_port, running_redis
 from tests.live.calls.site import AGENT_ID, DONE_S, KEY, OWNER_ID, Replica, order, outcome, replica
-from tests.live.faults.calling import call, failure, result
-from tests.live.faults.processes import DemoServer, Settings, demo_server, settings, until
-from tests.live.reload.changing import change
+from tests.support.calling import call, failure, result
+from tests.support.changing import change
+from tests.support.processes import DemoServer, Settings, demo_server, settings, until
+from tests.support.redis_server import RedisServer, lasting_port, running_redis
 
 TIMEOUT = "1s"
 NOBODY = "http://127.0.0.1:9"

@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.contract.state.server import running_redis
-from tests.flow.tokens import SECRET, token
 from tests.live.calls.site import KEY
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import GatewayProcess, Settings, gateway, settings, until
-from tests.live.faults.toolserver import echo, tool_server
+from tests.support.calling import call, caller, value
+from tests.support.processes import GatewayProcess, Settings, gateway, settings, until
+from tests.support.redis_server import running_redis
+from tests.support.tokens import SECRET, token
+from tests.support.toolserver import echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ import pytest
 
 from gateway.backends.callback import ACK_TIMEOUT_S
 from tests import plainhttp
-from tests.contract.state.server import lasting_port, running_redis
 from tests.live.calls.site import KEY, callback_settings
-from tests.live.calls.yard import WORK, Yard, yard
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import STOP_S, GatewayProcess, gateway, until
+from tests.support.calling import call, caller, value
+from tests.support.processes import STOP_S, GatewayProcess, gateway, until
+from tests.support.redis_server import lasting_port, running_redis
+from tests.support.yard import WORK, Yard, yard
 
 NUMBERS = range(8)
 BEYOND = {"number": 8}

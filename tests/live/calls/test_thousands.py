@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.state.server import running_redis
 from tests.live.calls.site import KEY, callback_settings, replica
-from tests.live.calls.yard import WORK, yard
-from tests.live.faults.calling import connect, encoded_call
-from tests.live.faults.processes import GatewayProcess, until
+from tests.support.calling import connect, encoded_call
+from tests.support.processes import GatewayProcess, until
+from tests.support.redis_server import running_redis
+from tests.support.yard import WORK, yard
 
 CROWDS = [700, pytest.param(9000, marks=[pytest.mark.soak, pytest.mark.alone])]
 SPARE_FILES = 1000  # of the tests and of the gateway, besides a connection for each call

@@ -14,8 +14,8 @@ import pytest
 
 from tests import plainhttp
 from tests.live.calls.site import order, replica
-from tests.live.faults.calling import call, failure, value
-from tests.live.faults.processes import DemoServer, demo_server, settings, until
+from tests.support.calling import call, failure, value
+from tests.support.processes import DemoServer, demo_server, settings, until
 
 Notice = dict[str, str]
 

@@ -10,14 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.contract.state.calls import DISPATCHING, REGISTERED
-from tests.contract.state.server import RedisServer, running_redis
 from tests.live.calls.crowd import insist
 from tests.live.calls.site import KEY, replica
-from tests.live.calls.yard import WORK, yard
-from tests.live.faults.calling import call_once
-from tests.live.faults.processes import settings, until
-from tests.live.faults.toolserver import Exchange, tool_server
+from tests.support.calling import call_once
+from tests.support.processes import settings, until
+from tests.support.redis_server import RedisServer, running_redis
+from tests.support.stored_calls import DISPATCHING, REGISTERED
+from tests.support.toolserver import Exchange, tool_server
+from tests.support.yard import WORK, yard
 
 WAITING = 3  # calls behind the one that has the only place
 WITHIN_S = 60.0  # a lease of 10 s, and what a busy machine adds

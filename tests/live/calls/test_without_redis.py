@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.contract.state.server import RedisServer, running_redis
 from tests.live.calls.site import KEY, Replica, callback_settings, outcome, ran, replica
-from tests.live.faults.calling import call, value
-from tests.live.faults.processes import DemoServer, Settings, demo_server, until
+from tests.support.calling import call, value
+from tests.support.processes import DemoServer, Settings, demo_server, until
+from tests.support.redis_server import RedisServer, running_redis
 
 pytestmark = pytest.mark.anyio
 

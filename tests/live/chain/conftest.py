@@ -14,9 +14,9 @@ import pytest
 
 from gateway.demo.fleet import start_fleet
 from tests.live.chain import lab
-from tests.live.faults.calling import caller
-from tests.live.faults.processes import Settings, gateway, settings
-from tests.live.faults.toolserver import ToolServer, echo, tool_server
+from tests.support.calling import caller
+from tests.support.processes import Settings, gateway, settings
+from tests.support.toolserver import ToolServer, echo, tool_server
 
 FLEET_TOKEN = "what-the-fleet-asks-for"
 INNER_SECRET = "what-the-gateways-before-it-sign-with"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.live.faults.toolserver import Exchange
+from tests.support.toolserver import Exchange
 
 SCHEMA = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
 TOOLKIT = {"name": "Lab", "description": "Instruments of a laboratory.", "version": "2.3.4"}

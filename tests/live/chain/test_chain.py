@@ -12,7 +12,7 @@ from tests import plainhttp
 from tests.live.chain import lab
 from tests.live.chain.conftest import LINKS, Chain
 from tests.live.chain.speaking import DIALECTS, agreed, call, catalogue
-from tests.live.faults.processes import until
+from tests.support.processes import until
 
 NESTED = {"list": [[], {}, [{"deep": [1, [2, [3, {"end": None}]]]}]], "": "no name", "a/b~c": True}
 SUM = {"a": 1, "b": 2}

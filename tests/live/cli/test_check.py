@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.state.server import RedisServer
-from tests.live.cli.terminal import entered, tool_server
+from tests.support.redis_server import RedisServer
+from tests.support.terminal import entered, tool_server
 
 CONFIG = """
 auth: {jwt: [{secret: a-secret-of-thirty-two-characters-or-more}]}

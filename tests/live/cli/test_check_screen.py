@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cli.terminal import ROOT, tool_server, toolgate
+from tests.support.terminal import ROOT, tool_server, toolgate
 
 KINDS = ("otc", "oxp", "rap", "rcrt")
 TOOLS = """\

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway.demo.fleet import SERVERS
-from tests.live.cli.conftest import LAST_LINE, Demo, read_screen
-from tests.live.cli.terminal import DEADLINE_S, TOOLGATE, Running, environment, eventually, gone, running, toolgate
+from tests.support.demonstration import LAST_LINE, Demo, read_screen
+from tests.support.terminal import DEADLINE_S, TOOLGATE, Running, environment, eventually, gone, running, toolgate
 
 DIALECTS = ("/rfc/", "/otc/", "/oxp/", "/oxp-env/", "/lc/")
 

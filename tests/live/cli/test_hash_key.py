@@ -13,7 +13,7 @@ import pytest
 from gateway.cli.hash_key import LONGEST, SHORTEST, hashed, read_key
 from gateway.cli.output import USAGE, CommandError
 from gateway.config import read
-from tests.live.cli.terminal import DEADLINE_S, ROOT, TOOLGATE, entered, environment, toolgate
+from tests.support.terminal import DEADLINE_S, ROOT, TOOLGATE, entered, environment, toolgate
 
 KEY = "an-api-key-that-nobody-can-guess"
 HASH = f"sha256:{hashlib.sha256(KEY.encode()).hexdigest()}"

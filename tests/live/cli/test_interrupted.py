@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cli.terminal import finished
+from tests.support.terminal import finished
 
 # Sends the process a signal when the module is looked for, and then is what the command `toolgate` is.
 PROGRAM = """

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cli.conftest import Demo
-from tests.live.cli.terminal import DEADLINE_S, TOOLGATE, entered, environment, running, toolgate
-from tests.live.server.authority import Authority
+from tests.support.authority import Authority
+from tests.support.demonstration import Demo
+from tests.support.terminal import DEADLINE_S, TOOLGATE, entered, environment, running, toolgate
 
 
 def test_tools_are_a_table(demo: Demo) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.cli.terminal import (
+from tests.support.terminal import (
     DEADLINE_S,
     TOOLGATE,
     Running,

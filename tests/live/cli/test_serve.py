@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.state.server import RedisServer, lasting_port
-from tests.live.cli.terminal import (
+from tests.support.redis_server import RedisServer, lasting_port
+from tests.support.terminal import (
     DEADLINE_S,
     ROOT,
     TOOLGATE,

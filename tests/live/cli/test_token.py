@@ -8,7 +8,7 @@ import jwt
 import pytest
 
 from gateway import __version__
-from tests.live.cli.terminal import entered, toolgate
+from tests.support.terminal import entered, toolgate
 
 SECRET = "a secret of at least thirty-two bytes"
 

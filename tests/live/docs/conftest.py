@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.contract.state.server import RedisServer
-from tests.live.cli.conftest import LAST_LINE, read_screen
-from tests.live.cli.terminal import DEADLINE_S, TOOLGATE, running
 from tests.live.docs.terminal import USUAL, USUAL_ADMIN
+from tests.support.demonstration import running_demo
+from tests.support.redis_server import RedisServer
+from tests.support.terminal import DEADLINE_S
 
 USUAL_PORTS = {"office": "9101", "postbox": "9102", "builds": "9103", "crumbs": "9104"}  # as demo.yaml says
 
@@ -36,17 +36,13 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def site(redis_port: str) -> Iterator[Site]:
-    with running([*TOOLGATE, "demo", "--port", "0"]) as command:
-        command.wait_for(LAST_LINE)
-        screen = read_screen(command.out.decode())
-        (admin_url,) = re.findall(r"(http://[\d.:]+)/health", screen.screen)
+    with running_demo() as demo:
+        (admin_url,) = re.findall(r"(http://[\d.:]+)/health", demo.screen)
         with urllib.request.urlopen(f"{admin_url}/health", timeout=DEADLINE_S) as reply:
             backends = json.load(reply)["backends"]
         ports = {USUAL_PORTS[name]: port_of(backend["replicas"][0]["url"]) for name, backend in backends.items()}
-        ports |= {"6379": redis_port, USUAL: port_of(screen.url), USUAL_ADMIN: port_of(admin_url)}
-        yield Site(ports, screen.env, admin_url)
-        command.interrupt()
-        assert command.ended() == 0
+        ports |= {"6379": redis_port, USUAL: port_of(demo.url), USUAL_ADMIN: port_of(admin_url)}
+        yield Site(ports, demo.env, admin_url)
 
 
 def port_of(url: str) -> str:

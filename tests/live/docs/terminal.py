@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from gateway.__main__ import main
-from tests.live.cli.terminal import DEADLINE_S, ROOT, Running, environment, eventually, healthy, own_logging, running
-from tests.unit.docs.markdown import Command
+from tests.support.markdown import Command
+from tests.support.terminal import DEADLINE_S, ROOT, Running, environment, eventually, healthy, own_logging, running
 
 PYTHON = shlex.quote(sys.executable)
 PROGRAMS = f'toolgate() {{ {PYTHON} -W error -m gateway "$@"; }}; python() {{ {PYTHON} "$@"; }}; '

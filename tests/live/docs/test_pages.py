@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.examples import introduction
-from tests.live.cli.terminal import DEADLINE_S, ROOT, environment
 from tests.live.docs.conftest import Site
 from tests.live.docs.terminal import Terminal, assert_made
-from tests.unit.docs.markdown import DOCS, PAGES, blocks, commands, prose
+from tests.support.markdown import DOCS, PAGES, blocks, commands, prose
+from tests.support.terminal import DEADLINE_S, ROOT, environment
 
 WITH_COMMANDS = [page for page in PAGES if blocks(page.read_text("utf-8"), "console", "")]
 QUERIED = re.compile(r"\btoolgate_\w+")

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 
-from tests.live.faults.calling import caller
-from tests.live.faults.processes import GatewayProcess, gateway, settings
-from tests.live.faults.toolserver import Handler, ToolServer, tool_server
+from tests.support.calling import caller
+from tests.support.processes import GatewayProcess, gateway, settings
+from tests.support.toolserver import Handler, ToolServer, tool_server
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.live.faults.calling import call, failure, value
-from tests.live.faults.processes import until
 from tests.live.faults.site import Site, site
-from tests.live.faults.toolserver import Exchange, echo
+from tests.support.calling import call, failure, value
+from tests.support.processes import until
+from tests.support.toolserver import Exchange, echo
 
 TIMES = 50  # that a connection is given up by the tool server between two calls
 

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live.faults.calling import assert_unavailable, call, failure, value
 from tests.live.faults.site import Site, site
-from tests.live.faults.toolserver import Exchange, definition, echo
 from tests.streams import http_reply
+from tests.support.calling import assert_unavailable, call, failure, value
+from tests.support.toolserver import Exchange, definition, echo
 
 CALLS = 40  # of each caller; the crashing tool is shut after five
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.live.faults.calling import (
+from tests.live.faults.site import site
+from tests.support.calling import (
     WAYS,
     assert_unavailable,
     call,
@@ -18,9 +19,8 @@ from tests.live.faults.calling import (
     leave,
     value,
 )
-from tests.live.faults.processes import GatewayProcess, until
-from tests.live.faults.site import site
-from tests.live.faults.toolserver import Exchange, Handler, echo
+from tests.support.processes import GatewayProcess, until
+from tests.support.toolserver import Exchange, Handler, echo
 
 CROWD = 500
 LEFT_WITHIN_S = 5.0  # from a caller's leaving to the end of its connections; by themselves they last 10 s and more

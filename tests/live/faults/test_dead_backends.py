@@ -11,9 +11,9 @@ from functools import partial
 import httpx
 import pytest
 
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import GatewayProcess, demo_server, gateway, settings, until, until_ready
-from tests.live.faults.toolserver import Exchange, echo, tool_server
+from tests.support.calling import call, caller, value
+from tests.support.processes import GatewayProcess, demo_server, gateway, settings, until, until_ready
+from tests.support.toolserver import Exchange, echo, tool_server
 
 READY_LIMIT_S = 10.0  # what is promised; a backend that answers nothing uses all of it
 MARGIN_S = 8.0  # for a busy machine; everything that does not wait for such a backend takes a second

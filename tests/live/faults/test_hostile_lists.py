@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.live.faults.calling import call, caller, value
 from tests.live.faults.longlists import RECURSIVE
-from tests.live.faults.processes import START_S, GatewayProcess, Process, gateway, processor_s, settings, until
-from tests.live.faults.toolserver import echo, tool_server
+from tests.support.calling import call, caller, value
+from tests.support.processes import START_S, GatewayProcess, Process, gateway, processor_s, settings, until
+from tests.support.toolserver import echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.live.faults.calling import WAYS, call, connect, encoded_call, leave, value
-from tests.live.faults.processes import until
 from tests.live.faults.site import site
-from tests.live.faults.toolserver import Exchange, echo
+from tests.support.calling import WAYS, call, connect, encoded_call, leave, value
+from tests.support.processes import until
+from tests.support.toolserver import Exchange, echo
 
 
 @pytest.mark.anyio

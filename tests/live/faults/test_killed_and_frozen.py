@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from tests.live.faults.calling import assert_unavailable, call, caller, failure, value
-from tests.live.faults.processes import DEADLINE_S, demo_server, gateway, settings, until
-from tests.live.faults.toolserver import echo, tool_server
+from tests.support.calling import assert_unavailable, call, caller, failure, value
+from tests.support.processes import DEADLINE_S, demo_server, gateway, settings, until
+from tests.support.toolserver import echo, tool_server
 
 TIMEOUT_S = 1.0
 SUM = {"a": 2, "b": 3}

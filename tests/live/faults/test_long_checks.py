@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from tests import oracle
-from tests.live.faults.calling import call, caller, result, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings, until
-from tests.live.faults.toolserver import Exchange, ToolServer, definition, echo, tool_server
 from tests.streams import http_reply
+from tests.support.calling import call, caller, result, value
+from tests.support.processes import GatewayProcess, gateway, settings, until
+from tests.support.toolserver import Exchange, ToolServer, definition, echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.live.faults.calling import assert_unavailable, call, call_once, caller, value
-from tests.live.faults.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
-from tests.live.faults.toolserver import Exchange, ToolServer, echo, tool_server
+from tests.support.calling import assert_unavailable, call, call_once, caller, value
+from tests.support.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
+from tests.support.toolserver import Exchange, ToolServer, echo, tool_server
 
 LOAD_S = 1.5  # at the least: on a busy machine, until the good one has had its calls
 CALLERS = 4  # of each tool server, one call after the other

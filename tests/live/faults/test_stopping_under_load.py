@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.live.faults.calling import call, call_once, caller, value
-from tests.live.faults.processes import STOP_S, gateway, settings, until
-from tests.live.faults.toolserver import Exchange, echo, tool_server
+from tests.support.calling import call, call_once, caller, value
+from tests.support.processes import STOP_S, gateway, settings, until
+from tests.support.toolserver import Exchange, echo, tool_server
 
 Call = Callable[[str, Any], Awaitable[httpx.Response]]
 

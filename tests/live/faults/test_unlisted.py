@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.live.faults.calling import assert_unavailable, call, caller, value
-from tests.live.faults.processes import demo_server, gateway, settings, until
-from tests.live.faults.toolserver import echo, tool_server
-from tests.live.reload.changing import change
+from tests.support.calling import assert_unavailable, call, caller, value
+from tests.support.changing import change
+from tests.support.processes import demo_server, gateway, settings, until
+from tests.support.toolserver import echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import sys
 import time
 
 from gateway.ratelimit.rules import Plan
-from tests.contract.ratelimit.clients import replica
+from tests.support.limit_clients import replica
 from tests.unit.ratelimit.model import parts, rule
 
 BURST, PER_S = 100, 500

@@ -16,8 +16,8 @@ from gateway.ratelimit.redis import RedisBuckets
 from gateway.ratelimit.rules import Plan
 from gateway.state.link import FLIGHT_S
 from gateway.state.port import StateUnavailable
-from tests.contract.ratelimit.clients import replica
-from tests.contract.state.server import RedisServer
+from tests.support.limit_clients import replica
+from tests.support.redis_server import RedisServer
 from tests.unit.ratelimit.model import parts, remaining, rule
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.state.server import RedisServer
 from tests.live.ratelimit.taker import BURST, CALLERS, PER_S
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 

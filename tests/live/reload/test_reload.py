@@ -14,12 +14,12 @@ import pytest
 
 from tests import plainhttp
 from tests.live.calls.site import crumbs_settings
-from tests.live.calls.yard import WORK, yard
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import Settings, demo_server, gateway, settings, until
-from tests.live.faults.toolserver import Exchange, echo, tool_server
-from tests.live.reload.changing import REFUSED, change, copy, write
-from tests.live.server.authority import Authority
+from tests.support.authority import Authority
+from tests.support.calling import call, caller, value
+from tests.support.changing import REFUSED, change, copy, write
+from tests.support.processes import Settings, demo_server, gateway, settings, until
+from tests.support.toolserver import Exchange, echo, tool_server
+from tests.support.yard import WORK, yard
 
 pytestmark = pytest.mark.anyio
 

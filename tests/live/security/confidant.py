@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests import plainhttp
-from tests.live.faults.processes import until
 from tests.streams import Request, accepting, http_reply, read_request
+from tests.support.processes import until
 
 Message = dict[str, Any]
 

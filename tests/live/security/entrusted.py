@@ -11,11 +11,11 @@ from pathlib import Path
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from tests.contract.state.server import RedisServer
 from tests.live.calls.site import AGENT_ID, OWNER_ID
-from tests.live.faults.processes import Settings, settings
-from tests.live.faults.toolserver import Exchange, Handler, definition
 from tests.live.security.test_canaries import SIGNING_SECRET, Canaries
+from tests.support.processes import Settings, settings
+from tests.support.redis_server import RedisServer
+from tests.support.toolserver import Exchange, Handler, definition
 
 
 class Seen:

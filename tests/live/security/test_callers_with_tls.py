@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings, until
-from tests.live.faults.toolserver import Exchange, echo, tool_server
-from tests.live.reload.changing import change, write
-from tests.live.server.authority import Authority
 from tests.live.server.harness import Wire, calling, request
 from tests.live.workers.team import metric
+from tests.support.authority import Authority
+from tests.support.calling import call, caller, value
+from tests.support.changing import change, write
+from tests.support.processes import GatewayProcess, gateway, settings, until
+from tests.support.toolserver import Exchange, echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

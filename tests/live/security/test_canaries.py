@@ -13,9 +13,9 @@ import httpx
 import jwt
 import pytest
 
-from tests.live.faults.calling import call, caller
-from tests.live.faults.processes import GatewayProcess, Settings, gateway, settings
-from tests.live.faults.toolserver import Exchange, Handler, ToolServer, definition, echo, tool_server
+from tests.support.calling import call, caller
+from tests.support.processes import GatewayProcess, Settings, gateway, settings
+from tests.support.toolserver import Exchange, Handler, ToolServer, definition, echo, tool_server
 
 SIGNING_SECRET = "canary-signing-" + secrets.token_hex(16)
 NEEDY = definition(

@@ -18,10 +18,6 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.contract.state.server import RedisServer, lasting_port, running_redis
-from tests.live.faults.calling import call, caller
-from tests.live.faults.processes import GatewayProcess, demo_server, gateway, until
-from tests.live.faults.toolserver import ToolServer, definition, tool_server
 from tests.live.security.confidant import Confidant, confidant
 from tests.live.security.entrusted import Seen, configuration, note_stored, overheard, oxp_list, oxp_tools
 from tests.live.security.test_canaries import (
@@ -34,6 +30,10 @@ from tests.live.security.test_canaries import (
     told,
     trusting_session,
 )
+from tests.support.calling import call, caller
+from tests.support.processes import GatewayProcess, demo_server, gateway, until
+from tests.support.redis_server import RedisServer, lasting_port, running_redis
+from tests.support.toolserver import ToolServer, definition, tool_server
 
 pytestmark = pytest.mark.anyio
 

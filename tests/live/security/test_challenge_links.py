@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from tests.live.faults.calling import call, value
-from tests.live.faults.processes import until
 from tests.live.faults.site import site
-from tests.live.faults.toolserver import Exchange, definition, echo
+from tests.support.calling import call, value
+from tests.support.processes import until
+from tests.support.toolserver import Exchange, definition, echo
 
 LINKS = 30  # each is a challenge of its own
 AT_ONCE = 8  # looks at one backend, which has 20 connections here

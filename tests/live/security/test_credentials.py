@@ -14,13 +14,13 @@ import httpx
 import jwt
 import pytest
 
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings, until
-from tests.live.faults.toolserver import ToolServer, definition, echo, tool_server
 from tests.live.security.issuer import Issuer, issuer_process
 from tests.live.workers.team import details, metric
-from tests.unit.auth.keys import jwk, private, public_pem
-from tests.unit.auth.making import handmade
+from tests.support.authenticators import handmade
+from tests.support.calling import call, caller, value
+from tests.support.keys import jwk, private, public_pem
+from tests.support.processes import GatewayProcess, gateway, settings, until
+from tests.support.toolserver import ToolServer, definition, echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import jwt
 import pytest
 
-from tests.live.faults.calling import call, caller, encoded_call, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings
-from tests.live.faults.toolserver import echo, tool_server
+from tests.support.calling import call, caller, encoded_call, value
+from tests.support.processes import GatewayProcess, gateway, settings
+from tests.support.toolserver import echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ import httpx
 import jwt
 import pytest
 
-from tests.live.faults.calling import call, caller, connect, encoded_call, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings
-from tests.live.faults.toolserver import Exchange, ToolServer, definition, echo, tool_server
+from tests.support.calling import call, caller, connect, encoded_call, value
+from tests.support.processes import GatewayProcess, gateway, settings
+from tests.support.toolserver import Exchange, ToolServer, definition, echo, tool_server
 
 CALLERS_SECRET = "what-callers-sign-their-tokens-with"
 SERVERS_SECRET = "what-the-tool-server-verifies-with"

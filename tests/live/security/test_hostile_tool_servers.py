@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from tests.live.faults.calling import call, caller, failure, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings, until
 from tests.live.faults.site import site
-from tests.live.faults.toolserver import Exchange, Handler, definition, echo, tool_server
+from tests.support.calling import call, caller, failure, value
+from tests.support.processes import GatewayProcess, gateway, settings, until
+from tests.support.toolserver import Exchange, Handler, definition, echo, tool_server
 
 MIB = 1024 * 1024
 LIST_BYTES = 100 * MIB

@@ -14,9 +14,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.flow.caller import DIALECTS
-from tests.live.faults.calling import connect, encoded_call
-from tests.live.faults.processes import GatewayProcess, gateway, settings
-from tests.live.faults.toolserver import Exchange, ToolServer, definition, echo, tool_server
+from tests.support.calling import connect, encoded_call
+from tests.support.processes import GatewayProcess, gateway, settings
+from tests.support.toolserver import Exchange, ToolServer, definition, echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from tests import oracle
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import GatewayProcess, gateway, settings
-from tests.live.faults.toolserver import ToolServer, definition, echo, tool_server
+from tests.support.calling import call, caller, value
+from tests.support.processes import GatewayProcess, gateway, settings
+from tests.support.toolserver import ToolServer, definition, echo, tool_server
 
 SIZE = 1024 * 1024 - 256  # just within the limit, so that all of it is read
 QUICK_S = 3.0  # of a processor; the slowest takes 0.3 s on a slow one, and what grows with the square of a size minutes

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 import jwt
 import pytest
 
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import gateway, settings, until
-from tests.live.faults.toolserver import definition, echo, tool_server
 from tests.live.security.issuer import Issuer, issuer_process
-from tests.unit.auth.keys import jwk, private
+from tests.support.calling import call, caller, value
+from tests.support.keys import jwk, private
+from tests.support.processes import gateway, settings, until
+from tests.support.toolserver import definition, echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

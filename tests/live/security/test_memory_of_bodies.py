@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests import plainhttp
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
-from tests.live.faults.toolserver import Exchange, echo, tool_server
+from tests.support.calling import call, caller, value
+from tests.support.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
+from tests.support.toolserver import Exchange, echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

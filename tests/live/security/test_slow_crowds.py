@@ -17,10 +17,10 @@ import httpx
 import pytest
 
 from gateway.server.run import raise_open_files
-from tests.live.faults.calling import call, caller, value
-from tests.live.faults.processes import DEADLINE_S, gateway, settings, until
-from tests.live.faults.toolserver import echo, tool_server
-from tests.live.server.authority import Authority
+from tests.support.authority import Authority
+from tests.support.calling import call, caller, value
+from tests.support.processes import DEADLINE_S, gateway, settings, until
+from tests.support.toolserver import echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

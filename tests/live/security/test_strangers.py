@@ -14,9 +14,9 @@ from itertools import islice
 import pytest
 
 from gateway.auth.authentication import CACHE_ENTRIES
-from tests.live.faults.calling import connect
-from tests.live.faults.processes import GatewayProcess, gateway, settings
-from tests.unit.auth.making import handmade
+from tests.support.authenticators import handmade
+from tests.support.calling import connect
+from tests.support.processes import GatewayProcess, gateway, settings
 
 pytestmark = pytest.mark.anyio
 

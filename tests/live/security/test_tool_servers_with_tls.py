@@ -19,12 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.demo import otc_server, oxp_server, rap_server, rcrt_server
 from gateway.demo.service import Site as DemoSite
 from gateway.server import ServingContext, TlsFiles
-from tests.contract.state.server import lasting_port
 from tests.flow.caller import Caller
 from tests.flow.gateways import Running, config, running
 from tests.live.calls.site import AGENT_ID, OWNER_ID
-from tests.live.server.authority import Authority
 from tests.live.server.harness import OPTIONS, serving_with
+from tests.support.authority import Authority
+from tests.support.redis_server import lasting_port
 
 pytestmark = pytest.mark.anyio
 

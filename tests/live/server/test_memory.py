@@ -17,8 +17,6 @@ from gateway.memory import ARRIVING, BodyMemory
 from gateway.server import Addresses, Listener, ServingContext, run
 from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
 from gateway.server.unread import Relief
-from tests.live.faults.processes import until
-from tests.live.server.authority import Authority
 from tests.live.server.harness import (
     DEADLINE_S,
     OPTIONS,
@@ -30,6 +28,8 @@ from tests.live.server.harness import (
     request,
     respond,
 )
+from tests.support.authority import Authority
+from tests.support.processes import until
 
 KIB = 1024
 LIMIT = 4 * KIB * KIB

@@ -16,8 +16,8 @@ import pytest
 
 from gateway.server import Addresses, ServerError, ServingContext, TlsFiles
 from gateway.server.options import SPARE_CONNECTIONS
-from tests.live.server.authority import Authority
 from tests.live.server.harness import DEADLINE_S, OPTIONS, Application, calling, request, serving_with
+from tests.support.authority import Authority
 
 pytestmark = pytest.mark.anyio
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests import plainhttp
-from tests.live.faults.calling import connect
-from tests.live.faults.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
 from tests.live.workers.team import metric
+from tests.support.calling import connect
+from tests.support.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
 
 pytestmark = pytest.mark.anyio
 

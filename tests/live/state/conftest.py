@@ -12,9 +12,9 @@ from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import connect
-from tests.contract.state.calls import KEYS
-from tests.contract.state.server import RedisServer
 from tests.live.state.replica import TIMING
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import KEYS
 
 
 class Replicas:

@@ -20,7 +20,7 @@ from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import connect
 from gateway.state.tending import Timing
-from tests.contract.state.calls import KEYS, call
+from tests.support.stored_calls import KEYS, call
 
 TIMING = Timing(lease_s=0.6, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
 ANSWERS_S = 20.0  # starting an interpreter included, on a busy machine

@@ -11,7 +11,7 @@ from gateway.state.address import Address
 from gateway.state.link import Link, NotDone
 from gateway.state.port import StateUnavailable
 from gateway.state.servers import connect
-from tests.contract.state.server import RedisServer
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 

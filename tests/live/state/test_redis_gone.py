@@ -16,7 +16,10 @@ from gateway.state.port import Created, Exists, NewCall, StateLimits, StateUnava
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import connect
-from tests.contract.state.calls import (
+from tests.live.state.conftest import Replicas
+from tests.live.state.replica import TIMING
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import (
     ACCEPTED,
     AWAITING_USER,
     DEADLINE_S,
@@ -28,9 +31,6 @@ from tests.contract.state.calls import (
     state_of,
     until,
 )
-from tests.contract.state.server import RedisServer
-from tests.live.state.conftest import Replicas
-from tests.live.state.replica import TIMING
 
 pytestmark = pytest.mark.anyio
 

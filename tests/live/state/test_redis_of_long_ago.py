@@ -15,11 +15,11 @@ from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record, Stat
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import connect
-from tests.contract.state.calls import ACCEPTED, DISPATCHING, DONE, KEYS, began, call, state_of, until
-from tests.contract.state.server import RedisServer
 from tests.live.state.conftest import Replicas
 from tests.live.state.replica import TIMING, replica_process
 from tests.live.state.test_redis_gone import once_reached
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, KEYS, began, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,9 @@ from redis import Redis
 from gateway.state.port import Created, Full, OutcomeTooLarge, StateUnavailable
 from gateway.state.recent import MAX_BYTES
 from gateway.state.redis import RedisState
-from tests.contract.state.calls import (
+from tests.live.state.conftest import Replicas
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import (
     ACCEPTED,
     AWAITING_USER,
     DISPATCHING,
@@ -25,8 +27,6 @@ from tests.contract.state.calls import (
     state_of,
     until,
 )
-from tests.contract.state.server import RedisServer
-from tests.live.state.conftest import Replicas
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from gateway.state.port import StateUnavailable
-from tests.contract.state.calls import (
+from tests.live.state.conftest import Replicas
+from tests.live.state.replica import ReplicaProcess, replica_process
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import (
     ACCEPTED,
     AWAITING_USER,
     DISPATCHING,
@@ -21,9 +24,6 @@ from tests.contract.state.calls import (
     state_of,
     until,
 )
-from tests.contract.state.server import RedisServer
-from tests.live.state.conftest import Replicas
-from tests.live.state.replica import ReplicaProcess, replica_process
 
 pytestmark = pytest.mark.anyio
 

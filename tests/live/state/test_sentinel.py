@@ -21,10 +21,10 @@ from gateway.state.port import Created, Exists, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import Tls, connect
-from tests.contract.state.calls import ACCEPTED, DEADLINE_S, KEYS, began, call, until
 from tests.live.state.replica import TIMING
 from tests.live.state.sentinels import FAILOVER_S, PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched
 from tests.live.state.tlsfront import tls_front
+from tests.support.stored_calls import ACCEPTED, DEADLINE_S, KEYS, began, call, until
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.status import PREFIX, CallMetadata, pack_metadata
 from gateway.ports import Backend
 from gateway.state.port import State
-from tests.contract.state.calls import ACCEPTED, DEADLINE_S, began, call, judges, until
 from tests.live.state.conftest import Replicas
+from tests.support.stored_calls import ACCEPTED, DEADLINE_S, began, call, judges, until
 from tests.unit.desk import Later
 
 pytestmark = pytest.mark.anyio

@@ -17,10 +17,10 @@ from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
 from gateway.state.servers import Tls, connect
-from tests.contract.state.calls import ACCEPTED, KEYS, began, state_of
-from tests.contract.state.server import RedisServer
 from tests.live.state.replica import TIMING
 from tests.live.state.tlsfront import tls_front
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import ACCEPTED, KEYS, began, state_of
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.state.server import running_redis
+from tests.support.redis_server import running_redis
 
 
 @pytest.fixture(scope="module")

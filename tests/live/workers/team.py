@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import plainhttp
-from tests.live.faults.processes import GatewayProcess, Settings, gateway, settings
+from tests.support.processes import GatewayProcess, Settings, gateway, settings
 
 WORKERS = 2
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.faults.calling import call_once, value
-from tests.live.faults.processes import STOP_S, GatewayProcess, Settings, until
-from tests.live.faults.toolserver import Exchange, echo, tool_server
-from tests.live.reload.changing import change, file_of
-from tests.live.server.authority import Authority
 from tests.live.workers.team import WORKERS, details, metric, pids, team
+from tests.support.authority import Authority
+from tests.support.calling import call_once, value
+from tests.support.changing import change, file_of
+from tests.support.processes import STOP_S, GatewayProcess, Settings, until
+from tests.support.toolserver import Exchange, echo, tool_server
 
 pytestmark = pytest.mark.anyio
 

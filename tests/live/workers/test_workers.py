@@ -14,13 +14,13 @@ import pytest
 
 from gateway.processes.control import REPORT_S
 from gateway.processes.slot import MISSED
-from tests.live.calls.yard import WORK, yard
-from tests.live.faults.calling import call_once, connect, value
-from tests.live.faults.processes import STOP_S, GatewayProcess, gateway, settings, until
 from tests.live.faults.test_stopping_under_load import Load
-from tests.live.faults.toolserver import Exchange, definition, echo, tool_server
-from tests.live.reload.changing import change, file_of
 from tests.live.workers.team import WORKERS, connections_from, details, is_alive, metric, pids, team
+from tests.support.calling import call_once, connect, value
+from tests.support.changing import change, file_of
+from tests.support.processes import STOP_S, GatewayProcess, gateway, settings, until
+from tests.support.toolserver import Exchange, definition, echo, tool_server
+from tests.support.yard import WORK, yard
 
 pytestmark = pytest.mark.anyio
 

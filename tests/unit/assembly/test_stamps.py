@@ -10,7 +10,7 @@ import pytest
 
 from gateway.assembly.stamps import named_files, stamps
 from gateway.config import read
-from tests.live.server.authority import Authority
+from tests.support.authority import Authority
 
 
 def test_every_file_that_is_named_by_its_path_is_found(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.auth import FixedKeys, Reason
 from gateway.auth.signatures import UnfitKeyError
-from tests.unit.auth.keys import KINDS, issuer_with, jwk, private, public, public_pem
-from tests.unit.auth.making import CLAIMS, SECRET, authentication, bearer, handmade, issuer, refused, with_header
+from tests.support.authenticators import CLAIMS, SECRET, authentication, bearer, handmade, issuer, refused, with_header
+from tests.support.keys import KINDS, issuer_with, jwk, private, public, public_pem
 
 every_algorithm = pytest.mark.parametrize(("algorithm", "kind"), KINDS.items(), ids=KINDS)
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from gateway.auth import ApiKey, Authentication
 from gateway.errors import UnauthenticatedError
 from gateway.wire import Head
-from tests.unit.auth.keys import issuer_with
-from tests.unit.auth.making import NOW, SECRET, Clock, issuer, with_header
+from tests.support.authenticators import NOW, SECRET, Clock, issuer, with_header
+from tests.support.keys import issuer_with
 
 NAMES = ["alg", "kid", "typ", "crit", "b64", "jku", "iss", "sub", "aud", "exp", "nbf", "iat", "scope", "user"]
 WORDS = ["HS256", "RS256", "none", "alice", "toolgate", "JWT", "a", ""]

@@ -9,7 +9,7 @@ import pytest
 from gateway.auth import ApiKey, Authentication, Reason
 from gateway.ports import Caller
 from gateway.wire import Head
-from tests.unit.auth.making import Clock, authentication, bearer, issuer, refused, with_header, without_header
+from tests.support.authenticators import Clock, authentication, bearer, issuer, refused, with_header, without_header
 
 KEY, OTHER = "a-key-that-nobody-can-guess", "another-key-that-nobody-can-guess"
 

@@ -20,8 +20,8 @@ from gateway.errors import UndecidedError
 from gateway.ports import Caller
 from gateway.settings import AuthSettings
 from gateway.wire import Head
-from tests.unit.auth.keys import jwk, private, public_pem
-from tests.unit.auth.making import SECRET, refused, with_header, without_header
+from tests.support.authenticators import SECRET, refused, with_header, without_header
+from tests.support.keys import jwk, private, public_pem
 
 KEY = "an-api-key-that-nobody-can-guess"
 

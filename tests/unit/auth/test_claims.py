@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.auth import Authentication, Reason
-from tests.unit.auth.making import CLAIMS, HS256, authentication, bearer, handmade, refused
+from tests.support.authenticators import CLAIMS, HS256, authentication, bearer, handmade, refused
 
 NESTED = {"realm_access": {"roles": ["mail", "calc"]}}
 URL_CLAIM = "https://toolgate.example/roles"

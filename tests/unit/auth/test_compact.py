@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from gateway.auth.compact import MalformedError, take_apart
-from tests.unit.auth.making import CLAIMS, SECRET, bearer
+from tests.support.authenticators import CLAIMS, SECRET, bearer
 
 
 def encoded(document: Any) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.auth.keyset import MAX_KEYS, KeySet, KeySetError
-from tests.unit.auth.keys import jwk, public
+from tests.support.keys import jwk, public
 
 ALL = ("RS256", "PS256", "ES256", "EdDSA")
 

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import PublicFormat
 
 from gateway.auth.signatures import FOR_RSA, UnfitKeyError, algorithms_for, read_jwk, read_pem, with_secret
-from tests.unit.auth.keys import jwk, private, private_pem, public, public_pem
+from tests.support.keys import jwk, private, private_pem, public, public_pem
 
 KINDS = {
     "rsa": FOR_RSA,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.auth.making import CLAIMS, HS256, NOW, authentication, bearer, handmade, refused
+from tests.support.authenticators import CLAIMS, HS256, NOW, authentication, bearer, handmade, refused
 
 
 @pytest.mark.parametrize("claims", [[], "alice", 7, None, b"{", b"", b"\xff", b"[" * 3000, b'{"exp":' + b"9" * 5000])

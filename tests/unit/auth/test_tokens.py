@@ -16,7 +16,7 @@ from gateway.auth import NoAuthentication, Reason
 from gateway.auth.authentication import CACHE_ENTRIES
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
-from tests.unit.auth.making import (
+from tests.support.authenticators import (
     CLAIMS,
     HS256,
     NOW,

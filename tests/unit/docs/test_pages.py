@@ -17,7 +17,7 @@ from gateway.cli.program import COMMANDS
 from gateway.settings import Config, ServerSettings
 from gateway.settings.keys import keys_of
 from gateway.settings.reference import anchor
-from tests.unit.docs.markdown import DOCS, PAGES, ROOT, blocks, commands, headings, links, prose
+from tests.support.markdown import DOCS, PAGES, ROOT, blocks, commands, headings, links, prose
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 

@@ -11,7 +11,7 @@ from gateway.settings import reference
 from gateway.settings.keys import key, settings
 from gateway.settings.kinds import Kind, Leaf, Schema
 from gateway.settings.reading import Written
-from tests.unit.docs.markdown import DOCS, rows
+from tests.support.markdown import DOCS, rows
 
 PAGE = DOCS / "configuration.md"
 

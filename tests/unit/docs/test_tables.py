@@ -18,7 +18,7 @@ from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.model import Json, ToolFailure, ToolResult
 from gateway.server.head import code_of as refusal_code
-from tests.unit.docs.markdown import DOCS, ROOT, blocks, headings, rows
+from tests.support.markdown import DOCS, ROOT, blocks, headings, rows
 
 ERRORS = (DOCS / "errors.md").read_text("utf-8")
 OPERATING = (DOCS / "operating.md").read_text("utf-8")

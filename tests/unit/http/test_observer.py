@@ -17,7 +17,7 @@ from gateway.logs.lines import Lines
 from gateway.request import Request
 from gateway.tracing import IdSource, identify
 from gateway.wire import Head
-from tests.unit.metrics.scraping import Samples, made, scraped
+from tests.support.scraping import Samples, made, scraped
 from tests.unit.published import published
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.metrics import Reading, Scraper, families
-from tests.unit.metrics.scraping import made
+from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio
 

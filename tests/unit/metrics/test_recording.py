@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from gateway.metrics import Reading, families
-from tests.unit.metrics.scraping import KNOWN, made, scraped
+from tests.support.scraping import KNOWN, made, scraped
 
 pytestmark = pytest.mark.anyio
 

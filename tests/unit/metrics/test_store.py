@@ -6,7 +6,7 @@ import pytest
 
 from gateway.metrics import Metrics, Reading, families, merged
 from gateway.metrics.store import Counted, Store
-from tests.unit.metrics.scraping import KNOWN, made, scraped
+from tests.support.scraping import KNOWN, made, scraped
 
 pytestmark = pytest.mark.anyio
 

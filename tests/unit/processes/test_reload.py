@@ -15,8 +15,8 @@ from gateway import config
 from gateway.assembly.stamps import named_files
 from gateway.processes.reload import Reloader
 from gateway.settings import BearerAuthSettings, Config
-from tests.live.reload.changing import copy, write
-from tests.live.server.authority import Authority
+from tests.support.authority import Authority
+from tests.support.changing import copy, write
 
 pytestmark = pytest.mark.anyio
 

@@ -23,8 +23,8 @@ from gateway.processes.sockets import bind
 from gateway.processes.supervisor import Supervisor
 from gateway.server import ServerError, Stop
 from gateway.settings import Config
-from tests.live.faults.processes import START_S, settings, until
-from tests.live.server.authority import Authority
+from tests.support.authority import Authority
+from tests.support.processes import START_S, settings, until
 
 CONFIGS = sorted((Path(__file__).parents[3] / "config").glob("*.yaml"))
 PATIENCE = 2  # reports, one a second

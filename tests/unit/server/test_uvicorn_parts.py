@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from gateway.server import uvicorn_parts
-from gateway.server.uvicorn_parts import HEADER_RE, STATUS_LINE, FlowControl, get_local_addr, get_remote_addr
+from gateway.server.uvicorn_parts import STATUS_LINE, FlowControl, get_local_addr, get_remote_addr
 
 PACKAGE = Path(uvicorn_parts.__file__).parents[1]
 
@@ -55,11 +55,9 @@ async def test_flow_control_pauses_once_and_lets_writers_wait() -> None:
     await waiting
 
 
-def test_status_lines_and_the_characters_of_names_are_those_of_http() -> None:
+def test_status_lines_are_those_of_http() -> None:
     assert STATUS_LINE[200] == b"HTTP/1.1 200 OK\r\n"
     assert STATUS_LINE[499] == b"HTTP/1.1 499 \r\n"
-    assert all(HEADER_RE.search(name) for name in (b"a b", b"a:", b"a\r", b"a\n", b"\x00"))
-    assert not HEADER_RE.search(b"x-request-id")
 
 
 def test_addresses_are_those_of_a_scope() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.live.security.issuer import Issuer, issuer_process
 from tests.live.security.key_sets.site import Site, numbers, watched
-from tests.unit.auth.keys import jwk
+from tests.support.keys import jwk
 
 
 @pytest.fixture(scope="module")

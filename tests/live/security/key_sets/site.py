@@ -19,7 +19,7 @@ from gateway.ports import Caller
 from gateway.transport import HttpTransport
 from gateway.wire import Head
 from tests.live.security.issuer import Issuer
-from tests.unit.auth.keys import private
+from tests.support.keys import private
 
 COOLDOWN_S = 30.0
 NEVER_S = 3600.0

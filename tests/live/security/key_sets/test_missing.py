@@ -14,10 +14,10 @@ import pytest
 
 from gateway.auth import IssuerStatus, Reason
 from gateway.wire import Head
-from tests.live.faults.processes import until
 from tests.live.security.issuer import Issuer, issuer_process
 from tests.live.security.key_sets.site import COOLDOWN_S, PATIENT_S, Site, numbers, watched
-from tests.unit.auth.keys import jwk, private
+from tests.support.keys import jwk, private
+from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ import pytest
 
 from gateway.auth import Authentication, JwtIssuer, Reason
 from gateway.errors import UnauthenticatedError, UndecidedError
-from tests.live.faults.processes import until
 from tests.live.security.issuer import Issuer
 from tests.live.security.key_sets.site import COOLDOWN_S, Site, numbers, watched
-from tests.unit.auth.keys import jwk
+from tests.support.keys import jwk
+from tests.support.processes import until
 
 pytestmark = pytest.mark.anyio
 

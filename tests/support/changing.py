@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from tests.live.faults.processes import GatewayProcess, Settings, until
+from tests.support.processes import GatewayProcess, Settings, until
 
 DONE = "the configuration was read again"
 REFUSED = "the configuration is not used; the last good one is"

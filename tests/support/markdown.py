@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = tuple(sorted(DOCS.glob("*.md")))
 

@@ -1,4 +1,4 @@
-"""`toolgate` on a machine whose clock is wrong: `python -m tests.live.calls.clock SECONDS WORD...`.
+"""`toolgate` on a machine whose clock is wrong: `python -m tests.support.wrong_clock SECONDS WORD...`.
 
 Linux gives no process a wall clock of its own, so it is Python's that is set.
 """

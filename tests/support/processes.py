@@ -19,7 +19,7 @@ import httpx
 
 from tests import plainhttp
 
-CHECKOUT = Path(__file__).parents[3]
+CHECKOUT = Path(__file__).parents[2]
 START_S = 30.0  # an interpreter and all imports take 0.6 s alone, several on a busy machine
 STOP_S = 20.0  # from SIGTERM to gone, with nothing under way
 DEADLINE_S = 20.0  # for anything else a test waits for; all of it takes a second or two on an idle machine
@@ -141,7 +141,7 @@ async def gateway(config: Settings, *, ready: bool = True, ahead_s: float = 0.0)
 
     Its clock is `ahead_s` ahead of the machine's.
     """
-    program = ["tests.live.calls.clock", str(ahead_s)] if ahead_s else ["gateway"]
+    program = ["tests.support.wrong_clock", str(ahead_s)] if ahead_s else ["gateway"]
     with _files(config) as (file, log, output):
         process = Process(*program, "serve", "-c", str(file), stdout=output, stderr=output)
         try:

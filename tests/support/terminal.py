@@ -22,7 +22,7 @@ from gateway.__main__ import main
 TOOLGATE = (sys.executable, "-W", "error", "-m", "gateway")
 DEADLINE_S = 60.0  # for anything a command does; each takes about half a second on an idle machine
 LOOK_S = 0.02  # between two looks at a condition
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def environment(**variables: str) -> dict[str, str]:

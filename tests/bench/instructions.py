@@ -1,0 +1,109 @@
+"""`python -m tests.bench.instructions`, which is `make bench-instructions`: instructions per call, by valgrind.
+
+The operating system's CPU time depends on the machine, and on what else it does; the number of instructions that a
+process executes, without those of the kernel, hardly does. A server is run under cachegrind twice, with `FEW` and with
+`MANY` calls of one caller, one after the other. The difference divided by the difference in calls is what one costs:
+what starting, warming up and stopping cost is in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.bench.figures import BARE, CALLBACK, ECHO, MINIMAL, REFERENCE
+from tests.bench.lineup import lineup
+from tests.bench.machine import BenchError, Cores, pinned
+from tests.bench.poller import Poller
+from tests.bench.subjects import TOOL_SERVERS, Bed, Load, Subject
+from tests.bench.swarm import Swarm
+
+FEW, MANY = 200, 700  # calls: the first hundred fill caches
+VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children=yes")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of call: the subject that has the row of the benchmark named `row`, and whether calls have ids."""
+
+    what: str
+    row: str
+    keyed: bool = False
+
+
+KINDS = {
+    "plain": Kind("a call", BARE),
+    "keyed": Kind("a call with a call_id", BARE, keyed=True),
+    "reference": Kind("with a call_id, RS256, a limit and an access line", REFERENCE, keyed=True),
+    "callback": Kind("a call of a callback tool, its callback included", CALLBACK),
+    "minimal": Kind("the minimal gateway", MINIMAL, keyed=True),
+    "echo": Kind("uvicorn echo", ECHO),
+}
+USUAL = ("plain", "keyed")
+
+
+def main() -> int:
+    """Prints a line for each kind of call; exits 2 if they cannot be counted."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.instructions", description="Instructions per call.")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; without any: {', '.join(USUAL)}")
+    kinds = parser.parse_args().kinds or USUAL
+    if unknown := sorted(set(kinds) - set(KINDS)):
+        parser.error(f"there is no {', '.join(unknown)}, but {', '.join(KINDS)}")
+    if shutil.which(VALGRIND[0]) is None:
+        print("Counting instructions needs valgrind (apt-get install valgrind).", file=sys.stderr)
+        return 2
+    os.environ["PYTHONHASHSEED"] = "0"  # the same collisions in every dictionary of every run
+    try:
+        for name in kinds:
+            print(f"{KINDS[name].what:<50}{per_call(KINDS[name]):>10,.0f} instructions", flush=True)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def per_call(kind: Kind) -> float:
+    """Instructions of one call.
+
+    Raises:
+        BenchError: the server does not start, or a call is not answered as it must be.
+    """
+    subject = next(each for each in lineup(10, 10) if any(load.row == kind.row for load in each.loads))
+    return (_instructions(subject, kind, MANY) - _instructions(subject, kind, FEW)) / (MANY - FEW)
+
+
+def _instructions(subject: Subject, kind: Kind, calls: int) -> int:
+    """Instructions of a whole run of the server that answers `calls` calls, all its processes together."""
+    cores, poller = Cores.choose(), Poller()
+    server = TOOL_SERVERS[subject.protocol](poller, subject.tools)
+    try:
+        with TemporaryDirectory(prefix="bench-") as name, pinned(cores.others):
+            counts = Path(name, "counts.%p")
+            bed = Bed(cores, Path(name), poller, server, (*VALGRIND, f"--cachegrind-out-file={counts}"))
+            with subject.start(subject, bed) as running:
+                load = Load(kind.row, 1, keyed=kind.keyed)
+                requests = running.script.requests(load.size, keyed=load.keyed)
+                with Swarm(poller, running.port, requests, running.answer, load.connections) as swarm:
+                    swarm.repeat(calls)
+            found = [_summary(file) for file in Path(name).glob("counts.*")]
+    finally:
+        server.close()
+        poller.close()
+    if not sum(found):
+        raise BenchError("valgrind has counted nothing: the server did not end by itself.")
+    return sum(found)
+
+
+def _summary(file: Path) -> int:
+    """The total of a file of cachegrind's."""
+    lines = file.read_text(errors="replace").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("summary:"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
