@@ -239,8 +239,8 @@ def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
     }
 
 
-def give_patience(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
-    """Tells backends that stay how long calls have by the routes there are now."""
+def update_timeouts(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
+    """Sets the patience of backends by the current routes."""
     for name, admission in admissions.items():
         given_s = patience_s(name, config.backends[name], config.routes)
         for replica in admission.replicas:
