@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import httpx
-
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.backends.callback import ACK_TIMEOUT_S, CallbackBackend
 from gateway.backends.credentials import Credentials, Fixed, Minted
@@ -37,9 +35,9 @@ from gateway.settings import (
     RouteSettings,
     TlsSettings,
 )
-from gateway.transport import HttpTransport, Limits, Origin, Pool
+from gateway.transport import Limits, Origin, Pool
 
-SPARE_CONNECTIONS = 16  # beside calls: lists, challenges, notices, tokens, results that are looked for
+SPARE_CONNECTIONS = 16  # beside calls: an event stream, lists, challenges, notices, tokens, results that are looked for
 
 ASKS_IN: dict[str, ServerDialect] = {
     "otc": recognise.OTC,
@@ -157,10 +155,6 @@ def _rcrt_backend(
     return RcrtBackend(
         name,
         admission,
-        httpx.AsyncClient(
-            transport=HttpTransport(server.pool.limits, ssl_context=_trust(settings, settings.addresses)),
-            trust_env=False,
-        ),
         tokens=_rcrt_tokens(settings, server),
         outcomes=outcomes,
         checker=checker,

@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
-import httpx
-
 from gateway import jsontext
 from gateway.admission import Admission, DispatchGate, Lease
 from gateway.backends.http_listing import Terms
@@ -60,7 +58,6 @@ class RcrtBackend:
         self,
         name: str,
         admission: Admission[Server],
-        http: httpx.AsyncClient,
         *,
         tokens: Tokens,
         outcomes: Outcomes,
@@ -79,7 +76,6 @@ class RcrtBackend:
         self.name = name
         self._admission = admission
         self._server = server = admission.replicas[0].target
-        self._http = http
         self._workspace = workspace
         self._wall_clock = wall_clock
         self._request_schema: rcrt.RequestSchema = request_schema
@@ -94,8 +90,7 @@ class RcrtBackend:
         )
         self._stream = EventStream(
             name,
-            http,
-            server.url,
+            server,
             tokens,
             on_event=self._heard,
             on_gap=lambda: self._awaiting.nudge(),
@@ -269,7 +264,6 @@ class RcrtBackend:
             self._change_due.cancel()
         await self._stream.aclose()
         await self._awaiting.aclose()
-        await self._http.aclose()
         await self._admission.aclose()
         await self._server.pool.aclose()
 

@@ -13,6 +13,7 @@ from typing import cast
 
 from starlette.types import Scope
 
+from gateway.pacing import NOTHING
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, refusal
 from gateway.server.listener import Listener
@@ -73,7 +74,7 @@ class Connection(RequestReader):
         for exchange in self.queued:
             self.forget_body(exchange)
         self.queued.clear()
-        self.unparsed = memoryview(b"")
+        self.unparsed = NOTHING
         self._forget_unread()
         self.memory.leave(self)
         self.flow.resume_writing()
@@ -159,7 +160,7 @@ class Connection(RequestReader):
             return
         self.served, self.deadline = True, None
         if self.flow.read_paused:
-            self.read_on()
+            self.resume_flow()
         body_pending = self.state is BODY and self.exchange is exchange
         if not exchange.keep_alive:
             if body_pending:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Scope
 
 from gateway.memory import BodyMemory
-from gateway.pacing import Turns
+from gateway.pacing import ParseQueue
 from gateway.server.options import BODY_MEMORY_BYTES, ServerOptions
 from gateway.server.tls import ServingContext
 
@@ -44,7 +44,7 @@ class Listener:
         self.memory = BodyMemory(BODY_MEMORY_BYTES)
         self.holder_of: Callable[[Scope], str] = lambda scope: (scope["client"] or ("", 0))[0]
         self.unread: set[UnreadAnswer] = set()
-        self.turns = Turns()  # for connections whose requests are expensive to parse
+        self.parse_queue = ParseQueue()  # for connections whose requests are expensive to parse
         self.is_awaiting: Callable[[], bool] = lambda: False
         self.is_awaited: Callable[[str], bool] = lambda path: False
         self.refused: Callable[[int, str, tuple[str, int] | None], None] = lambda status, why, client: None

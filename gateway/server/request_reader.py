@@ -11,7 +11,7 @@ import httptools
 from starlette.types import Scope
 
 from gateway.memory import ARRIVING
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, SLICE_BYTES
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, SlicedInput
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, check_fields, head_size, split_target
 from gateway.server.listener import Listener
@@ -19,7 +19,6 @@ from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UN
 from gateway.server.parser import body_parser, refused, strict_parser
 from gateway.server.uvicorn_parts import HIGH_WATER_LIMIT, FlowControl
 
-NOTHING = memoryview(b"")
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
 ALWAYS = ("/health", "/metrics")  # answered even when there is no memory: they are small, and report it
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
@@ -39,7 +38,7 @@ class ReadState(Enum):
 IDLE, HEAD, BODY, CLOSED = ReadState
 
 
-class RequestReader(asyncio.Protocol):
+class RequestReader(SlicedInput, asyncio.Protocol):
     """The half of a connection that reads. The other half opens the exchanges it reads, and answers refusals.
 
     Every step forward clears `deadline`; `sweeper` sets the next one.
@@ -52,6 +51,7 @@ class RequestReader(asyncio.Protocol):
     scheme: str
 
     def __init__(self, listener: Listener) -> None:
+        super().__init__()
         self.listener = listener
         self.memory = listener.memory
         self.max_head_bytes = listener.options.max_head_bytes
@@ -64,9 +64,6 @@ class RequestReader(asyncio.Protocol):
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0  # then, of what is not body, less what the body allows
         self.is_uncounted = False  # the head began in the middle of a read
-        self.pieces = 0  # of bodies, since the last turn
-        self.unparsed = NOTHING
-        self.awaits_turn = self.awaits_room = False
         self.dropped_bytes = 0  # of a body that arrived after its answer
 
     def open(self, scope: Scope, fields: Mapping[bytes, bytes], expects: bool, reusable: bool) -> None:
@@ -85,10 +82,10 @@ class RequestReader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parses what was read, within the limits of a head."""
         if self.state is CLOSED:
+            self.unparsed = NOTHING
             return
         if len(data) > SLICE_BYTES:
-            self.unparsed = memoryview(data)
-            self._parse_slices()
+            self.slice_input(data)
             return
         if self.state is IDLE:
             self.state, self.deadline, self.head_bytes = HEAD, None, 0
@@ -99,7 +96,7 @@ class RequestReader(asyncio.Protocol):
                 what = "framing of the body" if self.state is BODY else "head of the request"
                 raise Refused(431, f"The {what} is too large.")
             if self.pieces > MAX_PIECES:
-                self._wait_for_turn()
+                self.queue_for_parsing(self.listener.parse_queue, self.transport)
         except httptools.HttpParserUpgrade as exc:
             self._decline_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
@@ -107,39 +104,21 @@ class RequestReader(asyncio.Protocol):
         except Refused as exc:
             self.refuse(exc)
 
-    def _parse_slices(self) -> None:
-        while self.unparsed and not (self.awaits_turn or self.awaits_room):
-            data, self.unparsed = self.unparsed[:SLICE_BYTES], self.unparsed[SLICE_BYTES:]
-            self.data_received(data)  # type: ignore[arg-type] # the parser takes any buffer
-            if self.state is CLOSED:
-                self.unparsed = NOTHING
-
-    def _wait_for_turn(self) -> None:
-        """Stops parsing until its turn comes: what arrives in such small pieces is expensive."""
-        if not self.awaits_turn:
-            self.awaits_turn = True
-            self.transport.pause_reading()
-            self.listener.turns.join(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self.awaits_turn, self.pieces = False, 0
-        self._continue()
-
     def go_on(self) -> None:
         """Continues when there is memory for more of a body."""
-        self.awaits_room = False
-        self._continue()
-
-    def _continue(self) -> None:
-        self._parse_slices()
-        if not (self.awaits_turn or self.awaits_room or self.flow.read_paused or self.transport.is_closing()):
-            self.transport.resume_reading()
+        self.is_held = False
+        self.read_on()
 
     def read_on(self) -> None:
-        """Resumes reading where too much had been read ahead, unless it waits for its turn or for memory."""
+        self.parse_slices()
+        if not (self.is_queued or self.is_held or self.flow.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def resume_flow(self) -> None:
+        """Reads again where too much had been read ahead, unless it is queued for parsing or waits for memory."""
         if self.flow.read_paused:
             self.flow.resume_reading()
-            if self.awaits_turn or self.awaits_room:
+            if self.is_queued or self.is_held:
                 self.transport.pause_reading()
 
     def _decline_upgrade(self, rest: bytes) -> None:
@@ -255,7 +234,7 @@ class RequestReader(asyncio.Protocol):
             memory.give(exchange.counted_for, exchange.counted)
         exchange.counted, exchange.counted_for, exchange.allowed = size, holder, size
         if is_result and memory.must_wait(self):  # refused, it would be lost
-            self.awaits_room = True
+            self.is_held = True
             self.transport.pause_reading()
 
     def holder(self, exchange: Exchange) -> str:
