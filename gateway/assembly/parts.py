@@ -61,7 +61,7 @@ def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
 
 
 def update_timeouts(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
-    """Gives backends that stay the timeouts of the routes there are now."""
+    """Sets the patience of backends by the current routes."""
     for name, admission in admissions.items():
         given_s = patience_s(name, config.backends[name], config.routes)
         for replica in admission.replicas:

@@ -81,8 +81,8 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     """What any replica needs to know of a call besides its outcome: the `note` of its record.
 
     `dialect` and `wire_version` are those of its caller, `call_id` is the id that the caller is given, and `tool` the
-    full id of what ran. `group` is as in `Invocation`. `challenge` is what its user has to consent to. `user` is a digest of
-    the user whom the caller's credential named, if any. `begun_s` is when the call began, by `time.time()`.
+    full id of what ran. `group` is as in `Invocation`. `challenge` is what its user has to consent to. `user` is a
+    digest of the user whom the caller's credential named, if any. `begun_s` is when the call began, by `time.time()`.
     """
 
     dialect: str
