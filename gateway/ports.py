@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ from gateway.model import (
     ToolDefinition,
     ToolResult,
 )
-from gateway.wire import Head, Headers, JoinedList, WireReply, WireRequest
+from gateway.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 
 Operation = Literal["call", "list", "poll"]  # what rate limits count
 
@@ -220,18 +220,40 @@ class Surface(Protocol):
         ...
 
 
-class ServerDialect(Protocol):
-    """One wire form as we speak it to tool servers. All methods are pure."""
-
-    @property
-    def name(self) -> str: ...
+class CallCodec(Protocol):
+    """How calls of one protocol are put into HTTP requests, and their answers read. All methods are pure."""
 
     @property
     def call_paths(self) -> tuple[str, ...]:
-        """Where calls go; the second only after a 404 at the first."""
+        """Where calls go; the second only after a 404 that says nothing is at the first."""
+        ...
+
+    @property
+    def value_members(self) -> tuple[bytes, ...]:
+        """Members of an answer that hold the tool's value; one of very many values stays text (`msgspec.Raw`)."""
+        ...
+
+    @property
+    def fails_with_500(self) -> bool:
+        """Whether a 500 is how a tool says that it failed, which is nothing bad about its server."""
         ...
 
     def request_call(self, invocation: Invocation) -> WireRequest: ...
+
+    def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
+        """Reads an answer; `document` is the body of a 200 if it was decoded already, else None.
+
+        Raises GatewayError when the tool server refused the call before running anything, BrokenReplyError when the
+        answer cannot be read.
+        """
+        ...
+
+
+class ServerDialect(CallCodec, Protocol):
+    """One wire form of OTC or OXP as we speak it to tool servers."""
+
+    @property
+    def name(self) -> str: ...
 
     def request_list(self) -> WireRequest: ...
 
@@ -260,7 +282,7 @@ class SyncBackend(_AnyBackend, Protocol):
 
     deferred: Literal[False]
 
-    def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Awaitable[ToolResult]:
+    def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Coroutine[Any, Any, ToolResult]:
         """Runs a tool. Raises GatewayError, or what its `gate` raises, only if it provably did not run."""
         ...
 

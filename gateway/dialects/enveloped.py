@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from gateway.dialects import fields, servers, versions
+from gateway.dialects.replies import CallReplies
 from gateway.dialects.rest import RestDialect
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
@@ -13,7 +14,7 @@ from gateway.model import Invocation, Json, ToolCall, ToolResult
 from gateway.wire import Head, WireReply, WireRequest
 
 
-class Enveloped(RestDialect):
+class Enveloped(RestDialect, CallReplies):
     """Both roles of the form; a dialect names its versions, its list member and the way it lists a definition."""
 
     list_member: ClassVar[str] = "tools"

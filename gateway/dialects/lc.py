@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gateway.dialects import definitions, fields, versions
+from gateway.dialects import definitions, fields, replies, versions
 from gateway.dialects.enveloped import Enveloped
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
-from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
-from gateway.wire import WireReply
+from gateway.model import Invocation, Json, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.wire import Answer, WireReply
 
 # These callers name a tool by its id or, as their adapters do, by its name; `@1.2` counts as 1.2.0.
 NAMED_TOOL = re.compile(r"([A-Za-z0-9_-]{1,64}|[A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]{1,20}(?:\.[0-9]{1,20}){0,2}))?")
@@ -27,6 +27,7 @@ class Lc(Enveloped):
     canonical = versions.OTC_SCHEMA
     wire_versions = frozenset({versions.OTC_SCHEMA, versions.OXP_SCHEMA}) | versions.OTC_URLS
     call_paths = ("/tools/call",)
+    fails_with_500 = True  # these servers say `success: false` so
 
     def decode_call(self, document: Json) -> ToolCall:
         request = {key: value for key, value in fields.enveloped(document).items() if value is not None}
@@ -51,6 +52,14 @@ class Lc(Enveloped):
 
     def encode_error(self, error: GatewayError) -> WireReply:
         return fields.error_reply(error, (("detail", error.message),))
+
+    @staticmethod
+    def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -> ToolResult:
+        """As in every dialect, but a success may hold a challenge. Raises MISSING_REQUIREMENTS for that, too."""
+        result = replies.decode_reply(reply, invocation, document)
+        if (challenge := replies.in_band_challenge(result.value)) is not None:
+            raise challenge
+        return result
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         return encode(definitions.bare_definition(tool))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gateway.dialects import definitions, fields, servers, versions
 from gateway.dialects.enveloped import Enveloped
+from gateway.dialects.replies import CallReplies
 from gateway.dialects.rest import RestDialect
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
@@ -28,7 +29,7 @@ class OxpEnveloped(Enveloped):
         return encode(definitions.bare_definition(tool))
 
 
-class OxpFlat(RestDialect):
+class OxpFlat(RestDialect, CallReplies):
     """The flat form: bare bodies, the version in the `OXP-Version` header of every request and answer."""
 
     name = "oxp"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.callback_receiving import receiving_for_absent
+from gateway.backends.callback_receiver import absent_receivers
 from gateway.calls.backlog import MAX_BYTES
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, CallStatus, Consent, DeferredCall, pack_metadata, status_of
@@ -66,7 +66,7 @@ class Elsewhere:
             self._tokens,
             receivers={},
             published=lambda _tool: None,
-            absent=receiving_for_absent(it.calls, Checker(Offload(memory_bytes=0))),
+            absent=absent_receivers(it.calls, Checker(Offload(memory_bytes=0))),
             backlog=it.endings.backlog,
         )
 
