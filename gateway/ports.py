@@ -75,15 +75,11 @@ class Limiter(Protocol):
         """Counts a credential that was checked and not accepted."""
         ...
 
-    def spend_now(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers | None:
-        """The second phase: all other rules or none; None if another process has to be asked, which `spend` does.
-
-        `target` None: not a call, or one that could not be made out. Raises RATE_LIMITED.
-        """
-        ...
-
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """As `spend_now`, also where another process keeps the limits. Raises RATE_LIMITED, BACKEND_UNAVAILABLE."""
+        """The second phase: all other rules or none. Raises RATE_LIMITED, BACKEND_UNAVAILABLE.
+
+        `target` None: not a call, or one whose tool is not known.
+        """
         ...
 
 
@@ -91,8 +87,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One path of a surface.
 
     `route` is the path as logs show it, and `dialect` the one it names, if it names one. `operation` is what a request
-    counts as until it is opened. `max_body_bytes` None: as configured. Without `needs_document`, a body that is absent
-    or not JSON is no document instead of a refusal.
+    counts as until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
+    Without `needs_document`, a body that is absent or not JSON is no document instead of a refusal.
     """
 
     route: str
