@@ -59,7 +59,7 @@ class Gateway:
     def __init__(self, config: Config, *, access: AccessLog | None = None) -> None:
         """`access` logs requests; without it they are not logged."""
         remembered = config.state or StateSettings()
-        keys = [key.reveal() for key in remembered.keys]
+        keys = [key.get_secret_value() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
@@ -176,7 +176,7 @@ class Gateway:
             middleware.description(config, __version__),
             look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
             cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
-            metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
+            metrics=None if token is None else metrics_for(token.get_secret_value(), self._scraper.text),
             strict=config.errors.strict,
         )
 

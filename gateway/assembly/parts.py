@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.backends.callback import ACK_TIMEOUT_S, CallbackBackend
@@ -173,7 +172,7 @@ def _rcrt_backend(
 
 def _rcrt_tokens(settings: RcrtBackendSettings, server: Server) -> Tokens:
     if settings.auth is not None:
-        return FixedTokens(Fixed.bearer(settings.auth.bearer.reveal()).headers("anonymous"))
+        return FixedTokens(Fixed.bearer(settings.auth.bearer.get_secret_value()).headers("anonymous"))
     return IssuedTokens(
         server,
         owner_id=settings.owner_id,
@@ -210,12 +209,12 @@ def _credentials(settings: BackendSettings) -> Credentials:
         case None:
             return Fixed()
         case BearerAuthSettings(bearer=token):
-            return Fixed.bearer(token.reveal())
+            return Fixed.bearer(token.get_secret_value())
         case ApiKeyAuthSettings(api_key=key):
-            return Fixed.api_key(settings.protocol, key.reveal())
+            return Fixed.api_key(settings.protocol, key.get_secret_value())
         case JwtAuthSettings(jwt=token):
             return Minted(
-                token.secret.reveal(),
+                token.secret.get_secret_value(),
                 issuer=token.issuer,
                 audience=token.audience,
                 subject=token.subject,
@@ -265,16 +264,17 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
 
 def _terms(settings: BackendSettings) -> BackendSettings:
     """The settings that decide which tools a tool server lists and what they mean: all but those of calls alone."""
-    return replace(
-        settings,
-        connect_timeout_s=0.0,
-        timeout_s=0.0,
-        max_concurrency=0,
-        max_queue=0,
-        queue_timeout_s=0.0,
-        breaker=BreakerSettings(),
-        max_response_bytes=0,
-        forward_headers=(),
+    return settings.model_copy(
+        update={
+            "connect_timeout_s": 0.0,
+            "timeout_s": 0.0,
+            "max_concurrency": 0,
+            "max_queue": 0,
+            "queue_timeout_s": 0.0,
+            "breaker": BreakerSettings(),
+            "max_response_bytes": 0,
+            "forward_headers": (),
+        }
     )
 
 
@@ -286,7 +286,7 @@ def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: Backe
         deny=entry.deny,
         timeout_s=entry.timeout_s or backend.timeout_s,
         scopes=frozenset(entry.scopes),
-        secrets={key: secret.reveal() for key, secret in entry.secrets.items()},
+        secrets={key: secret.get_secret_value() for key, secret in entry.secrets.items()},
         context=frozenset(entry.context),
         authorization_urls=entry.authorization_urls,
         idempotent=entry.idempotent,
