@@ -26,12 +26,9 @@ Calculator.Add@1.0.0         office   -       Adds two numbers.
 Calculator.Add@1.1.0         office   -       Adds two numbers and any further terms.
 Calculator.Divide@1.0.0      office   -       Divides a by b.
 Clock.Sleep@1.0.0            office   -       Waits before it answers.
-Crumbs.calculator@2.1.0      crumbs   -       Does sums.
 Crumbs.echo@2.1.0            crumbs   -       Echoes a message.
-Crumbs.json_transform@2.1.0  crumbs   -       Transforms JSON: extract, map, filter or sort.
 Crumbs.random@2.1.0          crumbs   -       Generates random whole numbers.
 Crumbs.timer@2.1.0           crumbs   -       Waits.
-Crumbs.workflow@2.1.0        crumbs   -       Runs tools in steps.
 Doorbell.Ring@0.1.0          office   -       Rings a doorbell.
 Mail.Search@1.0.0            postbox  -       Searches senders and subjects of the user's mail.
 Notes.Create@1.0.0           postbox  -       Writes a note for the user.
@@ -47,7 +44,7 @@ BACKEND  PROTOCOL  DIALECT   STATE  TOOLS  LATENCY  PROBLEMS
 office   otc       otc       up     6      N ms     -
 postbox  oxp       oxp       up     4      N ms     -
 builds   callback  callback  up     7      N ms     -
-crumbs   rcrt      rcrt      up     6      N ms     -
+crumbs   rcrt      rcrt      up     3      N ms     -
 
 {TOOLS}
 no problems
