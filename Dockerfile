@@ -21,7 +21,7 @@ LABEL org.opencontainers.image.title="Toolgate" \
 
 COPY --from=build /opt/toolgate /opt/toolgate
 
-# Nothing is written but a small directory below /tmp, shared by the worker processes: the root may be read-only.
+# Nothing is written: the root may be read-only.
 ENV PATH=/opt/toolgate/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

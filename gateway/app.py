@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from gateway import __version__
 from gateway.assembly import parts, remembering
 from gateway.assembly.authenticators import Issuers
-from gateway.assembly.measuring import known, readings
+from gateway.assembly.measuring import label_values, readings
 from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
@@ -35,12 +35,12 @@ from gateway.http.observer import Observer
 from gateway.http.surface import admin_app, metrics_for, public_app
 from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
-from gateway.metrics import LocalStore, Metrics, Reading, Scraper, Store, families
+from gateway.metrics import Metrics, Reading, Scraper, families
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend
+from gateway.ports import Backend, Receiver
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
@@ -56,8 +56,8 @@ class Gateway:
     `requests` are the tasks of requests under way; whoever runs a listener puts its own there.
     """
 
-    def __init__(self, config: Config, *, access: AccessLog | None = None, store: Store | None = None) -> None:
-        """`access` is where requests are written down (else nowhere), `store` where they are counted (else here)."""
+    def __init__(self, config: Config, *, access: AccessLog | None = None) -> None:
+        """`access` logs requests; without it they are not logged."""
         remembered = config.state or StateSettings()
         keys = [key.reveal() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
@@ -72,11 +72,10 @@ class Gateway:
         self.state = remembering.state(remembered)
         # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
-        self._receivers: dict[str, Backend] = {}
-        store = LocalStore() if store is None else store
-        self.metrics = Metrics(store, known(config), max_tools=config.metrics.max_tools, gauges=self._readings)
+        self._receivers: dict[str, Receiver] = {}
+        self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._readings)
         self.observer = Observer(self.metrics, access or AccessLog(None))
-        self._scraper = Scraper(self.metrics.publish, store.read)
+        self._scraper = Scraper(self.metrics)
         self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # apart: no call waits for lists
@@ -100,7 +99,7 @@ class Gateway:
         self.callbacks = Callbacks(
             self.state,
             tokens,
-            backends=self._receivers,
+            receivers=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
             absent=receiving_for_absent(self.calls, self._checker),
             backlog=endings.backlog,
@@ -240,7 +239,7 @@ class Gateway:
         parts.give_patience(setup.admissions, config)
         self.ip_of = middleware.ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
-        self.metrics.know(known(config), max_tools=config.metrics.max_tools)
+        self.metrics.use_labels(label_values(config), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
     def listens_on(self, host: str, port: int) -> None:

@@ -7,12 +7,13 @@ Every dialect decodes into these types and encodes from them, so N dialects need
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
+Decode: TypeAlias = Literal["auto", "always", "never"]  # whether a text result of a callback tool is read as JSON
 # Of a call: an object, or its JSON text where there are so many values that reading them would hold up other calls.
 Arguments: TypeAlias = JsonObject | Raw
 

@@ -24,7 +24,7 @@ from gateway.dialects import recognise
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import CallContext, Invocation, JsonObject, ToolCall
-from gateway.ports import Authenticator, Caller, Limiter, Operation
+from gateway.ports import Authenticator, Caller, Limiter, Operation, SyncBackend
 from gateway.request import Request
 from gateway.request_parsing import check_media, forwarded, read_object, read_optional
 from gateway.requirements import fitting, for_user
@@ -123,9 +123,9 @@ class Pipeline:
             invocation = self._admit(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
-            if call.call_id is None and not tool.backend.asynchronous and not preference.respond_async:
+            if call.call_id is None and not tool.backend.deferred and not preference.respond_async:
                 del body, document, call
-                return await self._answer(tool, invocation, preference, request)
+                return await self._answer(tool, tool.backend, invocation, preference, request)
             kept = self._keep(call, caller, invocation, preference, request)
             del body, document, call, invocation  # a call may wait for minutes, and thousands at a time
             return await kept
@@ -249,7 +249,7 @@ class Pipeline:
             if route.forward_headers
             else request.trace.sent,
             idempotent=route.idempotent,
-            group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.asynchronous else "",
+            group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.deferred else "",
             ancestors=self._ancestors(call.context, caller) if call.context.ancestors else (),
         )
 
@@ -259,7 +259,12 @@ class Pipeline:
     # Running it.
 
     async def _answer(
-        self, tool: PublishedTool, invocation: Invocation, preference: Preference, request: Request
+        self,
+        tool: PublishedTool,
+        backend: SyncBackend,
+        invocation: Invocation,
+        preference: Preference,
+        request: Request,
     ) -> WireReply:
         """Answers a call that nobody will ask for again: it lives no longer than its caller waits."""
         dialect, spelling, call_id = request.dialect, request.spelling, invocation.call_id
@@ -273,14 +278,14 @@ class Pipeline:
         asked_at = monotonic()
         try:
             try:
-                result = await tool.backend.call(invocation)
+                result = await backend.call(invocation)
             finally:
                 request.tool_s = monotonic() - asked_at
             result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             request.outcome = outcome_of(result)
             reply = dialect.encode_result(result, call_id, spelling)
         except GatewayError as error:
-            reply = self._telling.run_refusal(error, tool.backend.name, request)
+            reply = self._telling.run_refusal(error, backend.name, request)
         except Exception:
             # Bytes may have reached the tool server: from here on nothing is a refusal.
             log.exception("a call failed inside the gateway after it may have reached a tool server")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec import Struct
 from gateway.admission import DispatchGate
 from gateway.errors import GatewayError
 from gateway.model import (
+    Decode,
     Invocation,
     Json,
     JsonObject,
@@ -140,21 +142,13 @@ class ServerDialect(Protocol):
     def request_list(self) -> WireRequest: ...
 
 
-class Backend(Protocol):
-    """Our adapter to one tool server. `dialect` is the wire form in use, for operators.
-
-    An `asynchronous` one is an `AsyncBackend`: its calls are dispatched, and come to an outcome later.
-    """
+class _AnyBackend(Protocol):
+    """What every adapter to a tool server has. `dialect` is the wire form in use, for operators."""
 
     name: str
-    asynchronous: bool
 
     @property
     def dialect(self) -> str: ...
-
-    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
-        """Runs a tool. Raises GatewayError, or what its `turn` raises, only if it provably did not run."""
-        ...
 
     async def list_tools(self) -> Listing:
         """Asks the tool server for its tools. Raises BACKEND_UNAVAILABLE."""
@@ -167,41 +161,88 @@ class Backend(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Outcomes(Protocol):
-    """Where an asynchronous backend brings what arrives for a call, on whatever replica it arrives."""
+class SyncBackend(_AnyBackend, Protocol):
+    """Our adapter to a tool server that answers a call in the same exchange."""
 
-    async def settle(self, call_id: str, result: ToolResult) -> bool:
-        """Ends a call; False if it has ended already or nobody knows it."""
-        ...
+    deferred: Literal[False]
 
-    async def is_open(self, call_id: str, run: str) -> bool:
-        """Whether an outcome of that run still counts, as far as anybody can tell: its call may be over elsewhere."""
-        ...
-
-    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
-        """The user must consent at `challenge["url"]` first, whatever was said before; the call stays open.
-
-        False as for `settle`.
-        """
+    def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Awaitable[ToolResult]:
+        """Runs a tool. Raises GatewayError, or what its `gate` raises, only if it provably did not run."""
         ...
 
 
-class AsyncBackend(Backend, Protocol):
-    """Our adapter to a tool server that takes a call now and answers it later."""
+class Receiver(Protocol):
+    """Reads what a tool server posts to the callback URLs of its calls."""
+
+    async def receive(
+        self,
+        call_id: str,
+        group: str,
+        body: bytes,
+        content_type: str | None,
+        *,
+        run: str,
+        ended: bool,
+        decode: Decode,
+        failure_patterns: Sequence[re.Pattern[str]],
+    ) -> int:
+        """Takes one message for a run of a call, which may have `ended`. Returns the HTTP status to answer with."""
+        ...
+
+
+class DeferredBackend(_AnyBackend, Protocol):
+    """Our adapter to a tool server that takes a call now and answers it later.
+
+    `receiver` takes its callbacks; None if it makes none. `open_calls` are the calls whose outcome this process looks
+    for by itself. `stream_up` tells whether its event stream is open; None if it has none.
+    """
+
+    deferred: Literal[True]
+
+    @property
+    def receiver(self) -> Receiver | None: ...
+
+    @property
+    def open_calls(self) -> int: ...
+
+    @property
+    def stream_up(self) -> bool | None: ...
 
     async def dispatch(
-        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+        self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
     ) -> ToolResult | None:
-        """Hands a call over: None if it may come to an outcome later, a result if it failed at once.
+        """Hands a call over: None if its outcome may come later, a result if it failed at once.
 
-        Raises GatewayError, or what its `turn` raises, only if the tool provably did not run.
+        Raises GatewayError, or what its `gate` raises, only if the tool provably did not run.
         """
         ...
 
     async def resume(self, call_id: str, run: str) -> None:
-        """Goes on looking for the outcome of a call that another replica handed over, `run` as in `Invocation`."""
+        """Looks for the outcome of a call that another replica handed over; `run` as in `Invocation`."""
         ...
 
     async def cancel(self, call_id: str, run: str, group: str) -> None:
-        """Tells the tool server, once and without waiting, that nobody waits for a call any more; `run` as above."""
+        """Tells the tool server once, without waiting for it, that the result of a run is not wanted any more."""
+        ...
+
+
+Backend = SyncBackend | DeferredBackend  # `deferred` tells which
+
+
+class Outcomes(Protocol):
+    """Where deferred backends report what they learn of a call, on whatever replica they learn it."""
+
+    async def settle(self, call_id: str, result: ToolResult) -> bool:
+        """Ends a call; False if it has ended already or is not known."""
+        ...
+
+    async def is_open(self, call_id: str, run: str) -> bool:
+        """Whether an outcome of that run still counts, as far as this replica can tell."""
+        ...
+
+    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
+        """The user must consent at `challenge["url"]` first, which replaces an earlier one; the call stays open.
+
+        False as for `settle`.
+        """
         ...

@@ -12,17 +12,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Literal, Self
+from typing import Self
 
 from msgspec.structs import replace
 
 from gateway.errors import ErrorCode, GatewayError, unavailable
-from gateway.model import Json, Requirements, ToolDefinition, ToolRef
+from gateway.model import Decode, Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import version_key
 from gateway.ports import Backend, Caller, Target
 from gateway.schemas import InputSchema, OutputSchema, SchemaError, Undecided
-
-Decode = Literal["auto", "always", "never"]
 
 NULL = {"type": "null"}  # what a tool returns that returns nothing
 MAX_CACHED_LISTS = 64  # distinct sets of scopes; a list of 20,000 tools weighs 160 kB

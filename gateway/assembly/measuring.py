@@ -8,10 +8,9 @@ from typing import Any
 from gateway import __version__
 from gateway.admission import Admission
 from gateway.auth import IssuerStatus, Reason
-from gateway.backends.rcrt import RcrtBackend
 from gateway.catalogue.catalogue import Catalogue
 from gateway.dialects import recognise
-from gateway.metrics import Known, Reading, families
+from gateway.metrics import LabelValues, Reading, families
 from gateway.ports import Backend
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
@@ -20,9 +19,9 @@ from gateway.state.port import State
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 
 
-def known(config: Config) -> Known:
-    """The words that labels may have."""
-    return Known(
+def label_values(config: Config) -> LabelValues:
+    """The values that the labels of metrics may have."""
+    return LabelValues(
         dialects=frozenset(recognise.DIALECTS),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),
@@ -55,10 +54,10 @@ def readings(
         yield Reading(families.CATALOGUE_TOOLS, (name,), float(status.tools))
         if status.age_s is not None:
             yield Reading(families.CATALOGUE_AGE, (name,), status.age_s)
-        if backend.asynchronous:
+        if backend.deferred:
             yield Reading(families.PENDING, (name,), float(pending[name]))
-        if isinstance(backend, RcrtBackend):
-            yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
+            if backend.stream_up is not None:
+                yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
         admitted = admissions[name].snapshot()
         yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
         yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-import httpx
-
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.backends.callback import ACK_TIMEOUT_S, CallbackBackend
 from gateway.backends.credentials import Credentials, Fixed, Minted
@@ -22,7 +20,7 @@ from gateway.catalogue.offer import Source
 from gateway.dialects import recognise
 from gateway.memory import BodyMemory
 from gateway.offload import Checker, Offload
-from gateway.ports import Backend, Outcomes, ServerDialect
+from gateway.ports import Backend, Outcomes, Receiver, ServerDialect
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     ApiKeyAuthSettings,
@@ -37,9 +35,9 @@ from gateway.settings import (
     RouteSettings,
     TlsSettings,
 )
-from gateway.transport import HttpTransport, Limits, Origin, Pool
+from gateway.transport import Limits, Origin, Pool
 
-SPARE_CONNECTIONS = 16  # beside calls: lists, challenges, notices, tokens, results that are looked for
+SPARE_CONNECTIONS = 16  # beside calls: an event stream, lists, challenges, notices, tokens, results that are looked for
 
 ASKS_IN: dict[str, ServerDialect] = {
     "otc": recognise.OTC,
@@ -157,10 +155,6 @@ def _rcrt_backend(
     return RcrtBackend(
         name,
         admission,
-        httpx.AsyncClient(
-            transport=HttpTransport(server.pool.limits, ssl_context=_trust(settings, settings.addresses)),
-            trust_env=False,
-        ),
         tokens=_rcrt_tokens(settings, server),
         outcomes=outcomes,
         checker=checker,
@@ -230,14 +224,13 @@ def _credentials(settings: BackendSettings) -> Credentials:
             )
 
 
-def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Backend]:
-    """Those whose tool servers call back."""
-    return {name: backend for name, backend in backends.items() if isinstance(backend, CallbackBackend)}
-
-
-def is_waiting(backend: Backend) -> bool:
-    """Whether a backend looks for the outcomes of calls by itself."""
-    return isinstance(backend, RcrtBackend) and backend.waiting > 0
+def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
+    """What takes the callbacks of those tool servers that call back."""
+    return {
+        name: backend.receiver
+        for name, backend in backends.items()
+        if backend.deferred and backend.receiver is not None
+    }
 
 
 def give_patience(admissions: Mapping[str, Admission[Server]], config: Config) -> None:

@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any
 
 from gateway.admission import Admission
-from gateway.assembly.parts import is_waiting
 from gateway.assembly.remembering import is_shared
 from gateway.assembly.setup import Setup
 from gateway.backends.server import Server
-from gateway.ports import Backend
+from gateway.ports import Backend, Receiver
 from gateway.state.port import State
 
 log = logging.getLogger("gateway.reload")
@@ -30,7 +29,7 @@ class Retirement:
     """
 
     def __init__(
-        self, state: State, backends: dict[str, Backend], receivers: dict[str, Backend], *, pending_s: float
+        self, state: State, backends: dict[str, Backend], receivers: dict[str, Receiver], *, pending_s: float
     ) -> None:
         self._state = state
         self._backends = backends
@@ -52,9 +51,10 @@ class Retirement:
 
     def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
         """Whether a backend that is to go has calls under way, or outcomes of its calls may come yet."""
-        if admission.in_flight or admission.snapshot().queued or is_waiting(backend):
+        if admission.in_flight or admission.snapshot().queued or (backend.deferred and backend.open_calls):
             return True
-        if self._receivers.get(name) is not backend:  # it does not take any, or another one does in its place
+        receiver = backend.receiver if backend.deferred else None
+        if receiver is None or self._receivers.get(name) is not receiver:  # another backend has its name by now
             return False
         # Where replicas share what they remember, an outcome for another one may arrive here.
         return bool(self._state.pending()[name]) or (is_shared(self._state) and time.monotonic() < until)
@@ -66,9 +66,9 @@ class Retirement:
             await asyncio.wait(requests)
         while is_open():  # noqa: ASYNC110 - outcomes come in many ways, and none of them tells
             await asyncio.sleep(LOOK_S)
-        for known_by_name in (self._backends, self._receivers):
-            if known_by_name.get(name) is backend:
-                del known_by_name[name]
+        if self._backends.get(name) is backend:
+            del self._backends[name]
+            self._receivers.pop(name, None)
         await backend.aclose()
         log.info("a backend that was taken out of the configuration is closed", extra={"backend": name})
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
 
 from gateway.admission import Admission, DispatchGate, Lease
 from gateway.backends.callback_discovery import ToolsetReader, place_of
@@ -19,7 +20,7 @@ from gateway.backends.credentials import Credentials
 from gateway.backends.http_listing import Terms
 from gateway.backends.server import USER_AGENT, Server, note_broken_off, note_status
 from gateway.dialects import callback, callback_toolset, replies
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
+from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.offload import Checker
 from gateway.ports import Outcomes
@@ -37,8 +38,10 @@ class CallbackBackend:
     `outcomes` is where results go, `on_change` is called when its tools may have changed.
     """
 
-    asynchronous = True
+    deferred: Literal[True] = True
     dialect = "callback"
+    open_calls = 0  # it is the tool server that calls back
+    stream_up = None
 
     def __init__(
         self,
@@ -63,8 +66,7 @@ class CallbackBackend:
         self._reader = ToolsetReader(name, self._server, credentials, lists)
         self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
         self._notices = Notices(name, self._server, pools, credentials)
-        # Bound here: handing on costs a coroutine.
-        self.receive = Receiving(name, outcomes, checker, self._notices).receive
+        self.receiver = Receiving(name, outcomes, checker, self._notices)
         self._warned: set[int] = set()  # of these statuses
 
     # Discovery.
@@ -88,28 +90,22 @@ class CallbackBackend:
 
     # Calls.
 
-    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
-        """Refuses: calls of this protocol are dispatched."""
-        raise GatewayError(
-            ErrorCode.INTERNAL, "The gateway failed.", detail="a callback tool was called, not dispatched"
-        )
-
     async def dispatch(
-        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+        self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
     ) -> ToolResult | None:
         """Posts an invocation, once. Whatever may have arrived may call back, so only a clear refusal is an outcome.
 
-        Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `turn` raises.
+        Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `gate` raises.
         """
         timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
         tool = invocation.tool.remote_id
         lease = self._admission.enter(tool)
         if lease is None:
             begun = time.monotonic()
-            lease = await self._admission.wait(tool, invocation.timeout_s, turn)
+            lease = await self._admission.wait(tool, invocation.timeout_s, gate)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
-            return await self._hand_over(lease, invocation, callback_url, timeout_s, turn)
+            return await self._hand_over(lease, invocation, callback_url, timeout_s, gate)
         finally:
             self._admission.leave(lease)
 
@@ -119,18 +115,18 @@ class CallbackBackend:
         invocation: Invocation,
         callback_url: str,
         timeout_s: float,
-        turn: DispatchGate | None,
+        gate: DispatchGate | None,
     ) -> ToolResult | None:
         """Of a call that was answered by a callback before, nothing counts that is said of it here."""
         try:
             reply = await self._post(invocation, callback_url, timeout_s)
         except asyncio.CancelledError:
-            if turn is not None and turn.answered:
+            if gate is not None and gate.answered:
                 lease.answered = True
                 log.info("a tool server answered a call and did not acknowledge it", extra={"backend": self.name})
             raise
         except TransportError as exc:
-            if exc.sent and turn is not None and await turn.is_answered():
+            if exc.sent and gate is not None and await gate.is_answered():
                 lease.answered = True
                 return None
             note_broken_off(lease, exc, timeout_s)
@@ -139,7 +135,7 @@ class CallbackBackend:
             extra = {"backend": self.name, "kind": str(exc.kind)}
             log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
             return None
-        if not 200 <= reply.status < 300 and turn is not None and await turn.is_answered():
+        if not 200 <= reply.status < 300 and gate is not None and await gate.is_answered():
             lease.answered = True
             return None
         note_status(lease, reply.status)

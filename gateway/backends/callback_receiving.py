@@ -16,10 +16,9 @@ from gateway.backends.callback_notices import Notices
 from gateway.backends.urls import is_https_or_loopback
 from gateway.dialects import callback
 from gateway.errors import FailureCode
-from gateway.model import ToolFailure, ToolResult
+from gateway.model import Decode, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
 from gateway.ports import Outcomes
-from gateway.routing import Decode
 
 log = logging.getLogger("gateway.backends")
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 from time import monotonic
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -41,7 +42,7 @@ class HttpBackend:
     `dialect` None: learned from the tool server's catalogue, again each time it is listed.
     """
 
-    asynchronous = False
+    deferred: Literal[False] = False
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class HttpBackend:
         if self._fixed is None and isinstance(before, HttpBackend):
             self._dialect, self._call_path = before._dialect, before._call_path
 
-    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
+    async def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> ToolResult:
         """Runs a tool; every failure after the first byte went out is a result (RFC 9110: a POST is not repeated).
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent, or what the tool server refused with.
@@ -93,7 +94,7 @@ class HttpBackend:
         tool = invocation.tool.remote_id
         lease = self._admission.enter(tool)
         if lease is None:
-            lease = await self._admission.wait(tool, invocation.timeout_s, turn)
+            lease = await self._admission.wait(tool, invocation.timeout_s, gate)
             begun = monotonic()
         try:
             try:

@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-
-import httpx
+from typing import Literal
 
 from gateway import jsontext
 from gateway.admission import Admission, DispatchGate, Lease
@@ -51,14 +50,14 @@ class RcrtBackend:
     `on_change` is called when tools may have changed.
     """
 
-    asynchronous = True
+    deferred: Literal[True] = True
     dialect = "rcrt"
+    receiver = None
 
     def __init__(
         self,
         name: str,
         admission: Admission[Server],
-        http: httpx.AsyncClient,
         *,
         tokens: Tokens,
         outcomes: Outcomes,
@@ -77,7 +76,6 @@ class RcrtBackend:
         self.name = name
         self._admission = admission
         self._server = server = admission.replicas[0].target
-        self._http = http
         self._workspace = workspace
         self._wall_clock = wall_clock
         self._request_schema: rcrt.RequestSchema = request_schema
@@ -92,8 +90,7 @@ class RcrtBackend:
         )
         self._stream = EventStream(
             name,
-            http,
-            server.url,
+            server,
             tokens,
             on_event=self._heard,
             on_gap=lambda: self._awaiting.nudge(),
@@ -108,31 +105,27 @@ class RcrtBackend:
         return self._stream.is_up
 
     @property
-    def waiting(self) -> int:
+    def open_calls(self) -> int:
         """How many calls this process looks for an outcome of."""
         return len(self._awaiting)
 
-    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
-        """Refuses: calls of this protocol are dispatched."""
-        raise GatewayError(ErrorCode.INTERNAL, "The gateway failed.", detail="an RCRT tool was called, not dispatched")
-
     async def dispatch(
-        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
+        self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
     ) -> ToolResult | None:
         """Stores the request. None: its outcome goes to `Outcomes`, also that it was not stored after all.
 
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
-        not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `turn` raises.
+        not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `gate` raises.
         """
         deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
         call = Awaited(call_id=invocation.call_id, run=invocation.run, idempotent=invocation.idempotent)
-        call.place = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, turn)
+        call.place = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, gate)
         with contextlib.ExitStack() as unless_sent:
             if call.place is not None:
                 unless_sent.callback(call.place.leave)
             tool = invocation.tool.remote_id
-            lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), turn)
+            lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), gate)
             try:
                 await self._prepare(tool)
                 unless_sent.pop_all()
@@ -271,7 +264,6 @@ class RcrtBackend:
             self._change_due.cancel()
         await self._stream.aclose()
         await self._awaiting.aclose()
-        await self._http.aclose()
         await self._admission.aclose()
         await self._server.pool.aclose()
 

@@ -16,6 +16,7 @@ from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backends.rcrt_timings import Timings
 from gateway.backends.rcrt_workflows import Place
+from gateway.backoff import Backoff
 from gateway.dialects import rcrt
 from gateway.model import Json, ToolResult
 from gateway.ports import Outcomes
@@ -118,10 +119,9 @@ class Awaiting:
 
     async def _make_sure(self, call: Awaited, look_up: Callable[[str], Awaitable[str | None]]) -> None:
         """Only looks that are answered count: while the server is away nobody can tell."""
-        (pause_s, last_s), absent = self._timings.look_s, 0
+        backoff, absent = Backoff(*self._timings.look_s), 0
         while absent < self._timings.looks:
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, last_s)
+            await asyncio.sleep(backoff.next_s())
             if call.crumb_ids or self._calls.get(call.call_id) is not call:  # it was heard of, or is over
                 return
             try:

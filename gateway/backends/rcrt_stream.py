@@ -10,17 +10,17 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
+from math import inf
 from typing import NoReturn
-
-import httpx
 
 from gateway import jsontext
 from gateway.backends.rcrt_client import Tokens
-from gateway.backends.rcrt_sse import EventParser
 from gateway.backends.rcrt_timings import Timings
-from gateway.backends.server import USER_AGENT
+from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.errors import GatewayError
+from gateway.sse import EventParser
+from gateway.transport import StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 
@@ -58,8 +58,7 @@ class EventStream:
     def __init__(
         self,
         name: str,
-        http: httpx.AsyncClient,
-        url: str,
+        server: Server,
         tokens: Tokens,
         *,
         on_event: Callable[[Crumb], None],
@@ -70,8 +69,7 @@ class EventStream:
         self.connection = 0  # counts those that were opened
         self.is_open = False
         self._name = name
-        self._http = http
-        self._url = url + "/events/stream"
+        self._server = server
         self._tokens = tokens
         self._on_event = on_event
         self._on_gap = on_gap
@@ -135,7 +133,7 @@ class EventStream:
             opened, started = self.connection, now()
             try:
                 await self._listen()
-            except (StreamError, GatewayError, httpx.HTTPError) as exc:
+            except (StreamError, GatewayError, TransportError) as exc:
                 reason = exc.detail or exc.message if isinstance(exc, GatewayError) else str(exc)
             self.is_open = False
             self._tell(reason)
@@ -147,19 +145,21 @@ class EventStream:
     async def _listen(self) -> NoReturn:
         """Opens the stream and reads it to its end, which always comes as an exception."""
         credentials = await self._tokens.headers()
-        headers = [*credentials, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity"), USER_AGENT]
-        timeout = httpx.Timeout(self._timings.idle_s, connect=None)  # the pool has a limit for connecting
-        async with self._http.stream("GET", self._url, headers=headers, timeout=timeout) as response:
-            if response.status_code == 401:
+        headers = (*credentials, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity"), USER_AGENT)
+        target = self._server.target("/events/stream")
+        async with self._server.pool.stream(
+            b"GET", target, headers, b"", timeout_s=inf, idle_s=self._timings.idle_s, max_body=None
+        ) as reply:
+            if reply.head.status == 401:
                 self._tokens.reject(credentials)
-            if response.status_code != 200:
-                raise StreamError(f"status {response.status_code}")
-            if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            if reply.head.status != 200:
+                raise StreamError(f"status {reply.head.status}")
+            if not (reply.head.header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
                 raise StreamError("the answer is no event stream")
             self._opened()
             try:
                 async with asyncio.timeout(None) as self._listening:
-                    await self._read(response)
+                    await self._read(reply)
             except TimeoutError:
                 raise StreamError("our own request did not come back as an event") from None
             finally:
@@ -174,11 +174,11 @@ class EventStream:
         log.info("an event stream is open", extra={"backend": self._name})
         self._on_gap()  # what happened while there was none is not replayed
 
-    async def _read(self, response: httpx.Response) -> None:
+    async def _read(self, reply: StreamedReply) -> None:
         parser = EventParser(self._max_event_bytes)
-        async for chunk in response.aiter_raw():
-            for data in parser.feed(chunk):
-                self._take(data)
+        async for chunk in reply:
+            for event in parser.feed(chunk):
+                self._take(event.data)
             if parser.skipped:
                 parser.skipped = 0
                 self._on_gap()

@@ -22,16 +22,16 @@ class Workflows:
         self._limit_s = limit_s
         self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def enter(self, tool: str, timeout_s: float, turn: DispatchGate | None) -> Place | None:
+    async def enter(self, tool: str, timeout_s: float, gate: DispatchGate | None) -> Place | None:
         """Waits for a place, which is held for the limit at the most. None: the tool needs none.
 
-        Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
+        Raises BACKEND_UNAVAILABLE, and what its `gate` raises.
         """
         if tool != WORKFLOW:
             return None
         has_to_wait = self._places.locked()
-        if turn is not None and has_to_wait:
-            await turn.waits()
+        if gate is not None and has_to_wait:
+            await gate.waits()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._places.acquire()
@@ -40,8 +40,8 @@ class Workflows:
         place = Place(self._places, self._limit_s)
         with ExitStack() as unless_entered:
             unless_entered.callback(place.leave)
-            if turn is not None and has_to_wait:
-                await turn.goes()
+            if gate is not None and has_to_wait:
+                await gate.goes()
             unless_entered.pop_all()
         return place
 

@@ -11,14 +11,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hmac import compare_digest
-from typing import Protocol, cast
 
 from gateway.calls.backlog import Backlog
 from gateway.calls.status import PREFIX, DeferredCall, metadata_of
 from gateway.errors import GatewayError
-from gateway.ports import Backend
+from gateway.ports import Receiver
 from gateway.request import Request
-from gateway.routing import Decode, PublishedTool
+from gateway.routing import PublishedTool
 from gateway.state.port import DONE, Record, State, StateUnavailable
 from gateway.state.sealing import Digester, hashed, hashers
 from gateway.wire import Body
@@ -56,29 +55,12 @@ class CallbackTokens:
         return None
 
 
-class Receiver(Protocol):
-    """A backend whose tool server calls back."""
-
-    async def receive(
-        self,
-        call_id: str,
-        group: str,
-        body: bytes,
-        content_type: str | None,
-        *,
-        run: str,
-        ended: bool,
-        decode: Decode,
-        failure_patterns: Sequence[re.Pattern[str]],
-    ) -> int: ...
-
-
 class Callbacks:
     """Answers callbacks, on whatever replica they arrive.
 
-    `absent` makes the receiver for a backend that is not among `backends`, by its name: while a configuration is rolled
-    out, replicas have different ones. `published` finds a tool by its full id. Callbacks that come while the state is
-    away wait in the `backlog`.
+    `absent` makes the receiver for a backend that has none among `receivers`, by its name: while a configuration is
+    rolled out, replicas have different ones. `published` finds a tool by its full id. Callbacks that come while the
+    state is away wait in the `backlog`.
     """
 
     def __init__(
@@ -86,14 +68,14 @@ class Callbacks:
         state: State,
         tokens: CallbackTokens,
         *,
-        backends: Mapping[str, Backend],
+        receivers: Mapping[str, Receiver],
         published: Callable[[str], PublishedTool | None],
         absent: Callable[[str], Receiver],
         backlog: Backlog,
     ) -> None:
         self._state = state
         self._tokens = tokens
-        self._backends = backends
+        self._receivers = receivers
         self._published = published
         self._absent = absent
         self._backlog = backlog
@@ -133,7 +115,7 @@ class Callbacks:
     def are_awaited(self) -> bool:
         """Whether calls are pending here whose outcome a tool server is to send."""
         pending = self._state.pending()
-        return any(pending[name] for name in self._backends)
+        return any(pending[name] for name in self._receivers)
 
     @staticmethod
     def is_path(path: str) -> bool:
@@ -150,7 +132,7 @@ class Callbacks:
         note = metadata_of(record)
         if note.later is None or note.later.run != run:  # an earlier call had the same id
             return 404
-        receiver = cast(Receiver | None, self._backends.get(record.backend)) or self._absent(record.backend)
+        receiver = self._receivers.get(record.backend) or self._absent(record.backend)
         return await receiver.receive(
             PREFIX + key,
             note.group,

@@ -38,7 +38,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     @property
     def ends_with_caller(self) -> bool:
         """Whether nobody could ask for it once its caller has left: it was given no id, and none was to be answered."""
-        return self.call.call_id is None and self.tool.backend.asynchronous and not self.preference.respond_async
+        return self.call.call_id is None and self.tool.backend.deferred and not self.preference.respond_async
 
     @property
     def stays(self) -> bool:
@@ -51,7 +51,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
         """How long the caller is kept waiting at most."""
         if not self.stays:
             return self.preference.wait_s or 0.0
-        ends_in_time = not self.tool.backend.asynchronous or self.tool.route.cancel_on_timeout
+        ends_in_time = not self.tool.backend.deferred or self.tool.route.cancel_on_timeout
         return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
 
 

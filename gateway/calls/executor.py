@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from gateway.calls.preference import NO_PREFERENCE
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of
 from gateway.errors import GatewayError
 from gateway.model import ToolResult
-from gateway.ports import AsyncBackend, Backend
+from gateway.ports import Backend, DeferredBackend
 from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
@@ -70,7 +70,7 @@ class Executor:
         """Begins to run a call; what is returned waits for its end as long as its caller does."""
         attempt = self._attempts[key] = Execution(key, self._state)
         work = self._attempt(attempt, note, asked, asked_at)
-        waits_for_end = not asked.tool.backend.asynchronous and (asked.preference is NO_PREFERENCE or asked.stays)
+        waits_for_end = not asked.tool.backend.deferred and (asked.preference is NO_PREFERENCE or asked.stays)
         # With `respond-async` a call without an id outlives its caller too: it runs in a task of its own.
         if waits_for_end and asked.keep is not None and asked.call.call_id is not None:
             attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
@@ -85,8 +85,8 @@ class Executor:
         ending: Ending = BROKEN
         try:
             try:
-                if backend.asynchronous:
-                    ending = await self._dispatch(attempt, note, asked, asked_at)
+                if backend.deferred:
+                    ending = await self._dispatch(backend, attempt, note, asked, asked_at)
                 else:
                     ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key), attempt)
             except (GatewayError, NotDispatchedError) as unsent:
@@ -111,10 +111,10 @@ class Executor:
         return attempt.ending
 
     async def _dispatch(
-        self, attempt: Execution, note: CallMetadata, asked: CallRequest, asked_at: float
+        self, backend: DeferredBackend, attempt: Execution, note: CallMetadata, asked: CallRequest, asked_at: float
     ) -> ToolResult | None:
-        """Hands a call over; None if the outcome comes later. Raises as `AsyncBackend.dispatch`."""
-        key, backend, later = attempt.key, cast(AsyncBackend, asked.tool.backend), note.later
+        """Hands a call over; None if the outcome comes later. Raises as `DeferredBackend.dispatch`."""
+        key, later = attempt.key, note.later
         assert later is not None  # as in the note of every call of such a backend
         invocation = replace(
             asked.invocation,
@@ -147,8 +147,8 @@ class Executor:
         """Has nobody wait for a call any more, neither here nor, if it can be told, at the tool server."""
         self._stop(key, ending)
         adapter = self._backends.get(backend)
-        if adapter is not None and adapter.asynchronous and note.later is not None:
-            await cast(AsyncBackend, adapter).cancel(PREFIX + key, note.later.run, note.group)
+        if adapter is not None and adapter.deferred and note.later is not None:
+            await adapter.cancel(PREFIX + key, note.later.run, note.group)
 
     def _stop(self, key: str, ending: ToolResult) -> None:
         """Ends the run of a call, if it runs here."""

@@ -8,11 +8,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
-from typing import cast
 
 from gateway.calls.outcomes import OutcomeRecorder, run_of
 from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT, CallMetadata, can_be_repeated, metadata_of
-from gateway.ports import AsyncBackend, Backend
+from gateway.ports import Backend
 from gateway.state.port import UNKNOWN, CallState, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
@@ -96,8 +95,8 @@ class _Adoption:
         backend, later = self._backends.get(record.backend), metadata_of(record).later
         if backend is None:
             self._strand(record)
-        elif backend.asynchronous and later is not None:
-            await cast(AsyncBackend, backend).resume(PREFIX + record.key, later.run)
+        elif backend.deferred and later is not None:
+            await backend.resume(PREFIX + record.key, later.run)
 
     def _strand(self, record: Record) -> None:
         if len(self._stranded) < MAX_STRANDED:

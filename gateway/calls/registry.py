@@ -83,7 +83,7 @@ class Calls:
         self._backends = backends
         self._endings = endings
         self._running = Executor(state, self._endings, backends=backends, callback_url=callback_url)
-        state.when_touched(self._running.touched)
+        state.on_changed(self._running.touched)
         self.group_of = self._names.group
 
     async def start(self) -> None:
@@ -218,7 +218,7 @@ class Calls:
         """What came of a consent is not told again to callers who ask the same."""
         if record.state is DONE and record.question is not None and note.challenge is not None:
             with suppress(StateUnavailable):  # then it is told once more
-                await self._state.told(record.key)
+                await self._state.mark_delivered(record.key)
 
     async def consent_status(self, key: str) -> str:
         """How the consent a call waits for stands: pending, completed or failed."""
@@ -267,11 +267,11 @@ class Calls:
         call_id, question = call.call_id, None
         if call_id is not None:
             owner, key, fingerprint, older = self._names.keyed(principal, call)
-            if backend.asynchronous:
+            if backend.deferred:
                 question = self._names.question(principal, call)
         else:
             owner, key, fingerprint, older = self._names.unkeyed(principal, call)
-            call_id, question = PREFIX + key, fingerprint if backend.asynchronous else None
+            call_id, question = PREFIX + key, fingerprint if backend.deferred else None
         note = CallMetadata(
             dialect=asked.dialect,
             spelling=asked.spelling,
@@ -279,7 +279,7 @@ class Calls:
             tool=asked.tool.id,
             group=asked.invocation.group,
             user="" if asked.caller.user_id is None else self._names.users(principal, asked.caller.user_id)[0],
-            later=_later(asked) if backend.asynchronous else None,
+            later=_later(asked) if backend.deferred else None,
             begun_s=time.time(),
         )
         new = NewCall(

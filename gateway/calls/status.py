@@ -12,8 +12,7 @@ from msgspec import Raw, Struct
 
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.model import Json, JsonObject, ToolFailure, ToolResult
-from gateway.routing import Decode
+from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
 PREFIX = "tg-"

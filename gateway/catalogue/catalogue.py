@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from gateway.backoff import Backoff
 from gateway.catalogue.offer import NOTHING, Offer, Source, judge
 from gateway.catalogue.turns import Turns
 from gateway.catalogue.unlisted import Unlisted
@@ -182,18 +183,17 @@ class Catalogue:
 
     async def _keep(self, shelf: _Shelf) -> None:
         """Asks one backend, for ever."""
-        retry_s = FIRST_RETRY_S
+        backoff = Backoff(FIRST_RETRY_S, shelf.source.refresh_s)
         while True:
             try:
                 await self._refresh(shelf)
             # Whatever one answer of one tool server breaks must not end its discovery.
             except Exception as exc:
                 _note_failure(shelf, exc)
-                wait_s = min(retry_s, shelf.source.refresh_s)
-                retry_s = min(retry_s * 2, shelf.source.refresh_s)
+                wait_s = backoff.next_s()
             else:
                 wait_s = shelf.source.refresh_s
-                retry_s = FIRST_RETRY_S
+                backoff.reset()
             shelf.tried = True
             self._note_tried()
             await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))

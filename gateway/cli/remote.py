@@ -15,7 +15,7 @@ from gateway.cli import answers
 from gateway.cli.output import UNREACHABLE, USAGE, CommandError
 from gateway.errors import CODE, ErrorCode
 from gateway.model import Json
-from gateway.transport import HttpTransport, Kind, TransportError
+from gateway.transport import HttpTransport, Kind, Limits, TransportError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_S = 5.0  # the gateway is near, or there is none
@@ -49,7 +49,7 @@ class Remote:
             self._headers["Authorization"] = f"Bearer {_checked(token.strip())}"
         # Nothing from the environment: a proxy does not know 127.0.0.1, and ~/.netrc would replace the token.
         self._http = httpx.AsyncClient(
-            transport=HttpTransport(), timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S), trust_env=False
+            transport=HttpTransport(Limits(connect_timeout_s=CONNECT_S)), timeout=ANSWER_S, trust_env=False
         )
 
     async def __aenter__(self) -> Remote:

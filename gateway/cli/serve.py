@@ -19,7 +19,7 @@ from gateway.cli.output import FAILED, OK, CommandError
 from gateway.logs import output
 from gateway.processes.reload import Reloader
 from gateway.processes.serving import Serving
-from gateway.processes.workers import Supervisor
+from gateway.processes.supervisor import Supervisor
 from gateway.server import Addresses, ListenError, ServerError, main_loop
 from gateway.settings import Config
 
@@ -97,10 +97,10 @@ async def _supervise(config: Config, reloader: Reloader) -> bool:
     """As `_serve_alone`."""
     output.configure(config.logging.level, config.logging.format)
     _warn(config)
-    with Supervisor(config) as supervisor:
-        async with _running(reloader.run(supervisor.apply, supervisor.metrics.reload)):
-            await supervisor.run(_tell)
-        return supervisor.has_lost
+    supervisor = Supervisor(config)
+    async with _running(reloader.run(supervisor.apply, supervisor.metrics.reload)):
+        await supervisor.run(_tell)
+    return supervisor.has_lost
 
 
 def _warn(config: Config) -> None:

@@ -18,8 +18,7 @@ from msgspec import Meta, Struct
 from gateway import jsontext
 from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.servers import post
-from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
-from gateway.routing import Decode
+from gateway.model import Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Headers, WireRequest
 
 INVOCATION_HEADERS: Headers = (JSON_TYPE,)  # the acknowledgement has no body to ask a type of

@@ -1,13 +1,13 @@
-"""The text a scrape gets, in the format of Prometheus 0.0.4.
+"""The text of a scrape, in the format of Prometheus 0.0.4.
 
-Made in a thread, because hundreds of tools take tens of milliseconds, and once at a time, because whoever scrapes
-twice as often must not cost twice as much.
+It is made in a thread, because hundreds of tools take tens of milliseconds, and once at a time, because scraping twice
+as often must not cost twice as much.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -17,51 +17,49 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from gateway.metrics.families import FAMILIES, Family
+from gateway.metrics.recording import Metrics
 from gateway.metrics.store import Series
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Read = Callable[[], Iterable[Series]]
-
 
 class Scraper:
-    """Answers scrapes. `publish` is called in the event loop first, `read` in a thread."""
+    """Answers scrapes. `refresh` brings the metrics up to date where other processes count too."""
 
-    def __init__(self, publish: Callable[[], None], read: Read) -> None:
-        self._publish = publish
-        self._registry = CollectorRegistry()
-        self._registry.register(_Collector(read))
-        self._under_way: asyncio.Task[bytes] | None = None
+    def __init__(self, metrics: Metrics, refresh: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._metrics = metrics
+        self._refresh = refresh
+        self._running: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """All metrics. Whoever comes while it is made gets the same; whoever leaves spoils it for nobody."""
-        if self._under_way is None:
-            self._under_way = asyncio.get_running_loop().create_task(self._make())
-        return await asyncio.shield(self._under_way)
+        """All metrics. Scrapes at the same time share one text; one that is cancelled does not disturb the others."""
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._make())
+        return await asyncio.shield(self._running)
 
     async def _make(self) -> bytes:
         try:
-            self._publish()
-            return await asyncio.to_thread(generate_latest, self._registry)
+            if self._refresh is not None:
+                await self._refresh()
+            # Read in one turn of the loop, so that all numbers are of the same moment.
+            registry = CollectorRegistry()
+            registry.register(_Collector(self._metrics.series()))
+            return await asyncio.to_thread(generate_latest, registry)
         finally:
-            self._under_way = None
+            self._running = None
 
 
 class _Collector(Collector):
-    """Hands the numbers to the client library, grouped by metric; one without numbers is shown by its name alone."""
+    """Hands the numbers to the client library, grouped by metric; a metric without numbers is shown by its name."""
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
-
-    def describe(self) -> Iterable[Metric]:
-        return [_metric(family, ()) for family in FAMILIES.values()]
+    def __init__(self, series: Iterable[Series]) -> None:
+        self._found: dict[str, list[Series]] = {name: [] for name in FAMILIES}
+        for each in series:
+            self._found[each.family.name].append(each)
 
     def collect(self) -> Iterator[Metric]:
-        found: dict[str, list[Series]] = {name: [] for name in FAMILIES}
-        for series in self._read():
-            found[series.family.name].append(series)
         for name, family in FAMILIES.items():
-            yield _metric(family, sorted(found[name], key=lambda series: series.labels))
+            yield _metric(family, sorted(self._found[name], key=lambda series: series.labels))
 
 
 def _metric(family: Family, children: Iterable[Series]) -> Metric:

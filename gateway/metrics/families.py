@@ -1,4 +1,4 @@
-"""Every metric there is: its name, its labels, and how the numbers of several processes become one.
+"""Every metric there is: its name, its labels, and how the gauges of several processes are merged.
 
 Names and units follow Prometheus, Metric and label naming; `promtool check metrics` has nothing to say about them.
 """
@@ -20,7 +20,7 @@ OVERHEAD_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 
 
 class Family(Struct, frozen=True, eq=False):
-    """One metric. `merge` is how gauges of several processes are put together: of states, the worst is shown."""
+    """One metric. `merge` is how gauges of several processes become one: of states, the worst is shown."""
 
     name: str
     help: str
@@ -31,18 +31,19 @@ class Family(Struct, frozen=True, eq=False):
 
     @property
     def width(self) -> int:
-        """How many numbers one child has: a histogram one for each bucket, one for all above, and their sum."""
+        """How many numbers a child has: a histogram one for each bucket, one for all above, and the sum."""
         return len(self.buckets) + 2 if self.kind == "histogram" else 1
 
 
 class Reading(NamedTuple):
-    """What a gauge shows at the moment; `labels` are values, in the order of the family's names."""
+    """The value of a gauge; `labels` are values, in the order of the family's names."""
 
     family: Family
     labels: tuple[str, ...]
     value: float
 
 
+OTHER = "other"  # the label of everything that has no label of its own
 BACKEND = ("backend",)
 
 REQUESTS = Family(

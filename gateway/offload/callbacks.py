@@ -10,8 +10,7 @@ from msgspec import Raw
 
 from gateway import jsontext
 from gateway.dialects import callback
-from gateway.model import ToolFailure, ToolResult
-from gateway.routing import Decode
+from gateway.model import Decode, ToolFailure, ToolResult
 
 KINDS: dict[str, type[callback.Other]] = {
     kind.__name__: kind

@@ -11,11 +11,10 @@ from msgspec import Raw
 
 from gateway import jsontext
 from gateway.dialects.callback import Callback
-from gateway.model import Arguments, Json
+from gateway.model import Arguments, Decode, Json
 from gateway.offload.callbacks import pack_how, unpack_message
 from gateway.offload.client import Offload
 from gateway.offload.tasks import EXPLAIN_INPUT, EXPLAIN_OUTPUT, READ_CALLBACK, READ_DOCUMENT
-from gateway.routing import Decode
 from gateway.schemas import InputSchema, OutputSchema
 
 MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million values of up to 100 bytes

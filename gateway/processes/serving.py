@@ -1,4 +1,4 @@
-"""A gateway behind its public listener, and how both go on by another configuration."""
+"""A gateway behind its public listener, and how both apply another configuration."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
 from gateway.http.clientip import peer
 from gateway.logs import output
-from gateway.metrics import Store
 from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, run
 from gateway.settings import Config
 
 
 def server_options(config: Config) -> ServerOptions:
-    """What the server is told. Raises ServerError when certificates cannot be used."""
+    """The options of the server. Raises ServerError when certificates cannot be used."""
     server = config.server
     return ServerOptions(
         host=server.host,
@@ -39,14 +38,14 @@ def server_options(config: Config) -> ServerOptions:
 
 
 class Serving:
-    """What serves callers in one process. `store` is where they are counted, None: in this process alone."""
+    """A gateway with its listener, in one process."""
 
-    def __init__(self, config: Config, *, store: Store | None = None) -> None:
+    def __init__(self, config: Config) -> None:
         """Raises ServerError when a file of the configuration cannot be used."""
         lines = output.configure(config.logging.level, config.logging.format)
         self._access = AccessLog(lines, config.logging.format)
         try:
-            self.gateway = Gateway(config, access=self._access, store=store)
+            self.gateway = Gateway(config, access=self._access)
         except OSError as exc:  # ssl.SSLError is one; they were good when the configuration was read
             raise ServerError(
                 f"The certificates of a backend or of state cannot be used: {exc.strerror or exc}."
@@ -55,7 +54,7 @@ class Serving:
         self._listener: Listener | None = None
 
     def attach(self, listener: Listener) -> None:
-        """Lets the listener and the gateway know of each other: requests under way, those turned away, callbacks."""
+        """Connects the listener to the gateway: requests under way, refusals, callbacks, memory for bodies."""
         self._listener = listener
         observer = self.gateway.observer
         self.gateway.requests = listener.tasks
@@ -85,17 +84,17 @@ class Serving:
         )
 
     async def apply(self, config: Config) -> None:
-        """Goes on by another configuration. Whatever it raises, nothing has changed then."""
+        """Applies another configuration. If it raises, nothing has changed."""
         tls = self.options.tls
-        # The certificates are read first, so that nothing has changed when they cannot be used, and only once, for the
-        # files may change meanwhile. Those of the new configuration: files that only the old one names may be gone.
+        # The certificates are read first, so that nothing has changed when they cannot be used, and only once, because
+        # the files may change meanwhile. They are those of the new configuration: the old ones may be gone.
         renewed = None if tls is None else middleware.serving_context(config.server)
         logging = self.gateway.config.logging
         await self.gateway.apply(config)
         now = self.gateway.config
         if isinstance(tls, ServingContext) and renewed is not None:
             tls.take(renewed)
-        # The context stays, for the listening sockets hold it.
+        # The context stays, because the listening sockets hold it.
         self.options = replace(server_options(replace(now, server=replace(now.server, tls=None))), tls=tls)
         if self._listener is not None:
             self._listener.change(self.options)

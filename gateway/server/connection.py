@@ -18,7 +18,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.memory import ARRIVING
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, SLICE_BYTES
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, SlicedInput
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, check_fields, head_size, refusal, split_target
 from gateway.server.listener import Listener
@@ -35,7 +35,6 @@ from gateway.server.upgrade import body_parser
 
 log = logging.getLogger("gateway.server")
 
-NOTHING = memoryview(b"")
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
 ALWAYS = ("/health", "/metrics")  # answered even when there is no room: they are small, and tell of it
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
@@ -55,22 +54,20 @@ class Reading(Enum):
 IDLE, HEAD, BODY, DEAF = Reading
 
 
-class Connection(HttpToolsProtocol):
+class Connection(SlicedInput, HttpToolsProtocol):
     """One caller's connection."""
 
     cycle: Exchange  # type: ignore[assignment] # it does what uvicorn's own does, in its own way
 
     def __init__(self, listener: Listener) -> None:
-        super().__init__(listener.config, listener, {})
+        SlicedInput.__init__(self)
+        HttpToolsProtocol.__init__(self, listener.config, listener, {})
         self.listener = listener
         self.options = listener.options
         self.max_head_bytes = listener.options.max_head_bytes
         self.reading = IDLE
         self.unread_bytes = 0  # of the head so far; then, of what is not body, less what the body allows
         self.is_uncounted = False  # the head began in the middle of a read
-        self.pieces = 0  # of bodies, since the last turn
-        self.unparsed = NOTHING
-        self.awaits_turn = False
         self.dropped_bytes = 0  # of a body that came after its answer
         self.deadline: float | None = None
         self.progress: tuple[float, int] | None = None  # when the answer began to wait, and how much of it
@@ -79,7 +76,6 @@ class Connection(HttpToolsProtocol):
         self.refusal: bytes | None = None
         self.served = False  # it has had an answer
         self.memory = listener.memory
-        self.awaits_room = False
         self.is_tls = False
         self.unsent = 0
         self.unread = 0  # bytes of an answer that are counted in memory
@@ -183,10 +179,10 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parses what came, within the limits of a head."""
         if self.reading is DEAF:
+            self.unparsed = NOTHING
             return
         if len(data) > SLICE_BYTES:
-            self.unparsed = memoryview(data)
-            self._parse_on()
+            self.slice_input(data)
             return
         if self.reading is IDLE:
             self.reading, self.deadline, self.unread_bytes = HEAD, None, 0
@@ -197,7 +193,7 @@ class Connection(HttpToolsProtocol):
                 what = "framing of the body" if self.reading is BODY else "head of the request"
                 raise Refused(431, f"The {what} is too large.")
             if self.pieces > MAX_PIECES:
-                self._wait_turn()
+                self.queue_for_parsing(self.listener.parse_queue, self.transport)
         except httptools.HttpParserUpgrade as exc:
             self._decline_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
@@ -205,40 +201,21 @@ class Connection(HttpToolsProtocol):
         except Refused as exc:
             self.refuse(exc)
 
-    def _parse_on(self) -> None:
-        """Parses what was read slice by slice, as far as that is cheap."""
-        while self.unparsed and not (self.awaits_turn or self.awaits_room):
-            data, self.unparsed = self.unparsed[:SLICE_BYTES], self.unparsed[SLICE_BYTES:]
-            self.data_received(data)  # type: ignore[arg-type] # the parser takes any buffer
-            if self.reading is DEAF:
-                self.unparsed = NOTHING
-
-    def _wait_turn(self) -> None:
-        """Parses no further until it is its turn: what comes in such small pieces is dear."""
-        if not self.awaits_turn:
-            self.awaits_turn = True
-            self.transport.pause_reading()
-            self.listener.turns.join(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self.awaits_turn, self.pieces = False, 0
-        self._go_on_reading()
-
     def go_on(self) -> None:
-        """There is room for more of a body."""
-        self.awaits_room = False
-        self._go_on_reading()
-
-    def _go_on_reading(self) -> None:
-        self._parse_on()
-        if not (self.awaits_turn or self.awaits_room or self.flow.read_paused or self.transport.is_closing()):
-            self.transport.resume_reading()
+        """There is room in memory for more of a body."""
+        self.is_held = False
+        self.read_on()
 
     def read_on(self) -> None:
-        """Reads what the caller sends if it has sent too much before, unless it waits for its turn or for room."""
+        self.parse_slices()
+        if not (self.is_queued or self.is_held or self.flow.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def resume_flow(self) -> None:
+        """Reads what the caller sends if it has sent too much before, unless parsing or memory has to wait."""
         if self.flow.read_paused:
             self.flow.resume_reading()
-            if self.awaits_turn or self.awaits_room:
+            if self.is_queued or self.is_held:
                 self.transport.pause_reading()
 
     def on_message_begin(self) -> None:
@@ -328,7 +305,7 @@ class Connection(HttpToolsProtocol):
             memory.give(exchange.counted_for, exchange.counted)
         exchange.counted, exchange.counted_for, exchange.allowed = size, holder, size
         if is_result and memory.must_wait(self):  # nobody would bring it again
-            self.awaits_room = True
+            self.is_held = True
             self.transport.pause_reading()
 
     def _holder(self, exchange: Exchange) -> str:
@@ -378,7 +355,7 @@ class Connection(HttpToolsProtocol):
             return
         self.served, self.deadline = True, None
         if self.flow.read_paused:
-            self.read_on()
+            self.resume_flow()
         body_pending = self.reading is BODY and self.cycle is exchange
         if not exchange.keep_alive:
             if body_pending:

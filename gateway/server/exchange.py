@@ -39,7 +39,7 @@ class Owner(Protocol):
         """Counts the body no more."""
         ...
 
-    def read_on(self) -> None:
+    def resume_flow(self) -> None:
         """The application wants more of the body."""
         ...
 
@@ -152,7 +152,7 @@ class Exchange(Struct, eq=False):
                 body, self.body = bytes(self.body), b""
                 self.is_taken = not self.more_body
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
-            owner.read_on()
+            owner.resume_flow()
             self.arrival = self.arrival or asyncio.Event()
             self.arrival.clear()
             await self.arrival.wait()

@@ -12,7 +12,7 @@ from uvicorn._types import HTTPScope
 from uvicorn.server import ServerState
 
 from gateway.memory import BodyMemory
-from gateway.pacing import Turns
+from gateway.pacing import ParseQueue
 from gateway.server.options import BACKLOG, BODY_MEMORY_BYTES, ServerOptions
 from gateway.server.tls import ServingContext
 
@@ -69,7 +69,7 @@ class Listener(ServerState):
         self.memory = BodyMemory(BODY_MEMORY_BYTES)
         self.holder_of: Callable[[HTTPScope], str] = lambda scope: (scope["client"] or ("", 0))[0]
         self.unread: set[Reader] = set()  # connections with an answer that waits to be read
-        self.turns = Turns()  # for connections whose requests are dear to parse
+        self.parse_queue = ParseQueue()  # for connections whose requests are expensive to parse
         self.late: set[Dismissed] = set()  # connections made since
         self.is_awaiting: Callable[[], bool] = lambda: False
         self.is_awaited: Callable[[str], bool] = lambda path: False

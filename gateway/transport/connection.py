@@ -14,19 +14,18 @@ from typing import Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, SLICE_BYTES, Turns
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, ParseQueue, SlicedInput
 from gateway.transport.errors import Kind, TransportError
 from gateway.transport.exchange import Exchange
 
 # Tells whether a reply without a length ends with the connection (RFC 9112, 6.3).
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
-NOTHING = memoryview(b"")
 
 
 class Owner(Protocol):
-    """The pool, as its connections see it. Each method may be called more than once."""
+    """The pool, as its connections see it. Each method may be called more than once for a connection."""
 
-    turns: Turns  # for connections whose replies are dear to parse
+    parse_queue: ParseQueue  # for connections whose replies are expensive to parse
 
     def release(self, connection: Connection) -> None:
         """The connection has finished an exchange and can take another."""
@@ -45,14 +44,13 @@ class _UnaskedError(Exception):
     """Stops the parser at bytes that follow a complete reply."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(SlicedInput, asyncio.Protocol):
     """A socket, its parser, and the exchange that is under way, if any, with the loop's time at which it has to end.
 
     `fresh` until the first exchange is over. `idle_since` is the loop's time and belongs to the pool.
     """
 
     __slots__ = (
-        "_awaits_turn",
         "_deadline",
         "_ended",
         "_exchange",
@@ -61,21 +59,19 @@ class Connection(asyncio.Protocol):
         "_head_bytes",
         "_head_done",
         "_headers",
-        "_is_paused",
         "_keep",
         "_loss",
         "_owner",
         "_parser",
-        "_pieces",
         "_poll",
         "_status",
         "_transport",
-        "_unparsed",
         "fresh",
         "idle_since",
     )
 
     def __init__(self, owner: Owner, head_bytes: int) -> None:
+        super().__init__()
         self.fresh = True
         self.idle_since = 0.0
         self._owner = owner
@@ -88,10 +84,8 @@ class Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._status = 0
         self._framing = 0  # bytes of the reply that are not body, less what its body allows
-        self._pieces = 0  # of the body, since the last turn
-        self._unparsed = NOTHING
         self._loss: TransportError | None = None  # the socket is closed, but something is left to parse
-        self._head_done = self._ended = self._keep = self._has_eof = self._is_paused = self._awaits_turn = False
+        self._head_done = self._ended = self._keep = self._has_eof = False
 
     # What the pool and its callers ask for.
 
@@ -117,25 +111,27 @@ class Connection(asyncio.Protocol):
         self._exchange = exchange
         self._deadline = deadline
         self._head_done = self._ended = False
-        self._framing = self._pieces = 0
+        self._framing = self.pieces = 0
         transport.write(data)
 
     def pause_reading(self) -> None:
         """Leaves further bytes to the kernel, and so slows the server down."""
-        self._is_paused = True
+        self.is_held = True
         if not self.is_closed:
             self._transport.pause_reading()  # type: ignore[union-attr]
 
     def resume_reading(self) -> None:
         """Undoes `pause_reading`."""
-        self._is_paused = False
-        if self._exchange is None:  # it has just ended, in the midst of `_parse_on`
-            self._read_on()
+        if not self.is_held:
+            return
+        self.is_held = False
+        if self._exchange is None:  # it has just ended, while `parse_slices` runs
+            self._resume_socket()
         else:
-            self._parse_on()
+            self.read_on()
 
     def abandon(self, exchange: Exchange) -> None:
-        """Drops the connection if that exchange is still under way: whoever waited for it has gone."""
+        """Drops the connection if that exchange is still under way. Reports nothing to the exchange."""
         if self._exchange is exchange:
             self._exchange = None
             self.drop()
@@ -146,13 +142,8 @@ class Connection(asyncio.Protocol):
             return inf
         if now < self._deadline:
             return self._deadline
-        self.fail(_late())
+        self.fail(TransportError(Kind.TIMEOUT, "The server did not answer in time.", sent=True))
         return inf
-
-    def time_out(self, exchange: Exchange) -> None:
-        """Ends that exchange as late, if it is still under way."""
-        if self._exchange is exchange:
-            self.fail(_late())
 
     def fail(self, error: TransportError) -> None:
         """Drops the connection; an exchange under way ends with `error`."""
@@ -178,11 +169,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is None:
+            self.unparsed = NOTHING
             self.drop()
             return
         if len(data) > SLICE_BYTES:
-            self._unparsed = memoryview(data)
-            self._parse_on()
+            self.slice_input(data)
             return
         self._framing += len(data)
         try:
@@ -196,41 +187,26 @@ class Connection(asyncio.Protocol):
         else:
             if self._framing < 0:  # what a body allows is not saved up: a stream may go on for days
                 self._framing = 0
-            if self._pieces > MAX_PIECES:
-                self._wait_turn()
+            if self.pieces > MAX_PIECES and self._transport is not None:
+                self.queue_for_parsing(self._owner.parse_queue, self._transport)
 
-    def _parse_on(self) -> None:
-        """Parses what was read slice by slice, as far as that is cheap."""
-        while self._unparsed and not (self._awaits_turn or self._is_paused):
-            data, self._unparsed = self._unparsed[:SLICE_BYTES], self._unparsed[SLICE_BYTES:]
-            self.data_received(data)  # type: ignore[arg-type] # the parser takes any buffer
-            if self._exchange is None:
-                self._unparsed = NOTHING
-        if not self._unparsed:
+    def read_on(self) -> None:
+        """Parses what was read before; then reports what ended meanwhile, or reads on."""
+        self.parse_slices()
+        if not self.unparsed:
             if self._has_eof:
                 self.eof_received()
             if self._loss is not None:
                 self.fail(self._loss)
-        self._read_on()
+        self._resume_socket()
 
-    def _wait_turn(self) -> None:
-        if not self._awaits_turn:
-            self._awaits_turn = True
-            if not self.is_closed:
-                self._transport.pause_reading()  # type: ignore[union-attr]
-            self._owner.turns.join(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._awaits_turn, self._pieces = False, 0
-        self._parse_on()
-
-    def _read_on(self) -> None:
-        if not (self._awaits_turn or self._is_paused or self.is_closed):
+    def _resume_socket(self) -> None:
+        if not (self.is_queued or self.is_held or self.is_closed):
             self._transport.resume_reading()  # type: ignore[union-attr]
 
     def eof_received(self) -> None:
         """Ends a reply that has no other end. Not in `connection_lost`: a reset is no proof of completeness."""
-        if self._unparsed:  # over TLS an end is told although we do not read
+        if self.unparsed:  # over TLS an end is told although we do not read
             self._has_eof = True
         elif self._exchange is not None and self._head_done and FRAMING.isdisjoint(name for name, _ in self._headers):
             self._keep = False
@@ -241,7 +217,7 @@ class Connection(asyncio.Protocol):
         error = TransportError(Kind.CLOSED, f"The server closed the connection {when}.", sent=True)
         error.__cause__ = exc
         self._loss = error
-        if self._exchange is None or not self._unparsed:
+        if self._exchange is None or not self.unparsed:
             self.fail(error)
 
     # Called by the parser, inside feed_data. An exception stops it.
@@ -282,7 +258,7 @@ class Connection(asyncio.Protocol):
         if self._exchange is None or self._ended:
             raise _UnaskedError
         self._framing -= (1 + FRAMING_PER_BYTE) * len(chunk)
-        self._pieces += 1
+        self.pieces += 1
         self._exchange.on_body(chunk)
 
     def on_message_complete(self) -> None:
@@ -304,7 +280,7 @@ class Connection(asyncio.Protocol):
         unwritten = transport.get_write_buffer_size()
         exchange.on_end()
         self.fresh = False
-        if self._keep and not unwritten and not self._unparsed:  # bytes behind a reply were not asked for
+        if self._keep and not unwritten and not self.unparsed:  # bytes behind a reply were not asked for
             self._owner.release(self)
         else:
             self.drop()
@@ -331,7 +307,3 @@ class Connection(asyncio.Protocol):
 
     def _head_too_large(self) -> TransportError:
         return TransportError(Kind.TOO_LARGE, f"The head of the reply passes {self._head_bytes} bytes.", sent=True)
-
-
-def _late() -> TransportError:
-    return TransportError(Kind.TIMEOUT, "The server did not answer in time.", sent=True)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from gateway.memory import BodyMemory
-from gateway.pacing import Turns
+from gateway.pacing import ParseQueue
 from gateway.transport.connection import Connection
 from gateway.transport.deadlines import Deadlines
 from gateway.transport.dial import Dialler
@@ -21,6 +23,7 @@ from gateway.transport.exchange import Headers, Reply, WholeReply
 from gateway.transport.limits import Limits
 from gateway.transport.origin import Origin
 from gateway.transport.requesthead import content_length, encode_head
+from gateway.transport.stream import StreamedReply
 
 HUNG_UP = "The server closed the connection before it was used."
 SOCKETS_CLOSE_WITHIN_S = 1.0  # an aborted transport reports back in the next turn of the loop; TLS in a few
@@ -53,7 +56,7 @@ class Pool:
         self._idle: list[Connection] = []  # the most recently used last: the rest may grow old and expire
         self._waiters: OrderedDict[asyncio.Future[Connection], None] = OrderedDict()
         self._closing: set[Connection] = set()  # given up, socket not closed yet
-        self.turns = Turns()
+        self.parse_queue = ParseQueue()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._bound: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -64,16 +67,6 @@ class Pool:
         """How many are taken."""
         return len(self._connecting) + len(self._live)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether a new caller has to wait until another one is done."""
-        return not self._idle and self._slots >= self.limits.connections
-
-    @property
-    def is_unused(self) -> bool:
-        """Whether nobody uses, opens or waits for a connection."""
-        return len(self._live) == len(self._idle) and not self._connecting and not self._waiters
-
     async def request(
         self,
         method: bytes,
@@ -81,7 +74,7 @@ class Pool:
         headers: Headers,
         body: bytes,
         *,
-        more: Headers = (),
+        more: Sequence[tuple[bytes, bytes]] = (),
         timeout_s: float,
         max_body: int,
     ) -> Reply:
@@ -95,7 +88,8 @@ class Pool:
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
-        exchange = WholeReply(loop, method, max_body, connection, self._memory)
+        exchange = WholeReply(connection, method, max_body, self._memory)
+        exchange.reply = loop.create_future()
         connection.start(exchange, head + body, deadline)
         del head, body  # whoever waits keeps nothing of them: many wait at once, and memory that is used again is warm
         if deadline < self._deadlines.next:
@@ -104,15 +98,49 @@ class Pool:
             return await exchange.reply
         except (asyncio.CancelledError, GeneratorExit):  # its caller has gone
             connection.abandon(exchange)
-            exchange.on_leave()
+            exchange.release()
             raise
 
-    async def acquire(self, timeout_s: float) -> Connection:
-        """Takes a connection, which comes back by itself once an exchange on it is over.
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        *,
+        more: Sequence[tuple[bytes, bytes]] = (),
+        timeout_s: float,
+        idle_s: float,
+        max_body: int | None,
+    ) -> AsyncIterator[StreamedReply]:
+        """Sends one request, never twice, and gives its reply as soon as the head is here.
 
-        That exchange must be started before anything is awaited. Raises TransportError with nothing sent.
+        `timeout_s` bounds everything until the last byte of the reply and may be `math.inf`; `idle_s` each wait for
+        the server: for a connection, for the head, for more of the body. `max_body` is in bytes; None: no limit. The
+        connection is used again if the whole body has arrived when the context ends, and closed otherwise.
+        Raises TransportError.
         """
-        return self._take_idle() or await self._wait_for_connection(timeout_s)
+        head = encode_head(method, target, self._authority, headers, content_length(method, len(body)), more)
+        loop = self._bound or self._bind()
+        deadline = loop.time() + timeout_s
+        connection = self._take_idle() or await self._wait_for_connection(min(timeout_s, idle_s))
+        reply = StreamedReply(
+            connection,
+            method,
+            idle_s=idle_s,
+            max_body=max_body,
+            ahead_bytes=self.limits.stream_bytes,
+            memory=self._memory,
+        )
+        connection.start(reply, head + body, deadline)
+        if deadline < self._deadlines.next:
+            self._deadlines.wake_at(loop, deadline)
+        try:
+            await reply.wait_for_head()
+            yield reply
+        finally:
+            reply.close()
 
     async def aclose(self) -> None:
         """Closes everything at once, and waits until the sockets are closed, if that is soon."""

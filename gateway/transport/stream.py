@@ -1,93 +1,140 @@
-"""A reply that is read in parts, and comes in no faster than it is read."""
+"""A reply that is read while it arrives, and arrives no faster than it is read."""
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 
-from gateway.transport.connection import Connection
+from gateway.memory import BodyMemory
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.exchange import Headers
+from gateway.transport.exchange import Head, Headers, Incoming, Reply, Source
 
 
-class Stream:
-    """An exchange whose reply is read in parts. The connection is not read while `ahead_bytes` wait for the reader."""
+class StreamedReply(Incoming):
+    """A reply whose `head` has arrived; it is the async iterator of its body, in pieces as they come.
 
-    def __init__(self, connection: Connection, *, is_head: bool, ahead_bytes: int, max_body: int | None) -> None:
-        self.is_head = is_head
-        self._connection = connection
-        self._ahead_bytes = ahead_bytes
-        self._max_body = max_body
-        self._received = 0
-        self._head: tuple[int, Headers] | None = None
-        self._chunks: list[bytes] = []
-        self._unread = 0
-        self._is_paused = False
+    The connection is not read while more than `ahead_bytes` wait for the reader. A server that sends nothing for
+    `idle_s` while the reader waits ends the reply with TIMEOUT. What arrived before an error can be read before it.
+    """
+
+    head: Head
+
+    def __init__(
+        self,
+        connection: Source,
+        method: bytes,
+        *,
+        idle_s: float,
+        max_body: int | None,
+        ahead_bytes: int,
+        memory: BodyMemory | None,
+    ) -> None:
+        super().__init__(connection, method, inf if max_body is None else max_body, memory)
+        self._idle_s = idle_s
+        self._ahead_bytes: float = ahead_bytes
+        self._taken_bytes = 0
+        self._has_head = self._is_over = False
         self._error: TransportError | None = None
-        self._has_ended = False
         self._news: asyncio.Future[None] | None = None
 
-    async def head(self, timeout_s: float | None) -> tuple[int, Headers]:
-        """Waits for status and header fields."""
-        while self._head is None:
-            await self._wait(timeout_s)
-        return self._head
+    def __aiter__(self) -> StreamedReply:
+        return self
 
-    async def read(self, timeout_s: float | None) -> bytes:
-        """Returns what has come of the body, after waiting for some; empty at its end."""
-        while not self._chunks and not self._has_ended:
-            await self._wait(timeout_s)
-        data = b"".join(self._chunks)
-        self._chunks.clear()
-        self._unread = 0
-        self._resume()
-        return data
+    async def __anext__(self) -> bytes:
+        """Waits for more of the body. Raises TransportError, which counts as sent."""
+        while not self._body:
+            if self._is_over:
+                raise StopAsyncIteration
+            await self._wait()
+        return self._take()
+
+    async def read(self) -> Reply:
+        """Waits for the rest of the body, and returns the reply with it. Raises TransportError as the iterator does."""
+        self._ahead_bytes = inf
+        if not self._is_over and not self._must_wait():
+            self._connection.resume_reading()
+        while not self._is_over:
+            await self._wait()
+        return Reply(self.head.status, self.head.headers, self._take())
+
+    async def wait_for_head(self) -> None:
+        """Returns when status and headers have arrived; the pool calls this."""
+        while not self._has_head:
+            await self._wait()
 
     def close(self) -> None:
-        """Breaks the exchange off unless it is over."""
+        """Ends the exchange, which costs its connection unless the whole reply has arrived."""
         self._connection.abandon(self)
-        self._chunks.clear()
+        self._body = b""
+        self.release()
+        if not self._is_over:
+            self.on_error(TransportError(Kind.CLOSED, "The reply was closed before its end.", sent=True))
 
-    async def _wait(self, timeout_s: float | None) -> None:
+    def _take(self) -> bytes:
+        """Returns what has arrived, and reads on."""
+        body, self._body = bytes(self._body), b""
+        self._taken_bytes += len(body)
+        self._max_body -= len(body)
+        self.release()
+        if not self._is_over:
+            self._connection.resume_reading()
+        return body
+
+    async def _wait(self) -> None:
+        """Returns when something has arrived."""
         if self._error is not None:
             raise self._error
-        self._news = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._news = loop.create_future()
+        timer = loop.call_later(self._idle_s, self._give_up, self._news)
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._news
-        except TimeoutError:
-            self._connection.time_out(self)
+            await self._news
+        finally:
+            timer.cancel()
 
-    # Called by the connection.
-
-    def on_head(self, status: int, headers: Headers) -> None:
-        self._head = status, headers
-        self._wake()
-
-    def on_body(self, chunk: bytes) -> None:
-        self._received += len(chunk)
-        if self._max_body is not None and self._received > self._max_body:
-            raise TransportError(Kind.TOO_LARGE, f"The reply is larger than {self._max_body} bytes.", sent=True)
-        self._chunks.append(chunk)
-        self._unread += len(chunk)
-        if self._unread > self._ahead_bytes and not self._is_paused:
-            self._is_paused = True
-            self._connection.pause_reading()
-        self._wake()
-
-    def on_end(self) -> None:
-        self._has_ended = True
-        self._resume()  # the next exchange on this connection reads again
-        self._wake()
-
-    def on_error(self, error: TransportError) -> None:
-        self._error = error
-        self._wake()
-
-    def _resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            self._connection.resume_reading()
+    def _give_up(self, news: asyncio.Future[None]) -> None:
+        if not news.done():
+            self._connection.abandon(self)
+            message = f"The server sent nothing for {self._idle_s:g} s."
+            self.on_error(TransportError(Kind.TIMEOUT, message, sent=True))
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
+
+    def _too_large(self) -> TransportError:
+        limit = int(self._max_body) + self._taken_bytes
+        return TransportError(Kind.TOO_LARGE, f"The reply is larger than {limit} bytes.", sent=True)
+
+    # Called by the connection, and `go_on` by the memory for bodies.
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        self.head, self._has_head = Head(status, headers), True
+        self._wake()
+
+    def on_body(self, chunk: bytes) -> None:
+        if len(self._body) + len(chunk) > self._max_body:
+            raise self._too_large()  # before its reader can get it
+        super().on_body(chunk)
+        if len(self._body) > self._ahead_bytes:
+            self._connection.pause_reading()
+        self._wake()
+
+    def on_end(self) -> None:
+        self._is_over = True
+        self._connection.resume_reading()  # for the next exchange: this one may have been paused by its last bytes
+        self._arrive_no_more()
+
+    def on_error(self, error: TransportError) -> None:
+        self._error = error
+        self._arrive_no_more()
+
+    def go_on(self) -> None:
+        """There is room in memory again."""
+        if len(self._body) <= self._ahead_bytes:
+            self._connection.resume_reading()
+
+    def _arrive_no_more(self) -> None:
+        if self._memory is not None:
+            self._memory.leave(self)
+        self._wake()

@@ -55,7 +55,7 @@ def test_the_rendered_command_serves_and_answers_every_probe(tmp_path: Path) -> 
         charts.configuration(manifests).replace("/run/secrets/toolgate", str(tmp_path))
     )
     arguments = [argument.replace("/etc/toolgate", str(tmp_path)) for argument in container["args"]]
-    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)} | _environment(container)
+    environment = {"PATH": os.environ["PATH"]} | _environment(container)
     with subprocess.Popen([beside_python("toolgate"), *arguments], env=environment, cwd=tmp_path) as process:
         try:
             _probe(container)

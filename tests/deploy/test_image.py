@@ -131,13 +131,7 @@ def _as_in_the_pod(manifests: list[charts.Manifest], folder: Path) -> list[str]:
     security, user = container["securityContext"], pod["securityContext"]
     assert security["readOnlyRootFilesystem"]
     assert not security["allowPrivilegeEscalation"]
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    mounts = [
-        f"--tmpfs={mount['mountPath']}"
-        if "emptyDir" in volumes[mount["name"]]
-        else f"--volume={folder}:{mount['mountPath']}:ro"
-        for mount in container["volumeMounts"]
-    ]
+    mounts = [f"--volume={folder}:{mount['mountPath']}:ro" for mount in container["volumeMounts"]]
     return [
         "--detach",
         f"--name={POD}",

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from gateway import jsontext
 from gateway.auth.keyset import KeySet, KeySetError
 from gateway.backends import urls
-from gateway.backends.rcrt_sse import EventParser
 from gateway.dialects import callback, rcrt, rcrt_tools, recognise
 from gateway.dialects.callback_toolset import ToolsetError, decode_toolset
 from gateway.model import ToolResult
+from gateway.sse import EventParser
 from tests.fuzz.documents import VALUES, damaged, damaged_bytes
 from tests.support.keys import jwk
 from tests.wire import ROOT

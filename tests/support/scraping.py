@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.metrics import Known, LocalStore, Metrics, Reading, Scraper, Store
+from gateway.metrics import LabelValues, Metrics, Reading, Scraper
 
-KNOWN = Known(
+KNOWN = LabelValues(
     dialects=frozenset({"otc", "oxp"}),
     protocols={"mail": "oxp", "builds": "callback"},
     reasons=frozenset({"expired"}),
@@ -18,8 +18,8 @@ KNOWN = Known(
 Samples = Mapping[str, float]
 
 
-def made(store: Store | None = None, *, max_tools: int = 1000, gauges: Iterable[Reading] = ()) -> Metrics:
-    return Metrics(store or LocalStore(), KNOWN, max_tools=max_tools, gauges=lambda: gauges)
+def made(*, max_tools: int = 1000, gauges: Iterable[Reading] = ()) -> Metrics:
+    return Metrics(KNOWN, max_tools=max_tools, gauges=lambda: gauges)
 
 
 def samples_of(text: bytes) -> Samples:
@@ -32,5 +32,5 @@ def samples_of(text: bytes) -> Samples:
     return found
 
 
-async def scraped(metrics: Metrics, store: Store) -> Samples:
-    return samples_of(await Scraper(metrics.publish, store.read).text())
+async def scraped(metrics: Metrics) -> Samples:
+    return samples_of(await Scraper(metrics).text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 from gateway.admission import DispatchGate
 from gateway.calls.execution import CallRequest
@@ -27,12 +27,11 @@ DONE = ToolResult(value={"it": "is done"})
 TIMEOUT_S = 10.0  # of a route, for what takes milliseconds on an idle machine
 
 
-class Later:
-    """A tool server that takes calls and answers when a test says so. `dispatched` is what it took."""
+class _Scripted:
+    """A tool server that does what a test says. `dispatched` are the calls it took."""
 
-    name = "later"
+    name: str
     dialect = "test"
-    asynchronous = True
 
     def __init__(self) -> None:
         self.dispatched: list[Invocation] = []
@@ -46,13 +45,11 @@ class Later:
         self.took = asyncio.Event()
         self.queued: asyncio.Queue[None] | None = None  # then each call waits for an item of it before it is taken
 
-    async def dispatch(
-        self, invocation: Invocation, callback_url: str, turn: DispatchGate | None = None
-    ) -> ToolResult | None:
-        if self.queued is not None and turn is not None:
-            await turn.waits()
+    async def _take(self, invocation: Invocation, callback_url: str, gate: DispatchGate | None) -> ToolResult | None:
+        if self.queued is not None and gate is not None:
+            await gate.waits()
             await self.queued.get()
-            await turn.goes()
+            await gate.goes()
         self.dispatched.append(invocation)
         self.callback_urls.append(callback_url)
         self.took.set()
@@ -61,6 +58,29 @@ class Later:
         if isinstance(self.at_once, Exception):
             raise self.at_once
         return self.at_once
+
+    async def list_tools(self) -> Listing:
+        raise AssertionError
+
+    async def challenge_status(self, check_url: str) -> str:
+        raise AssertionError
+
+    async def aclose(self) -> None: ...
+
+
+class Later(_Scripted):
+    """Takes calls; their outcomes come when a test says so."""
+
+    name = "later"
+    deferred: Literal[True] = True
+    receiver = None
+    open_calls = 0
+    stream_up = None
+
+    async def dispatch(
+        self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
+    ) -> ToolResult | None:
+        return await self._take(invocation, callback_url, gate)
 
     async def resume(self, call_id: str, run: str) -> None:
         if self.on_resume is not None:
@@ -74,31 +94,20 @@ class Later:
         if self.on_cancel is not None:
             await self.on_cancel()
 
-    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
-        raise AssertionError
 
-    async def list_tools(self) -> Listing:
-        raise AssertionError
-
-    async def challenge_status(self, check_url: str) -> str:
-        raise AssertionError
-
-    async def aclose(self) -> None: ...
-
-
-class Now(Later):
-    """A tool server that answers when it is done, which is when a test opens it."""
+class Now(_Scripted):
+    """Answers each call when it is done, which is when a test opens it."""
 
     name = "now"
-    asynchronous = False
+    deferred: Literal[False] = False
 
     def __init__(self) -> None:
         super().__init__()
         self.opened = asyncio.Event()
         self.hung_up = False
 
-    async def call(self, invocation: Invocation, turn: DispatchGate | None = None) -> ToolResult:
-        await self.dispatch(invocation, "", turn)
+    async def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> ToolResult:
+        await self._take(invocation, "", gate)
         try:
             await self.opened.wait()
         except asyncio.CancelledError:
@@ -188,7 +197,7 @@ class Desk:
         self,
         call_id: str | None = "k",
         *,
-        backend: Later | None = None,
+        backend: Later | Now | None = None,
         arguments: JsonObject | None = None,
         caller: Caller = ADA,
         preference: Preference = NO_PREFERENCE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from gateway.model import Invocation, Listing, Requirements, ToolDefinition, ToolResult
 from gateway.routing import PublishedTool, Route
@@ -16,9 +16,9 @@ class Unasked:
 
     name = "unasked"
     dialect = "otc"
-    asynchronous = False
+    deferred: Literal[False] = False
 
-    async def call(self, invocation: Invocation, turn: object = None) -> ToolResult:
+    async def call(self, invocation: Invocation, gate: object = None) -> ToolResult:
         raise AssertionError
 
     async def list_tools(self) -> Listing:

@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gateway.state.address import Address
+from gateway.state.connections import connect
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.state.redis import RedisState
+from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
-from gateway.state.servers import connect
-from gateway.state.tending import Timing
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import KEYS
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from gateway.transport import Kind, Limits, Origin, Pool, Reply, TransportError
-from gateway.transport.requesthead import content_length, encode_head
-from gateway.transport.stream import Stream
 from tests.fuzz.transport.loops import Leftovers, set_resolver, turns, until
 from tests.fuzz.transport.oracle import State, Verdict, forgiving, judge
 from tests.fuzz.transport.plans import HEAD_BYTES, LONG_S, MAX_BODY, SHORT_S, Ending, Plan, Tail, draw
@@ -256,20 +254,14 @@ async def exchange(pool: Pool, plan: Plan, dice: Random) -> Reply:
     """Makes a plan's call, and reads the reply in one piece, or in parts with pauses between them."""
     if not plan.streamed:
         return await pool.request(plan.method, plan.target, (), plan.body, timeout_s=plan.timeout_s, max_body=MAX_BODY)
-    framing = content_length(plan.method, len(plan.body))
-    head = encode_head(plan.method, plan.target, pool.origin.authority, (), framing)
-    connection = await pool.acquire(plan.timeout_s)
-    stream = Stream(connection, is_head=plan.method == b"HEAD", ahead_bytes=2000, max_body=MAX_BODY)
-    connection.start(stream, head + plan.body)
-    try:
-        status, headers = await stream.head(plan.timeout_s)
+    async with pool.stream(
+        plan.method, plan.target, (), plan.body, timeout_s=LONG_S, idle_s=plan.timeout_s, max_body=MAX_BODY
+    ) as reply:
         body = b""
-        while data := await stream.read(plan.timeout_s):
-            body += data
+        async for piece in reply:
+            body += piece
             await turns(dice.randrange(3))
-        return Reply(status, headers, body)
-    finally:
-        stream.close()
+        return Reply(reply.head.status, reply.head.headers, body)
 
 
 def assert_balanced(pool: Pool) -> None:

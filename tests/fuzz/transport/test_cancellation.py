@@ -9,11 +9,10 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
-import httpx
 import pytest
 
-from gateway.pacing import Turns
-from gateway.transport import HttpTransport, Limits, Origin, Pool, Reply
+from gateway.pacing import ParseQueue
+from gateway.transport import Limits, Origin, Pool, Reply
 from gateway.transport.connection import Connection
 from gateway.transport.dial import Dialler
 from tests.fuzz.transport.loops import DEADLINE_S, Leftovers, run, set_resolver, turns, until
@@ -21,7 +20,6 @@ from tests.fuzz.transport.plans import HEAD_BYTES, LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange
 from tests.fuzz.transport.server import Server, listening
 from tests.fuzz.transport.stepping import Cancel, after_turns, at_point
-from tests.unit.transport.scripted import Peer, serving
 from tests.unit.transport.stats import Stats, stats_of
 
 HOST = "127.0.0.1"
@@ -140,7 +138,7 @@ def test_a_caller_may_leave_at_any_turn_of_the_loop(loop_name: str, contexts: Co
 class Keeper:
     """Owns connections that no pool knows."""
 
-    turns = Turns()
+    parse_queue = ParseQueue()
 
     def release(self, connection: Connection) -> None:
         pass
@@ -199,40 +197,3 @@ def test_a_pool_may_close_at_any_turn_of_the_loop(loop_name: str, contexts: Cont
         return number
 
     assert run(loop_name, every_turn()) > 5
-
-
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_a_user_of_httpx_may_leave_at_every_await(loop_name: str, contexts: Contexts, tls: bool) -> None:
-    async def in_pieces(peer: Peer) -> None:
-        while True:
-            target = (await peer.request()).split(b" ")[1]
-            for piece in (b"HTTP/1.1 200 OK\r\n", b"Content-Length: %d\r\n\r\n" % len(target), target[:1], target[1:]):
-                await turns(2)
-                await peer.send(piece)
-
-    async def upload() -> AsyncIterator[bytes]:
-        for part in (b"ab", b"cd"):
-            await turns(1)
-            yield part
-
-    async def fetch(client: httpx.AsyncClient, url: str) -> bytes:
-        async with client.stream("POST", url, content=upload()) as response:
-            return b"".join([part async for part in response.aiter_raw()])
-
-    async def every_point() -> int:
-        number = 1
-        while number < MOST_POINTS:
-            leftovers = Leftovers()
-            set_resolver(numeric)
-            async with serving(in_pieces, ssl_context=contexts.server if tls else None, name=NAME) as server:
-                transport = HttpTransport(Limits(connections=1), ssl_context=contexts.trusting)
-                async with httpx.AsyncClient(transport=transport, timeout=LONG_S, trust_env=False) as client:
-                    points = await at_point(number, at_once=False)(fetch(client, server.url + "/first"))
-                    assert (await client.get(server.url + "/second")).content == b"/second"
-            await leftovers.assert_none()
-            if points < number:
-                break
-            number += 1
-        return number - 1
-
-    assert run(loop_name, every_point()) >= 3

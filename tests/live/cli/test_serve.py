@@ -22,7 +22,6 @@ from tests.support.terminal import (
     entered,
     environment,
     eventually,
-    finished,
     healthy,
     running,
     tool_server,
@@ -160,17 +159,6 @@ def test_a_gateway_that_is_given_no_standard_streams_serves_and_ends_with_0(conf
     finally:
         started.kill()
         started.wait()
-
-
-def test_no_place_for_what_workers_share_is_a_sentence(config: Path) -> None:
-    text = config.read_text().replace("{port: 0, admin", "{workers: 2, port: 0, admin")
-    config.write_text(f"{text}state: {{url: 'redis://127.0.0.1:1/0', keys: [{'k' * 32}]}}\n")
-    # As on a file system that is read-only: no file can have anything in it.
-    done = finished(["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "-", *TOOLGATE, "serve", "-c", str(config)])
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("There is no place for what workers count: ")
-    assert done.stderr.splitlines()[-1].endswith("Make /tmp writable, or set TMPDIR.")
 
 
 def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:

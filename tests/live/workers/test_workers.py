@@ -12,8 +12,8 @@ from functools import partial
 import httpx
 import pytest
 
-from gateway.processes.place import MISSED
-from gateway.processes.worker import REPORT_S
+from gateway.processes.control import REPORT_S
+from gateway.processes.slot import MISSED
 from tests.live.faults.test_stopping_under_load import Load
 from tests.live.workers.team import WORKERS, connections_from, details, is_alive, metric, pids, team
 from tests.support.calling import call_once, connect, value
@@ -108,6 +108,9 @@ async def test_a_worker_that_is_killed_breaks_its_own_calls_only_is_replaced_and
             "yard": {"protocol": "callback", "url": tools.url, "timeout": "30s"},
         }
         async with team(redis_url, backends) as running:
+            for number in range(MANY):
+                await call_once(running.url, "Lab.Echo", {"n": number})
+            assert await metric(running, "toolgate_requests_total", operation="call") == MANY
             slowly = [asyncio.create_task(call_once(running.url, "Lab.Slow", {"n": number})) for number in range(MANY)]
             keyed = [
                 asyncio.create_task(call_once(running.url, WORK, {"number": number}, call_id=f"call-{number}"))
@@ -141,6 +144,9 @@ async def test_a_worker_that_is_killed_breaks_its_own_calls_only_is_replaced_and
 
             await until(replaced, "there is another worker")
             assert len(running.logged("a worker died")) == 1
+            assert (
+                await metric(running, "toolgate_requests_total", operation="call") >= 2 * MANY
+            )  # echoed before and now
             await _stops_at_once_when_told_twice(running)
 
 

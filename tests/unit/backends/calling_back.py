@@ -14,7 +14,7 @@ from gateway.backends.server import Server as Place
 from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
-from gateway.ports import AsyncBackend
+from gateway.ports import DeferredBackend
 from gateway.transport import Limits, Origin, Pool
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.facing import reply
@@ -101,7 +101,7 @@ class Facing:
         self, message: object, content_type: str | None = "application/json", *, group: str = GROUP, **how: Any
     ) -> int:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return await self.backend.receive(CALL_ID, group, body, content_type, **how)
+        return await self.backend.receiver.receive(CALL_ID, group, body, content_type, **how)
 
 
 def backend_at(
@@ -137,7 +137,7 @@ async def facing(
         ends, changes = ends or Ends(), list[str]()
         offload = Offload(memory_bytes=MEMORY_BYTES)
         backend = backend_at(server.url + path, ends, changes, offload=offload, **settings)
-        _: AsyncBackend = backend  # that it is one is checked here
+        _: DeferredBackend = backend  # that it is one is checked here
         try:
             if listed:
                 await backend.list_tools()

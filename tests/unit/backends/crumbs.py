@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 from msgspec.structs import replace
 
 from gateway.admission import Admission
@@ -18,7 +17,7 @@ from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import Checker, Offload
-from gateway.transport import HttpTransport, Limits
+from gateway.transport import Limits
 from tests.unit.backends.admitting import admission
 
 OWNER = "00000000-0000-0000-0000-000000000001"
@@ -118,7 +117,6 @@ def backend_at(
     return RcrtBackend(
         "crumbs",
         way_in,
-        httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False),
         tokens=tokens or tokens_of(way_in.replicas[0].target),
         outcomes=outcomes,
         checker=Checker(Offload(memory_bytes=0)),

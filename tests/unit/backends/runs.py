@@ -25,6 +25,6 @@ async def result_of(crumbs: Crumbs, tool: str = "echo", call: dict[str, Any] | N
     async with facing(crumbs.url, **settings) as (backend, kept):
         assert await backend.dispatch(invocation(tool, call_id, **(call or {})), "") is None
         result = await kept.outcome(call_id)
-        await until(lambda: backend.waiting == 0)
+        await until(lambda: backend.open_calls == 0)
     assert crumbs.executions(call_id) <= 1
     return result

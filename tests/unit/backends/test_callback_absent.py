@@ -63,7 +63,7 @@ class Elsewhere:
         self.callbacks = Callbacks(
             it.state,
             self._tokens,
-            backends={},
+            receivers={},
             published=lambda _tool: None,
             absent=receiving_for_absent(it.calls, Checker(Offload(memory_bytes=0))),
             backlog=it.endings.backlog,

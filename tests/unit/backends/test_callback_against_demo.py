@@ -66,7 +66,7 @@ async def together(demo_url: str) -> AsyncIterator[Both]:
         while True:
             head, _, body = (await peer.request()).partition(b"\r\n\r\n")
             call_id = head.split(b" ")[1].decode().removeprefix("/")
-            statuses.append(await backend.receive(call_id, f"grp-{call_id}", body, "application/json"))
+            statuses.append(await backend.receiver.receive(call_id, f"grp-{call_id}", body, "application/json"))
             await peer.send(reply(statuses[-1], b""))
 
     async with serving(receive) as server, plainhttp.async_client(base_url=demo_url) as demo:

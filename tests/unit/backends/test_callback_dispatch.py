@@ -209,14 +209,6 @@ async def test_a_call_that_never_left_is_refused() -> None:
     assert toolset.noted == []
 
 
-async def test_a_call_is_dispatched_and_never_called() -> None:
-    async with facing(Toolset()) as at:
-        assert (await refusal(at.backend.call(INVOCATION))).code is ErrorCode.INTERNAL
-        await at.backend.resume("tg-1", "run")  # there is nothing one could ask
-        assert await at.backend.challenge_status("http://x/") == "failed"
-    assert len(at.server.requests) == 1  # for the list
-
-
 @pytest.mark.parametrize("turn", [Turn(), given_up()], ids=["wanted", "given up"])
 async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted(turn: Turn) -> None:
     first_is_in, go_on = asyncio.Event(), asyncio.Event()

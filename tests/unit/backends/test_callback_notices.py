@@ -13,6 +13,7 @@ from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, serving, until
+from tests.unit.transport.stats import stats_of
 
 pytestmark = pytest.mark.anyio
 
@@ -70,9 +71,9 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
 
     async def hears(end: asyncio.Future[None], pool: Pool) -> list[bool]:
         await end
-        now = pool.is_unused
+        now = stats_of(pool).is_unused
         await asyncio.sleep(0)
-        return [now, pool.is_unused]
+        return [now, stats_of(pool).is_unused]
 
     async with serving(toolset) as server:
         pool, outbox = Pool(server.origin), Outbox("builds", Fixed())
@@ -83,7 +84,7 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
             end.set_result(None)
             outbox.post("close", pool, b"/close_thread", b"{}")
             assert await waiting == [True, True]
-            await until(lambda: pool.is_unused and len(toolset.noted) == count)  # noqa: B023 - called at once
+            await until(lambda: stats_of(pool).is_unused and len(toolset.noted) == count)  # noqa: B023 - called at once
         await outbox.aclose()
         await pool.aclose()
 

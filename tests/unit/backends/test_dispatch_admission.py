@@ -129,7 +129,7 @@ async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(c
         assert error.retry_after_s is not None
         assert error.retry_after_s > 500
         assert crumbs.listed(tag=f"gateway:{refused}") == []
-        assert backend.waiting == 0
+        assert backend.open_calls == 0
         await backend.list_tools()
         again = call_id()
         await backend.dispatch(invocation("echo", again), "")

@@ -42,7 +42,7 @@ async def test_a_request_that_is_provably_not_stored_is_refused(crumbs: Crumbs, 
     async with facing(crumbs.url) as (backend, _):
         with pytest.raises(GatewayError) as caught:
             await backend.dispatch(invocation("echo", call_id, idempotent=True), "")
-        assert backend.waiting == 0
+        assert backend.open_calls == 0
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
     assert crumbs.executions(call_id) == 0
 
@@ -55,7 +55,7 @@ async def test_a_request_that_was_not_stored_ends_its_call_and_is_not_sent_again
         failure = (await kept.outcome(call_id)).failure
         assert failure is not None
         assert (failure.message, failure.can_retry, failure.outcome) == (NOT_STORED, False, "unknown")
-        await until(lambda: backend.waiting == 0)
+        await until(lambda: backend.open_calls == 0)
     assert crumbs.listed(tag=f"gateway:{call_id}") == []
 
 
@@ -124,7 +124,7 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
     async with facing("http://127.0.0.1:9") as (backend, _):
         with pytest.raises(GatewayError) as caught:
             await backend.dispatch(invocation(), "")
-        assert (backend.waiting, backend.stream_up) == (0, False)
+        assert (backend.open_calls, backend.stream_up) == (0, False)
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
 
 
@@ -155,9 +155,9 @@ async def test_workflows_do_not_block_each_other(crumbs: Crumbs) -> None:
         dispatching = [
             asyncio.create_task(backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")) for one in ids
         ]
-        await until(lambda: backend.waiting == 2)
+        await until(lambda: backend.open_calls == 2)
         assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
-        assert backend.waiting == 2
+        assert backend.open_calls == 2
         results = [await kept.outcome(one) for one in ids]
         await asyncio.gather(*dispatching)
     assert [result.failure for result in results] == [None] * 4
@@ -179,7 +179,7 @@ async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(cr
             await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
         assert any(crumbs.listed(tag=f"request:{one}") for one in ids)
-        await until(lambda: backend.waiting == 0)
+        await until(lambda: backend.open_calls == 0)
 
 
 async def test_a_workflow_that_finds_no_place_in_time_is_refused(crumbs: Crumbs) -> None:
@@ -189,7 +189,7 @@ async def test_a_workflow_that_finds_no_place_in_time_is_refused(crumbs: Crumbs)
             await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW), "")
         with pytest.raises(GatewayError) as caught:
             await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
-        assert backend.waiting == 2
+        assert backend.open_calls == 2
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
 
 
@@ -210,7 +210,7 @@ async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(cr
         with pytest.raises(NotDispatchedError):
             await backend.dispatch(invocation("workflow", late, arguments=WORKFLOW), "", turn)
         assert turn.said == ["waits", "goes"]
-        assert backend.waiting == 2
+        assert backend.open_calls == 2
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
     assert crumbs.listed(tag=f"gateway:{late}") == []
 

@@ -48,7 +48,7 @@ async def test_a_run_after_one_that_is_forgotten_gets_what_it_asked_for(crumbs: 
         for message in messages:
             assert (await kept.call(backend, run_of(call_id, message))).value == {"echo": message}
             del kept.results[call_id]
-            await until(lambda: backend.waiting == 0)
+            await until(lambda: backend.open_calls == 0)
 
 
 @pytest.mark.parametrize("fault", ["status_500", "status_503"])
@@ -95,7 +95,7 @@ async def test_what_comes_late_for_an_earlier_run_does_not_end_a_later_one(crumb
     async with facing(crumbs.url) as (backend, kept):
         await backend.dispatch(earlier, "")
         await backend.dispatch(later, "")
-        assert backend.waiting == 1
+        assert backend.open_calls == 1
         assert (await kept.outcome(call_id)).value == {"echo": "later"}
         assert crumbs.listed(tag=f"request:tg-{earlier.run}") != []
     assert kept.settled == [call_id]

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from gateway.backends.rcrt_client import FixedTokens
 from gateway.backends.rcrt_stream import EventStream, Pace
 from gateway.backends.rcrt_timings import Timings
+from gateway.backends.server import Server as ToolServer
 from gateway.dialects.rcrt import Crumb
-from gateway.transport import HttpTransport
+from gateway.transport import Pool
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, LIMITS, SLOW_POLL, facing, invocation, until
 from tests.unit.backends.runs import HELLO, new_id
-from tests.unit.transport.scripted import Peer, Script, Server, serving
+from tests.unit.transport.scripted import DEADLINE_S, Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -43,11 +43,10 @@ class Heard:
 @asynccontextmanager
 async def listening(script: Script, timings: Timings = FAST_POLL) -> AsyncIterator[tuple[EventStream, Heard, Server]]:
     heard = Heard()
-    async with serving(script) as server, httpx.AsyncClient(transport=HttpTransport(LIMITS), trust_env=False) as http:
+    async with serving(script) as server, aclosing(Pool(server.origin, LIMITS)) as pool:
         stream = EventStream(
             "crumbs",
-            http,
-            server.url,
+            ToolServer(server.url, pool, DEADLINE_S),
             FixedTokens(((b"authorization", b"Bearer t"),)),
             on_event=heard.crumbs.append,
             on_gap=heard.gap,

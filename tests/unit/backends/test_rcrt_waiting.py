@@ -23,7 +23,7 @@ async def test_what_is_not_worth_waiting_for_any_longer_is_forgotten(crumbs: Cru
     crumbs.order("echo", "absent")
     async with facing(crumbs.url, timings=replace(FAST_POLL, watch_s=0.1)) as (backend, kept):
         await backend.dispatch(invocation("echo", new_id()), "")
-        await until(lambda: backend.waiting == 0)
+        await until(lambda: backend.open_calls == 0)
     assert not kept.results
 
 
@@ -37,8 +37,8 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
     assert isinstance(backend, RcrtBackend)
     try:
         await backend.dispatch(invocation("echo", new_id()), "")
-        assert backend.waiting == 1
-        await until(lambda: backend.waiting == 0)
+        assert backend.open_calls == 1
+        await until(lambda: backend.open_calls == 0)
     finally:
         await backend.aclose()
 
@@ -54,7 +54,7 @@ async def test_a_cancelled_call_is_no_longer_looked_for(crumbs: Crumbs) -> None:
     async with facing(crumbs.url) as (backend, kept):
         await backend.dispatch(invocation("echo", call_id), "")
         await backend.cancel(call_id, "", "")
-        assert backend.waiting == 0
+        assert backend.open_calls == 0
         await until(lambda: crumbs.listed(tag=f"request:{call_id}") != [])
         await kept.call(backend, invocation("echo", new_id()))
     assert call_id not in kept.settled
@@ -67,9 +67,9 @@ async def test_a_call_that_was_ended_by_another_process_is_no_longer_looked_for(
         for call_id in (ended, other):
             await backend.dispatch(invocation("echo", call_id), "")
         kept.over.add(ended)
-        await until(lambda: backend.waiting < 2)
+        await until(lambda: backend.open_calls < 2)
         await kept.call(backend, invocation("echo", new_id()))
-        assert backend.waiting == 1
+        assert backend.open_calls == 1
 
 
 async def test_what_comes_for_a_call_that_was_ended_by_another_process_ends_nothing(crumbs: Crumbs) -> None:
@@ -78,7 +78,7 @@ async def test_what_comes_for_a_call_that_was_ended_by_another_process_ends_noth
     async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
         kept.over.add(call_id)
         await backend.dispatch(invocation("echo", call_id), "")
-        await until(lambda: backend.waiting == 0)
+        await until(lambda: backend.open_calls == 0)
     assert kept.settled == []
 
 

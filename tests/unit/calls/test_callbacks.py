@@ -6,14 +6,13 @@ import re
 import string
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gateway.calls.backlog import Backlog
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, DeferredCall, pack_metadata
-from gateway.ports import Backend
 from gateway.request import Request
 from gateway.state.memory import MemoryState
 from gateway.state.port import NewCall, StateLimits
@@ -79,11 +78,7 @@ class Arrived:
 
 
 class Reader:
-    """A backend that notes how it is to read what was posted."""
-
-    name = "later"
-    asynchronous = True
-    dialect = "callback"
+    """Notes how it is to read what was posted."""
 
     def __init__(self) -> None:
         self.read: list[tuple[str, list[str]]] = []
@@ -102,11 +97,10 @@ async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_b
     later = DeferredCall(run=RUN, decode="never", failure_patterns=("FAILED",))
     note = CallMetadata(dialect="oxp", spelling="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_metadata(note)))
-    backends = {"later": cast(Backend, reader)}
     callbacks = Callbacks(
         state,
         tokens(NEW),
-        backends=backends,
+        receivers={"later": reader},
         published=lambda _tool: None,
         absent=lambda _: Reader(),
         backlog=Backlog(lambda: True),

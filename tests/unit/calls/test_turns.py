@@ -11,7 +11,7 @@ from gateway.calls.status import CANCELLED, PREFIX, CallView
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ToolResult
 from gateway.state.port import CallState
-from tests.unit.desk import DONE, Desk, Later, desk
+from tests.unit.desk import DONE, Desk, Later, Now, desk
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ async def it() -> AsyncIterator[Desk]:
         yield opened
 
 
-async def queued(it: Desk, backend: Later, call_id: str | None = "k") -> tuple[asyncio.Task[CallView], str]:
+async def queued(it: Desk, backend: Later | Now, call_id: str | None = "k") -> tuple[asyncio.Task[CallView], str]:
     """A call that waits for its turn, and its key."""
     backend.queued = asyncio.Queue()
     asked = asyncio.create_task(it.ask(call_id, backend=backend))
@@ -34,7 +34,7 @@ async def queued(it: Desk, backend: Later, call_id: str | None = "k") -> tuple[a
     return asked, it.state.moves[0][0]
 
 
-def go(backend: Later) -> None:
+def go(backend: Later | Now) -> None:
     """It is the turn of the next call."""
     assert backend.queued is not None
     backend.queued.put_nowait(None)

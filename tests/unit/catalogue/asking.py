@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.offer import Source
@@ -34,7 +34,7 @@ class ToolServer:
     """A backend that lists what a test gives it, or fails as a test says."""
 
     dialect = "otc"
-    asynchronous = False
+    deferred: Literal[False] = False
 
     def __init__(self, name: str, *tools: ToolDefinition) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class ToolServer:
             raise self.failure
         return Listing(tools=tuple(self.tools), rejected=self.rejected)
 
-    async def call(self, invocation: Invocation, turn: object = None) -> ToolResult:
+    async def call(self, invocation: Invocation, gate: object = None) -> ToolResult:
         raise AssertionError
 
     async def challenge_status(self, check_url: str) -> str:

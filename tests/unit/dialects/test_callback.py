@@ -14,8 +14,7 @@ from gateway import jsontext
 from gateway.dialects import callback, callback_toolset
 from gateway.dialects.callback import Callback, Foreign, Malformed, Unknown, decode_callback
 from gateway.dialects.callback_toolset import ToolsetError, decode_toolset
-from gateway.model import Invocation, ToolDefinition
-from gateway.routing import Decode
+from gateway.model import Decode, Invocation, ToolDefinition
 from tests.wire import canonical
 
 ID, GROUP = "tg-01JD8Q2M", "grp-5f1e"

@@ -14,7 +14,6 @@ from gateway.errors import UnauthenticatedError
 from gateway.http.accesslog import AccessLog
 from gateway.http.observer import LEFT, Observer
 from gateway.logs.lines import Lines
-from gateway.metrics import LocalStore
 from gateway.request import Request
 from gateway.tracing import IdSource, identify
 from gateway.wire import Head
@@ -30,8 +29,7 @@ class Noted:
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
         self._lines = Lines(self._writing, lambda count: b"")
-        self._store = LocalStore()
-        self.metrics = made(self._store)
+        self.metrics = made()
         self.observer = Observer(self.metrics, AccessLog(self._lines))
 
     def lines(self) -> list[dict[str, Any]]:
@@ -41,7 +39,7 @@ class Noted:
             return [json.loads(line) for line in stream]
 
     async def samples(self) -> Samples:
-        return await scraped(self.metrics, self._store)
+        return await scraped(self.metrics)
 
 
 def asked(path: str = "/tools/call", prefix: str | None = None) -> Request:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.metrics import LocalStore, Reading, Scraper, families
-from gateway.metrics.store import Series
+from gateway.metrics import Reading, Scraper, families
 from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio
@@ -50,15 +47,14 @@ DOCUMENTED = {
 async def everything() -> bytes:
     """A scrape with at least one child of every metric."""
     gauges = [family for family in families.FAMILIES.values() if family.kind == "gauge"]
-    store = LocalStore()
-    metrics = made(store, gauges=[Reading(family, ('quo"te\\\n',) * len(family.labels), 1.0) for family in gauges])
+    metrics = made(gauges=[Reading(family, ('quo"te\\\n',) * len(family.labels), 1.0) for family in gauges])
     metrics.request("otc", "call", 200, 0.5, 0.25)
     metrics.tool_call("mail", "Mail.Send", "ok", 0.25)
     metrics.auth_failure("expired")
     metrics.rate_limited("per-caller")
     metrics.callback("builds", 200)
     metrics.reload("ok")
-    return await Scraper(metrics.publish, store.read).text()
+    return await Scraper(metrics).text()
 
 
 def test_there_are_the_documented_metrics_with_their_labels_and_no_others() -> None:
@@ -86,8 +82,7 @@ async def test_names_follow_the_conventions() -> None:
 
 
 async def test_a_metric_that_nothing_was_counted_in_is_there_by_name() -> None:
-    store = LocalStore()
-    text = await Scraper(made(store).publish, store.read).text()
+    text = await Scraper(made()).text()
     assert all(f"# TYPE {name} " in text.decode() for name in DOCUMENTED)
 
 
@@ -101,40 +96,32 @@ async def test_promtool_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 class Gate:
-    """Numbers that are to be had only when the gate is opened."""
+    """Metrics of other processes, which arrive only when the gate is opened."""
 
     def __init__(self) -> None:
-        self.opened = threading.Event()
-        self.reads = 0
-        self.entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._loop = asyncio.get_running_loop()
+        self.opened, self.entered = asyncio.Event(), asyncio.Event()
+        self.scraper = Scraper(made(), self._refresh)
+        self.refreshed = 0
 
-    def read(self) -> Iterator[Series]:
-        self.reads += 1
-        self._loop.call_soon_threadsafe(self.entered.set_result, None)
-        assert self.opened.wait(10)
-        return iter(())
+    async def _refresh(self) -> None:
+        self.refreshed += 1
+        self.entered.set()
+        await self.opened.wait()
 
 
-async def test_the_loop_goes_on_and_whoever_comes_meanwhile_gets_the_same_text() -> None:
+async def test_scrapes_at_the_same_time_share_one_text() -> None:
     gate = Gate()
-    scraper = Scraper(lambda: None, gate.read)
-    first = asyncio.create_task(scraper.text())
-    await gate.entered  # the loop runs while the text is being made
-    others = [asyncio.create_task(scraper.text()) for _ in range(10)]
-    await asyncio.sleep(0)
+    scrapes = [asyncio.create_task(gate.scraper.text()) for _ in range(10)]
+    await gate.entered.wait()
     gate.opened.set()
-    assert len({await task for task in (first, *others)}) == 1
-    assert gate.reads == 1
+    assert len({await scrape for scrape in scrapes}) == 1
+    assert gate.refreshed == 1
 
 
-async def test_a_scraper_that_leaves_spoils_it_for_nobody() -> None:
+async def test_a_scrape_that_is_cancelled_does_not_disturb_the_others() -> None:
     gate = Gate()
-    scraper = Scraper(lambda: None, gate.read)
-    first = asyncio.create_task(scraper.text())
-    await gate.entered
-    second = asyncio.create_task(scraper.text())
-    await asyncio.sleep(0)
+    first, second = (asyncio.create_task(gate.scraper.text()) for _ in range(2))
+    await gate.entered.wait()
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -9,22 +9,17 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from gateway.metrics import LocalStore, Metrics, Reading, families
+from gateway.metrics import Reading, families
 from tests.support.scraping import KNOWN, made, scraped
 
 pytestmark = pytest.mark.anyio
 
 
-def counting(max_tools: int = 1000) -> tuple[Metrics, LocalStore]:
-    store = LocalStore()
-    return made(store, max_tools=max_tools), store
-
-
 async def test_a_call_is_counted_as_request_and_as_call_of_its_tool() -> None:
-    metrics, store = counting()
+    metrics = made()
     metrics.request("otc", "call", 200, 0.5, 0.49)
     metrics.tool_call("mail", "Mail.Send", "ok", 0.49)
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     assert found["toolgate_requests_total{dialect=otc,operation=call,status=200}"] == 1
     assert found["toolgate_tool_calls_total{backend=mail,outcome=ok,protocol=oxp,tool=Mail.Send}"] == 1
     assert found["toolgate_request_duration_seconds_sum{dialect=otc,operation=call}"] == 0.5
@@ -34,10 +29,10 @@ async def test_a_call_is_counted_as_request_and_as_call_of_its_tool() -> None:
 
 async def test_a_duration_is_in_every_bucket_from_its_own_on() -> None:
     """Prometheus: a bucket holds what is less than or equal to its bound."""
-    metrics, store = counting()
+    metrics = made()
     for duration_s in (0.001, 0.00101, 1000.0):
         metrics.request("oxp", "list", 200, duration_s)
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     name = "toolgate_request_duration_seconds"
     labels = "dialect=oxp,le={},operation=list"
     buckets = [found[f"{name}_bucket{{{labels.format(bound)}}}"] for bound in ("0.001", "0.0025", "60.0", "+Inf")]
@@ -46,21 +41,21 @@ async def test_a_duration_is_in_every_bucket_from_its_own_on() -> None:
 
 
 async def test_a_call_that_reached_no_tool_server_has_no_duration_there() -> None:
-    metrics, store = counting()
+    metrics = made()
     metrics.tool_call("mail", "Mail.Send", "invalid", 0.0)
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     assert found["toolgate_tool_call_duration_seconds_count{backend=mail,protocol=oxp}"] == 0
     assert found["toolgate_tool_calls_total{backend=mail,outcome=invalid,protocol=oxp,tool=Mail.Send}"] == 1
 
 
 async def test_a_list_has_no_overhead() -> None:
-    metrics, store = counting()
+    metrics = made()
     metrics.request("oxp", "list", 200, 0.1)
-    assert (await scraped(metrics, store))["toolgate_overhead_seconds_count"] == 0
+    assert (await scraped(metrics))["toolgate_overhead_seconds_count"] == 0
 
 
 async def test_words_that_are_not_configured_are_counted_as_other() -> None:
-    metrics, store = counting()
+    metrics = made()
     for number in range(100):
         word = f"word{number}"
         metrics.request(word, word, 299, 0.1)
@@ -69,7 +64,7 @@ async def test_words_that_are_not_configured_are_counted_as_other() -> None:
         metrics.auth_failure(word)
         metrics.rate_limited(word)
         metrics.callback(word, 299)
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     assert not any("word" in name for name in found)
     assert found["toolgate_requests_total{dialect=other,operation=other,status=2xx}"] == 100
     assert found["toolgate_tool_calls_total{backend=other,outcome=other,protocol=other,tool=other}"] == 100
@@ -79,25 +74,25 @@ async def test_words_that_are_not_configured_are_counted_as_other() -> None:
 
 
 async def test_words_that_become_known_later_are_counted_by_their_names_from_then_on() -> None:
-    metrics, store = counting()
+    metrics = made()
     for known in (KNOWN, replace(KNOWN, rules=frozenset({"new"})), replace(KNOWN, reasons=frozenset({"new"}))):
-        metrics.know(known, max_tools=10)
+        metrics.use_labels(known, max_tools=10)
         for _ in range(2):
             metrics.rate_limited("new")
             metrics.rate_limited("per-caller")
             metrics.auth_failure("new")
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     limited = [found[f"toolgate_rate_limited_total{{rule={rule}}}"] for rule in ("new", "per-caller", "other")]
     failed = [found[f"toolgate_auth_failures_total{{reason={reason}}}"] for reason in ("new", "other")]
     assert (limited, failed) == ([2, 4, 6], [2, 4])
 
 
 async def test_only_so_many_tools_are_told_apart() -> None:
-    metrics, store = counting(max_tools=2)
+    metrics = made(max_tools=2)
     for _ in range(2):
         for name in ("A.a", "B.b", "C.c", "D.d"):
             metrics.tool_call("mail", name, "ok", 0.1)
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     calls = "toolgate_tool_calls_total{{backend=mail,outcome=ok,protocol=oxp,tool={}}}"
     assert {tool: found.get(calls.format(tool)) for tool in ("A.a", "B.b", "C.c", "D.d", "other")} == {
         "A.a": 2,
@@ -109,24 +104,24 @@ async def test_only_so_many_tools_are_told_apart() -> None:
 
 
 async def test_the_tools_of_a_backend_that_is_called_other_are_told_apart() -> None:
-    metrics, store = counting()
-    metrics.know(replace(KNOWN, protocols={"other": "oxp"}), max_tools=10)
+    metrics = made()
+    metrics.use_labels(replace(KNOWN, protocols={"other": "oxp"}), max_tools=10)
     metrics.tool_call("other", "A.a", "ok", 0.1)
     metrics.tool_call("gone", "B.b", "ok", 0.1)
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=oxp,tool=A.a}"] == 1
     assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=other,tool=other}"] == 1
 
 
 async def test_what_is_configured_is_counted_by_its_name() -> None:
-    metrics, store = counting()
+    metrics = made()
     metrics.auth_failure("expired")
     metrics.rate_limited("per-caller")
     metrics.callback("builds", 200)
     metrics.callback(None, 404)
     metrics.reload("failed")
     metrics.request(None, "callback", 200, 0.1)
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     assert [name for name in found if "_total" in name] == [
         "toolgate_requests_total{dialect=none,operation=callback,status=200}",
         "toolgate_auth_failures_total{reason=expired}",
@@ -138,21 +133,20 @@ async def test_what_is_configured_is_counted_by_its_name() -> None:
 
 
 async def test_a_gauge_shows_what_is_so_now_and_vanishes_with_what_it_was_about() -> None:
-    store = LocalStore()
     readings = [Reading(families.IN_FLIGHT, ("mail",), 3.0), Reading(families.STATE_UP, (), 1.0)]
-    metrics = made(store, gauges=readings)
-    assert (await scraped(metrics, store))["toolgate_calls_in_flight{backend=mail}"] == 3
+    metrics = made(gauges=readings)
+    assert (await scraped(metrics))["toolgate_calls_in_flight{backend=mail}"] == 3
     readings[:] = [Reading(families.STATE_UP, (), 0.0)]
-    found = await scraped(metrics, store)
+    found = await scraped(metrics)
     assert "toolgate_calls_in_flight{backend=mail}" not in found
     assert found["toolgate_state_up"] == 0
     readings.append(Reading(families.IN_FLIGHT, ("mail",), 1.0))
-    assert (await scraped(metrics, store))["toolgate_calls_in_flight{backend=mail}"] == 1
+    assert (await scraped(metrics))["toolgate_calls_in_flight{backend=mail}"] == 1
 
 
 def test_counting_a_call_takes_a_fraction_of_what_the_client_library_takes() -> None:
     """An eighth on a quiet machine: five children, none of which is looked up by its labels at each call."""
-    metrics, _ = counting()
+    metrics = made()
     registry = CollectorRegistry()
     requests = Counter("requests", "Counted.", ["dialect", "operation", "status"], registry=registry)
     durations = Histogram("durations", "Measured.", ["dialect", "operation"], registry=registry)

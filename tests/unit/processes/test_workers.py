@@ -1,4 +1,4 @@
-"""What several workers share before any of them runs, a configuration and an address; and the place of one."""
+"""What several workers share, a configuration and an address, and how one of them is supervised."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from gateway.cli.output import FAILED, CommandError
 from gateway.cli.serve import run_until_stopped
 from gateway.config import load
-from gateway.processes.place import Place, lines
+from gateway.processes.control import messages, packed, receive
+from gateway.processes.slot import WorkerSlot
 from gateway.processes.sockets import bind
-from gateway.processes.worker import packed, receive
-from gateway.processes.workers import Supervisor
+from gateway.processes.supervisor import Supervisor
 from gateway.server import ServerError, Stop
 from gateway.settings import Config
 from tests.support.authority import Authority
@@ -66,32 +66,32 @@ def test_a_port_of_somebody_else_is_not_shared() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_worker_from_which_nothing_is_heard_is_killed_and_another_takes_its_place(tmp_path: Path) -> None:
+async def test_a_worker_that_stops_reporting_is_killed_and_replaced(tmp_path: Path) -> None:
     """Ours: a process that does not end and does nothing is worse than one that dies; nobody else would notice it."""
     config = good(tmp_path)
-    async with kept(tmp_path, lambda: config) as place:
-        await until(lambda: place.status == "ok", "it serves", START_S)
-        hung = place.details()["pid"]
+    async with supervised(lambda: config) as slot:
+        await until(lambda: slot.status == "ok", "it serves", START_S)
+        hung = slot.details()["pid"]
         os.kill(hung, signal.SIGSTOP)
-        await until(lambda: place.status == "ok" and place.details()["pid"] != hung, "another does", START_S)
+        await until(lambda: slot.status == "ok" and slot.details()["pid"] != hung, "another does", START_S)
         with pytest.raises(ProcessLookupError):
             os.kill(hung, 0)
 
 
 @pytest.mark.anyio
-async def test_an_answer_that_nobody_waits_for_any_more_is_not_taken_for_the_next(tmp_path: Path) -> None:
+async def test_a_late_answer_is_not_taken_for_that_of_the_next_order(tmp_path: Path) -> None:
     config, bad = good(tmp_path), unusable(tmp_path)
-    async with kept(tmp_path, lambda: config) as place:
-        await until(place.ready.is_set, "it serves", START_S)
-        os.kill(place.details()["pid"], signal.SIGSTOP)
+    async with supervised(lambda: config) as slot:
+        await until(slot.ready.is_set, "it serves", START_S)
+        os.kill(slot.details()["pid"], signal.SIGSTOP)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(place.apply(good(tmp_path)), 0.1)
-        asked = asyncio.create_task(place.apply(bad))
+            await asyncio.wait_for(slot.apply(good(tmp_path)), 0.1)
+        asked = asyncio.create_task(slot.apply(bad))
         await asyncio.sleep(0)
-        os.kill(place.details()["pid"], signal.SIGCONT)
+        os.kill(slot.details()["pid"], signal.SIGCONT)
         assert await asked is False
-        assert await place.apply(config) is True
-        assert not place.lacks(config)
+        assert await slot.apply(config) is True
+        assert not slot.lacks(config)
 
 
 @pytest.mark.anyio
@@ -100,15 +100,15 @@ async def test_a_worker_that_cannot_follow_a_configuration_which_came_while_it_s
 ) -> None:
     """Ours: to callers it would be a gateway that sometimes goes by rules that do not count any more."""
     counts, bad = good(tmp_path), unusable(tmp_path)
-    async with kept(tmp_path, lambda: counts) as place:
-        await until(lambda: place.details()["pid"] is not None, "it starts")
-        first, counts = place.details()["pid"], bad
-        await until(lambda: place.reason == UNUSABLE, "the next one says why it cannot start", START_S)
-        assert not place.ready.is_set()
+    async with supervised(lambda: counts) as slot:
+        await until(lambda: slot.details()["pid"] is not None, "it starts")
+        first, counts = slot.details()["pid"], bad
+        await until(lambda: slot.reason == UNUSABLE, "the next one says why it cannot start", START_S)
+        assert not slot.ready.is_set()
         counts = good(tmp_path)
-        await until(place.ready.is_set, "another one serves", START_S)
-        assert place.details()["pid"] != first
-        assert not place.lacks(counts)
+        await until(slot.ready.is_set, "another one serves", START_S)
+        assert slot.details()["pid"] != first
+        assert not slot.lacks(counts)
     replaced = [record for record in caplog.records if record.message.startswith("a worker that cannot go by")]
     assert [vars(record)["pid"] for record in replaced] == [first]
 
@@ -117,8 +117,7 @@ def test_a_gateway_whose_workers_cannot_start_says_why_in_one_sentence(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async def serve(config: Config) -> None:
-        with Supervisor(config) as supervisor:
-            await supervisor.run(lambda addresses: pytest.fail("it listens"))
+        await Supervisor(config).run(lambda addresses: pytest.fail("it listens"))
 
     with pytest.raises(CommandError) as refused:
         run_until_stopped(serve(unusable(tmp_path, server={"port": 0, "admin": {"port": 0}, "workers": 2})))
@@ -127,20 +126,20 @@ def test_a_gateway_whose_workers_cannot_start_says_why_in_one_sentence(
 
 
 @pytest.mark.anyio
-async def test_a_place_for_which_there_is_no_process_to_be_had_is_filled_later(tmp_path: Path) -> None:
+async def test_a_worker_that_cannot_be_started_is_started_later(tmp_path: Path) -> None:
     """Ours: one that is not replaced at once is better than a gateway that ends, with all the others."""
     config = good(tmp_path)
-    async with kept(tmp_path, lambda: config) as place:
+    async with supervised(lambda: config) as slot:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         free = os.dup(0)
         os.close(free)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))  # all below are taken
         try:
-            await until(place.failed.is_set, "there is none")
+            await until(slot.failed.is_set, "there is none")
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        assert place.reason == "No worker can be started: Too many open files."
-        await until(place.ready.is_set, "there is one", START_S)
+        assert slot.reason == "No worker can be started: Too many open files."
+        await until(slot.ready.is_set, "there is one", START_S)
 
 
 @pytest.mark.anyio
@@ -148,19 +147,19 @@ async def test_another_configuration_does_not_wait_until_the_one_before_would_ha
     tmp_path: Path,
 ) -> None:
     counts = unusable(tmp_path)
-    async with kept(tmp_path, lambda: counts, first_pause_s=3600.0) as place:
-        await until(lambda: place.failed.is_set() and place.details()["starts"] == 1, "it cannot start", START_S)
+    async with supervised(lambda: counts, first_pause_s=3600.0) as slot:
+        await until(lambda: slot.failed.is_set() and slot.details()["starts"] == 1, "it cannot start", START_S)
         counts = good(tmp_path)
-        place.hurry()
-        await until(place.ready.is_set, "it serves", START_S)
+        slot.hurry()
+        await until(slot.ready.is_set, "it serves", START_S)
 
 
 @pytest.mark.anyio
-async def test_half_a_line_of_a_worker_that_died_while_it_spoke_is_not_heard() -> None:
+async def test_half_a_message_of_a_worker_that_died_is_left_out() -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(b'{"kind": "ready"}\n{"kind": "repo')
     reader.feed_eof()
-    assert [line async for line in lines(reader)] == [b'{"kind": "ready"}\n']
+    assert [message async for message in messages(reader)] == [{"kind": "ready"}]
 
 
 def good(directory: Path, **more: object) -> Config:
@@ -181,17 +180,17 @@ def unusable(directory: Path, **more: object) -> Config:
 
 
 @asynccontextmanager
-async def kept(directory: Path, config: Callable[[], Config], **more: float) -> AsyncIterator[Place]:
-    """Has a place kept for the length of the block."""
+async def supervised(config: Callable[[], Config], **more: float) -> AsyncIterator[WorkerSlot]:
+    """Supervises one worker for the length of the block."""
     (sockets,) = bind("127.0.0.1", 0, 1)
     stop = Stop()
-    place = Place(0, directory, stop, patience=PATIENCE, **more)
-    keeping = asyncio.create_task(place.keep(sockets, config))
+    slot = WorkerSlot(0, stop, lambda rows: None, patience=PATIENCE, **more)
+    running = asyncio.create_task(slot.run(sockets, config))
     try:
-        yield place
+        yield slot
     finally:
         stop.asked.set()
-        place.terminate()
-        await keeping
+        slot.terminate()
+        await running
         for sock in sockets:
             sock.close()

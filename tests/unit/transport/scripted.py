@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
+from gateway.transport.connection import Connection
 from tests.streams import accepting
 from tests.unit.transport.stats import Stats, stats_of
 
@@ -150,6 +151,11 @@ async def call(
     max_body: int = 2**20,
 ) -> Reply:
     return await pool.request(method, target, (), body, timeout_s=timeout_s, max_body=max_body)
+
+
+async def acquire(pool: Pool) -> Connection:
+    """Takes a connection as a call does; a test has to start an exchange on it, or to give it back."""
+    return pool._take_idle() or await pool._wait_for_connection(DEADLINE_S)
 
 
 async def failure(calling: Awaitable[Any]) -> TransportError:

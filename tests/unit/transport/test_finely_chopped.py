@@ -10,10 +10,21 @@ import pytest
 import trustme
 
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
-from gateway.transport import Kind, Limits, TransportError
+from gateway.transport import Kind, Limits, Origin, Pool, TransportError
+from gateway.transport.connection import Connection
 from gateway.transport.exchange import Headers, WholeReply
-from tests.unit.transport.clients import client_of
-from tests.unit.transport.scripted import DEADLINE_S, OK, Peer, answering, call, failure, pooled, serving, until
+from tests.unit.transport.scripted import (
+    DEADLINE_S,
+    OK,
+    Peer,
+    acquire,
+    answering,
+    call,
+    failure,
+    pooled,
+    serving,
+    until,
+)
 from tests.unit.transport.stats import stats_of
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -55,7 +66,7 @@ class Watching:
 @pytest.mark.anyio
 async def test_a_reply_in_chunks_of_one_byte_leaves_turns_of_the_loop_to_others() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
-        connection, watching = await pool.acquire(DEADLINE_S), Watching()
+        connection, watching = await acquire(pool), Watching()
         connection.start(watching, b"GET / HTTP/1.1\r\n\r\n")
         await watching.over
     assert sum(watching.chunks.values()) == len(BODY)
@@ -88,15 +99,19 @@ async def test_so_it_is_over_tls() -> None:
 
 @pytest.mark.anyio
 async def test_a_reader_who_takes_it_in_parts_gets_all_of_it() -> None:
-    async with serving(answering(CHOPPED)) as server, client_of(Limits(stream_bytes=1000)) as (client, _):
-        assert (await client.get(server.url)).content == BODY
+    async with (
+        serving(answering(CHOPPED)) as server,
+        pooled(server, Limits(stream_bytes=1000)) as pool,
+        pool.stream(b"GET", b"/", (), b"", timeout_s=DEADLINE_S, idle_s=DEADLINE_S, max_body=len(BODY)) as reply,
+    ):
+        assert b"".join([piece async for piece in reply]) == BODY
 
 
 @pytest.mark.anyio
 async def test_a_caller_who_leaves_in_the_middle_of_it_costs_the_connection_only() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
         task = asyncio.create_task(call(pool))
-        await until(lambda: bool(pool.turns._queue))
+        await until(lambda: bool(pool.parse_queue._queue))
         task.cancel()
         assert (await asyncio.gather(task, return_exceptions=True))[0].__class__ is asyncio.CancelledError
         assert stats_of(pool).live == 0
@@ -148,7 +163,8 @@ async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None
 @pytest.mark.anyio
 async def test_many_small_pieces_take_no_more_memory_than_their_bytes() -> None:
     count = 50_000
-    exchange = WholeReply(asyncio.get_running_loop(), b"GET", 2 * count)
+    exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9)), 1000), b"GET", 2 * count)
+    exchange.reply = asyncio.get_running_loop().create_future()
     exchange.on_head(200, ())
     tracemalloc.start()
     try:

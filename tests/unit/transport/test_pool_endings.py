@@ -12,6 +12,7 @@ from tests.unit.transport.gate import Gate, start
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     Peer,
+    acquire,
     answering,
     assert_balanced,
     call,
@@ -84,7 +85,7 @@ async def test_the_timeout_covers_a_server_that_does_not_read() -> None:
 @pytest.mark.anyio
 async def test_the_time_spent_in_the_queue_counts() -> None:
     async with serving(listening) as server, pooled(server, Limits(connections=1)) as pool:
-        connection = await pool.acquire(DEADLINE_S)
+        connection = await acquire(pool)
         started = time.monotonic()
         calling = asyncio.ensure_future(failure(call(pool, timeout_s=1.0)))
         asyncio.get_running_loop().call_later(0.8, pool.release, connection)
@@ -113,7 +114,7 @@ async def test_a_connection_outlives_the_caller_it_was_opened_for() -> None:
 @pytest.mark.anyio
 async def test_a_caller_cancelled_after_it_was_served_hands_the_connection_on() -> None:
     async with serving(echo_target) as server, pooled(server, Limits(connections=1)) as pool:
-        connection = await pool.acquire(DEADLINE_S)
+        connection = await acquire(pool)
         first, second = start(pool, b"/first"), start(pool, b"/second")
         await until(lambda: stats_of(pool).waiting == 2)
         pool.release(connection)
@@ -140,7 +141,7 @@ async def test_a_cancelled_call_costs_its_connection_because_its_reply_may_still
 async def test_a_connection_that_dies_between_two_callers_sends_the_second_to_a_new_one() -> None:
     async with serving(echo_target) as server, pooled(server, Limits(connections=1)) as pool:
         await call(pool)
-        connection = await pool.acquire(DEADLINE_S)
+        connection = await acquire(pool)
         waiting = start(pool, b"/next")
         await until(lambda: stats_of(pool).waiting == 1)
         pool.release(connection)
@@ -154,7 +155,7 @@ async def test_a_connection_that_dies_between_two_callers_sends_the_second_to_a_
 async def test_a_caller_whose_connection_died_keeps_its_place_even_in_a_full_queue() -> None:
     async with serving(echo_target) as server, pooled(server, Limits(connections=1, waiters=1)) as pool:
         await call(pool)
-        connection = await pool.acquire(DEADLINE_S)
+        connection = await acquire(pool)
         first = start(pool, b"/first")
         await until(lambda: stats_of(pool).waiting == 1)
         second = start(pool, b"/second")  # runs before the first does again
@@ -169,7 +170,7 @@ async def test_a_caller_whose_connection_died_keeps_its_place_even_in_a_full_que
 async def test_a_connection_that_dies_with_the_caller_it_was_handed_to_is_not_kept() -> None:
     async with serving(echo_target) as server, pooled(server, Limits(connections=1, idle_s=0.01)) as pool:
         await call(pool)
-        connection = await pool.acquire(DEADLINE_S)
+        connection = await acquire(pool)
         waiting = start(pool, b"/gone")
         await until(lambda: stats_of(pool).waiting == 1)
         pool.release(connection)

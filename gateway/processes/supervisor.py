@@ -1,0 +1,204 @@
+"""Starts and supervises the worker processes of a configuration.
+
+It replaces workers that die or hang, hands all of them the configuration, serves operators on behalf of all, and stops
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gateway import __version__
+from gateway.assembly.measuring import label_values
+from gateway.assembly.setup import with_fixed
+from gateway.http.surface import admin_app
+from gateway.logs import output
+from gateway.metrics import Metrics, Reading, Scraper, merged
+from gateway.model import JsonObject
+from gateway.processes.serving import server_options
+from gateway.processes.slot import WorkerSlot
+from gateway.processes.sockets import address_of, bind, close_all
+from gateway.server import (
+    Addresses,
+    ServerError,
+    ServerOptions,
+    Stop,
+    admin_listener,
+    report_capacity,
+)
+from gateway.settings import Config, Secret, StateSettings
+
+log = logging.getLogger("gateway.workers")
+
+END_S = 20.0  # beyond shutdown_grace, to close connections, notices and the state
+FORCED_S = 10.0  # for the same when a worker is to end at once
+
+
+class Supervisor:
+    """Runs the workers of a configuration. `has_lost`: workers accepted results that could not be stored."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config = _with_keys(config)
+        self._stop = Stop()
+        self.has_lost = False
+        self._started = asyncio.Event()
+        self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._gauges)
+        self._slots = [WorkerSlot(number, self._stop, self.metrics.add) for number in range(config.server.workers)]
+
+    async def run(self, on_ready: Callable[[Addresses], None]) -> None:
+        """Serves until SIGTERM or SIGINT, then has every worker drain; a second signal stops them at once.
+
+        `on_ready` is called when all workers accept callers. Raises ServerError.
+        """
+        options = server_options(self._config)
+        sockets = bind(options.host, options.port, len(self._slots))
+        scraper = Scraper(self.metrics, self._refresh)
+        try:
+            async with admin_listener(admin_app(self, scraper.text), options, self._stop) as admin:
+                with self._stop.on_signals():
+                    report_capacity(options.max_connections)
+                    await self._serve(sockets, options, lambda: on_ready(Addresses(address_of(sockets), admin)))
+        finally:
+            close_all(sockets)
+
+    async def _serve(
+        self, sockets: Sequence[list[socket.socket]], options: ServerOptions, on_ready: Callable[[], None]
+    ) -> None:
+        running = [
+            asyncio.create_task(slot.run(own, lambda: self._config))
+            for slot, own in zip(self._slots, sockets, strict=True)
+        ]
+        try:
+            await self._until_ready(running)
+            self._started.set()
+            if not self._stop.asked.is_set():
+                on_ready()
+            stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stop.asked.wait())
+            await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            _raise_what_failed(running)
+            log.info("draining", extra={"workers": len(self._slots)})
+        finally:
+            close_all(sockets)  # ours; each worker closes its own when it has drained
+            await self._end(running)
+
+    async def _until_ready(self, running: Sequence[asyncio.Task[None]]) -> None:
+        """Returns when all workers accept callers, or are to stop. Raises ServerError when one does not even start."""
+        events = [self._stop.asked, *(slot.failed for slot in self._slots)]
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in events]
+        ready = asyncio.gather(*(slot.ready.wait() for slot in self._slots))
+        try:
+            await asyncio.wait([ready, *ends, *running], return_when=asyncio.FIRST_COMPLETED)
+            _raise_what_failed(running)
+            if not ready.done() and any(slot.failed.is_set() for slot in self._slots):
+                reasons = [slot.reason for slot in self._slots if slot.reason]
+                raise ServerError(reasons[0] if reasons else "A worker could not start.")
+        finally:
+            for wait in (ready, *ends):
+                wait.cancel()
+            await asyncio.gather(ready, *ends, return_exceptions=True)  # else the loop logs how they ended
+
+    async def _end(self, running: Sequence[asyncio.Task[None]]) -> None:
+        """Stops all workers and waits for them: with SIGTERM, then with a second signal, at last with SIGKILL."""
+        self._stop.asked.set()
+        for slot in self._slots:
+            slot.terminate()
+        delaying = asyncio.create_task(self._delay())
+        grace_s = self._config.server.drain_delay_s + self._config.server.shutdown_grace_s + END_S
+        forced: asyncio.Future[Any] = asyncio.ensure_future(self._stop.forced.wait())
+        ended: asyncio.Future[Any] = asyncio.gather(*running, return_exceptions=True)
+        await asyncio.wait([ended, forced], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        delaying.cancel()
+        if not ended.done():
+            for slot in self._slots:
+                slot.terminate(at_once=True)
+            await asyncio.wait([ended], timeout=FORCED_S)
+        # What a worker that has to be killed had accepted is unknown.
+        self.has_lost = not ended.done()
+        for slot in self._slots:
+            slot.kill()
+        await ended
+        self.has_lost |= any(slot.has_lost for slot in self._slots)
+
+    async def _delay(self) -> None:
+        """Ends `drain_delay` in all workers when a second signal comes before it is over."""
+        await self._stop.delay(self._config.server.drain_delay_s)
+        if self._stop.skipped.is_set():
+            for slot in self._slots:
+                slot.terminate(without_delay=True)
+
+    async def apply(self, config: Config) -> None:
+        """Has all workers apply another configuration, once they have started.
+
+        Raises ServerError if one cannot; then all of them return to the one before.
+        """
+        await self._started.wait()
+        config = with_fixed(replace(config, state=self._with_our_keys(config)), self._config)
+        # A worker that is replaced meanwhile starts with the old one, and may be ready before the others have the new.
+        while lacking := [slot for slot in self._slots if slot.lacks(config)]:
+            if not all(await asyncio.gather(*(slot.apply(config) for slot in lacking))):
+                await self._go_back()
+                raise ServerError("A worker could not put the configuration to use.")
+        if config.logging != self._config.logging:
+            output.configure(config.logging.level, config.logging.format)
+        self._config = config
+        for slot in self._slots:
+            slot.hurry()
+        self.metrics.use_labels(label_values(config), max_tools=config.metrics.max_tools)
+
+    async def _go_back(self) -> None:
+        """Has workers that applied another configuration return to the current one; replaces those that cannot."""
+        ahead = [slot for slot in self._slots if slot.lacks(self._config)]
+        for slot, could in zip(ahead, await asyncio.gather(*(slot.apply(self._config) for slot in ahead)), strict=True):
+            if not could:
+                slot.replace()
+
+    def _with_our_keys(self, config: Config) -> StateSettings | None:
+        """The settings of the state, with the key that was made at the start if they name none."""
+        now = self._config.state
+        if config.state is None or config.state.keys or now is None:
+            return config.state
+        return replace(config.state, keys=now.keys)
+
+    async def _refresh(self) -> None:
+        """Adds what the workers have counted up to now."""
+        await asyncio.gather(*(slot.refresh() for slot in self._slots))
+
+    def _gauges(self) -> Iterable[Reading]:
+        return merged(reading for slot in self._slots for reading in slot.gauges)
+
+    @property
+    def status(self) -> str:
+        if self._stop.asked.is_set():
+            return "draining"
+        return "ok" if any(slot.status == "ok" for slot in self._slots) else "starting"
+
+    def details(self) -> JsonObject:
+        """The detailed health of every worker, by its last report."""
+        return {
+            "status": self.status,
+            "version": __version__,
+            "reloads": dict(self.metrics.reloads),
+            "workers": [slot.details() for slot in self._slots],
+        }
+
+
+def _raise_what_failed(running: Sequence[asyncio.Task[None]]) -> None:
+    """Raises why a worker slot has ended."""
+    for task in running:
+        if task.done():
+            task.result()
+
+
+def _with_keys(config: Config) -> Config:
+    """The configuration with a key for the state that all workers share, if it names none."""
+    if config.state is None or config.state.keys:
+        return config
+    return replace(config, state=replace(config.state, keys=(Secret(secrets.token_urlsafe(32)),)))
