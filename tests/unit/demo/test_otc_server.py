@@ -66,8 +66,7 @@ def test_an_unknown_doorbell_is_the_tool_error_of_the_specification(otc: httpx.C
 
 INVALID: list[tuple[str, dict[str, Any], set[str]]] = [
     ("Calculator.Add", {"a": 10, "b": "canary"}, {"b"}),
-    ("Calculator.Add", {}, {"a", "b"}),
-    ("Calculator.Add", {"a": True, "b": 1, "c": 1, "d": 1}, {"a", "c", "d"}),
+    ("Calculator.Add", {"a": True, "b": 1, "c": 1}, {"a", "input"}),
     ("Calculator.Add", {"a": 1, "b": 1, "terms": [1, "canary"]}, {"terms"}),
     ("Clock.Sleep", {"seconds": 61}, {"seconds"}),
     ("Clock.Sleep", {"seconds": 10**4000}, {"seconds"}),
