@@ -1,6 +1,6 @@
 """A make-believe account provider: authorization challenges, and the pages where a user answers them.
 
-Follows OXP 1.0, Tool Authorization Challenges. No one logs in: whoever opens the link may connect or decline.
+Follows OXP 1.0, Tool Authorization Challenges. There is no login: any visitor of the link may connect or decline.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ JsonObject: TypeAlias = dict[str, Any]
 Version: TypeAlias = tuple[int, int, int]
 
 TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
-MAX_REPORTED = 20  # problems of one input: more do not help whoever corrects it
+MAX_REPORTED = 20  # problems of one input
 
 
 def _named(member: str) -> JsonObject:
@@ -168,7 +168,7 @@ class Toolbox:
             raise RefusedError("The request is invalid", developer_message=f"request{path}: {error.message}"[:300])
         tool = self.resolve(request["tool_id"])
         arguments = request.get("input", {})
-        # Input before requirements: nobody should connect an account for a call that cannot run.
+        # Input before requirements: a user should not connect an account for a call that cannot run.
         self._check_input(tool, arguments)
         context = Context.read(request.get("context", {}))
         self._check_requirements(tool, context)
@@ -198,7 +198,7 @@ class Toolbox:
         if secrets:
             missing["secrets"] = secrets
         if required.get("user_id") and not context.user_id:
-            # Consent belongs to a user: while nobody is named, there is nobody to challenge.
+            # Consent belongs to a user: a challenge needs one.
             missing["user_id"] = True
         elif self._authorize and required.get("authorization") and (challenges := self._authorize(context)):
             missing["authorization"] = challenges
