@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -17,9 +18,10 @@ from gateway.assembly.measuring import label_values, readings
 from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
-from gateway.backends.callback_receiving import receiving_for_absent
-from gateway.backends.http_listing import LIST_MEMORY_BYTES
-from gateway.calls.callbacks import PATH as CALLBACKS
+from gateway.assembly.surfaces import SURFACES
+from gateway.backends.callback_receiver import absent_receivers
+from gateway.backends.lists import LIST_MEMORY_BYTES
+from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
@@ -29,10 +31,10 @@ from gateway.challenges import Challenges, is_call
 from gateway.checks import Checks
 from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
+from gateway.http.apps import admin_app, metrics_for, public_app
 from gateway.http.edge import Edge
-from gateway.http.instrumentation import Watched
 from gateway.http.observer import Observer
-from gateway.http.surface import admin_app, metrics_for, public_app
+from gateway.http.routes import CALLBACKS, CALLS
 from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Reading, Scraper, families
@@ -40,7 +42,7 @@ from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend, Receiver
+from gateway.ports import Backend, Receiver, Surface
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
@@ -56,8 +58,11 @@ class Gateway:
     `requests` are the tasks of requests under way; whoever runs a listener puts its own there.
     """
 
-    def __init__(self, config: Config, *, access: AccessLog | None = None) -> None:
+    def __init__(
+        self, config: Config, *, access: AccessLog | None = None, surfaces: Sequence[Surface] = SURFACES
+    ) -> None:
         """`access` logs requests; without it they are not logged."""
+        self._surfaces = surfaces
         remembered = config.state or StateSettings()
         keys = [key.reveal() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
@@ -73,21 +78,23 @@ class Gateway:
         # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Receiver] = {}
-        self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._readings)
+        labels = label_values(config, surfaces)
+        self.metrics = Metrics(labels, max_tools=config.metrics.max_tools, gauges=self._readings)
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics)
         self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # apart: no call waits for lists
-        self._telling = ResponseBuilder(
+        self._responses = ResponseBuilder(
             self._challenges,
             self._checks,
-            location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
+            encoders={key: it for surface in surfaces for key, it in surface.encoders.items()},
+            location=lambda call_id: f"{self._challenges.public_url}{CALLS}{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )
         tokens = CallbackTokens(Digester(keys, "callbacks"))
-        self._endings = endings = OutcomeRecorder(self.state, self._telling.ended)
+        self._endings = endings = OutcomeRecorder(self.state, self._responses.ended)
         self.calls = Calls(
             self.state,
             Digester(keys, "calls"),
@@ -101,10 +108,10 @@ class Gateway:
             tokens,
             receivers=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls, self._checker),
+            absent=absent_receivers(self.calls, self._checker),
             backlog=endings.backlog,
         )
-        self._chance = IdSource()
+        self._ids = IdSource()
         self._retirement = Retirement(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
         self._front = Front(self._setup.public)
@@ -120,17 +127,17 @@ class Gateway:
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
-            backends[name] = parts.backend(
-                name,
-                settings,
-                admission,
-                self.calls,
-                self._refresh,
-                self._checker,
-                self._lists,
+            patience_s = parts.patience_s(name, settings, config.routes)
+            admissions[name] = admission = open_admission(name, settings, patience_s, self.memory)
+            context = BackendContext(
+                admission=admission,
+                outcomes=self.calls,
+                checker=self._checker,
+                lists=self._lists,
+                on_change=partial(self._refresh, name),
                 pending_s=self._pending_s,
             )
+            backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
@@ -144,9 +151,9 @@ class Gateway:
             limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
-            telling=self._telling,
+            responses=self._responses,
             checks=self._checks,
-            new_call_id=lambda: PREFIX + self._chance.draw()[:32].decode(),
+            new_call_id=lambda: PREFIX + self._ids.draw()[:32].decode(),
             strict=config.errors.strict,
         )
         rest = before.rest if before is not None and before.has_rest_for(config) else self._rest(config)
@@ -160,11 +167,11 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=middleware.guarded(self._edge(config, pipeline, rest), config, self.observer, self._chance),
+            public=self._edge(config, pipeline, rest),
         )
 
     def _rest(self, config: Config) -> ASGIApp:
-        """Answers what is neither calls nor lists.
+        """Answers requests to no endpoint of a surface.
 
         It looks for the pipeline anew each time: Starlette's applications refer to themselves, and would keep an old
         pipeline in memory until the collector finds them.
@@ -174,26 +181,26 @@ class Gateway:
             self,
             self._challenge_status,
             middleware.description(config, __version__),
-            look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
-            cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
+            calls=lambda: self._setup.pipeline,
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
             strict=config.errors.strict,
         )
 
     def _edge(self, config: Config, pipeline: Pipeline, rest: ASGIApp) -> Edge:
         server = config.server
-        ip_of = middleware.ip_of(server)
         return Edge(
-            call=pipeline.call,
-            list_=pipeline.list,
+            self._surfaces,
+            answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,
-            rest=Watched(rest, self.observer, self._chance, ip_of),
-            ip_of=ip_of,
+            rest=rest,
+            ip_of=middleware.ip_of(server),
             observer=self.observer,
-            chance=self._chance,
+            ids=self._ids,
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
+            hosts=middleware.allowed_hosts(server),
+            cors=middleware.cors(config),
         )
 
     @property
@@ -229,17 +236,17 @@ class Gateway:
         self._front.app = new.public
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
-        self._retirement.begin(old, new, {*self.requests, *self.calls.running()})
+        self._retirement.begin(old, new, self._under_way())
 
     def _take_in(self, setup: Setup) -> None:
         """Everything outside the setup that goes by its configuration."""
         config = setup.config
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
-        parts.give_patience(setup.admissions, config)
+        parts.update_timeouts(setup.admissions, config)
         self.ip_of = middleware.ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
-        self.metrics.use_labels(label_values(config), max_tools=config.metrics.max_tools)
+        self.metrics.use_labels(label_values(config, self._surfaces), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
     def listens_on(self, host: str, port: int) -> None:
@@ -265,19 +272,22 @@ class Gateway:
         self.requests.add(last)
         last.add_done_callback(self.requests.discard)
 
+    def _under_way(self) -> set[asyncio.Task[Any]]:
+        """The tasks of requests, and of calls and callbacks that go on without them."""
+        return {*self.requests, *self.calls.running(), *self.callbacks.tasks}
+
     async def _until_quiet(self) -> None:
         """Returns when no call runs any more and nothing is owed. When it is cancelled, so are calls that still run."""
         try:
             while True:
-                if under_way := {*self.requests, *self.calls.running()} - {asyncio.current_task()}:
+                if under_way := self._under_way() - {asyncio.current_task()}:
                     await asyncio.wait(under_way)
                 elif self._is_owed():
                     await asyncio.sleep(LOOK_S)
                 else:
                     return
         except asyncio.CancelledError:
-            for call in self.calls.running():
-                call.cancel()
+            self.calls.stop()
             raise
 
     def _is_owed(self) -> bool:
