@@ -162,7 +162,7 @@ class Pipeline:
         try:
             caller = await self._identify_and_spend("poll", request)
             view = await self._calls.look(call_id, caller, told=delivers)
-            return await self._show(view, request, accepted=view is not None and view.standing is None)
+            return await self._show(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
             return refusal(exc, request)
 
@@ -324,7 +324,7 @@ class Pipeline:
         finally:
             request.tool_s = monotonic() - asked_at  # with what it takes to keep its record
         request.joined = view.joined
-        accepted = preference.respond_async and view.standing is None
+        accepted = preference.respond_async and view.status is None
         reply = await self._responses.kept(view, request, accepted=accepted)
         if preference is NO_PREFERENCE:
             return reply

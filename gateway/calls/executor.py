@@ -235,7 +235,7 @@ class Executor:
         started_at: float,
     ) -> ToolResult | None:
         """Hands a call over; None if the outcome comes later. Raises as `DeferredBackend.dispatch`."""
-        key, deferred = execution.key, metadata.later
+        key, deferred = execution.key, metadata.deferred
         assert deferred is not None  # as in the metadata of every call of such a backend
         invocation = replace(
             request.invocation,
@@ -268,8 +268,8 @@ class Executor:
         """Stops the execution of a call that has ended, and cancels it at its tool server if that is possible."""
         self._stop(key, ending)
         adapter = self._backends.get(backend)
-        if adapter is not None and adapter.deferred and metadata.later is not None:
-            await adapter.cancel(PREFIX + key, metadata.later.run, metadata.group)
+        if adapter is not None and adapter.deferred and metadata.deferred is not None:
+            await adapter.cancel(PREFIX + key, metadata.deferred.run, metadata.group)
 
     def _stop(self, key: str, ending: Ending) -> None:
         """Stops the execution of a call, if it runs here."""
