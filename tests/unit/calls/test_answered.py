@@ -79,27 +79,6 @@ async def test_a_result_at_once_is_one_too(it: Desk) -> None:
         assert await it.status_of_call(kept.id) == NOT_KEPT
 
 
-async def test_so_is_one_for_which_its_caller_would_not_have_waited_for_ever(it: Desk) -> None:
-    it.now.opened.set()
-    for _ in range(5):
-        kept = await it.ask(None, backend=it.now, preference=LONG_WAIT)
-        assert (kept.status, kept.remembered) == (DONE, False)
-        assert await it.status_of_call(kept.id) == NOT_KEPT
-
-
-async def test_with_an_id_of_the_callers_it_stays(it: Desk) -> None:
-    kept = await answered(it, call_id="k")
-    assert (kept.status, kept.remembered) == (DONE, True)
-    assert await it.status_of_call("k") == DONE
-
-
-async def test_so_it_does_if_its_caller_was_told_that_it_runs(it: Desk) -> None:
-    kept = await it.ask(None, timeout_s=0.01)
-    assert (kept.status, kept.remembered) == (None, True)
-    assert await it.calls.settle(kept.id, DONE)
-    assert await it.status_of_call(kept.id) == DONE
-
-
 @pytest.mark.parametrize("backend", ["later", "now"])
 async def test_so_it_does_if_its_caller_has_left(it: Desk, backend: str) -> None:
     server = it.now if backend == "now" else it.later

@@ -78,11 +78,6 @@ async def test_an_outcome_arrives_once(it: Desk) -> None:
     assert await it.status_of_call("k") == DONE
 
 
-async def test_an_outcome_may_overtake_its_acknowledgement(it: Desk) -> None:
-    it.later.on_dispatch = lambda call_id: it.calls.settle(call_id, DONE)
-    assert (await it.ask()).status == DONE
-
-
 async def test_a_failure_that_may_be_repeated_reaches_who_waits_and_is_not_kept(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
@@ -170,14 +165,6 @@ async def test_a_consent_asked_for_anew_is_what_whoever_asks_next_is_told(it: De
         assert not await it.calls.challenge(kept.id, CHALLENGE)
     assert await it.status_of_call("k") == DONE
     assert (await it.ask(None)).status == DONE
-
-
-async def test_who_waits_hears_of_a_consent_at_once(it: Desk) -> None:
-    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-        asking = [group.create_task(it.ask()) for _ in range(3)]
-        await it.later.took.wait()
-        await it.calls.challenge(it.later.dispatched[0].call_id, CHALLENGE)
-    assert [(await task).status for task in asking] == [Consent(CHALLENGE)] * 3
 
 
 async def asked_for_consent(it: Desk) -> CallView:
