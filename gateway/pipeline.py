@@ -64,7 +64,7 @@ class KeptCalls(Protocol):
 
     async def run(self, asked: CallRequest) -> CallView: ...
 
-    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> CallView | None: ...
+    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None: ...
 
     async def cancel(self, call_id: str, caller: Caller) -> CallView | None: ...
 
@@ -161,7 +161,7 @@ class Pipeline:
         """Answers how a kept call stands, in that call's dialect. `delivers`: the answer carries the result."""
         try:
             caller = await self._identify_and_spend("poll", request)
-            view = await self._calls.look(call_id, caller, told=delivers)
+            view = await self._calls.look(call_id, caller, delivers=delivers)
             return await self._show(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
             return refusal(exc, request)

@@ -214,8 +214,10 @@ class Executor:
             if ending is not None:
                 run = Run(backend.name, metadata.tool, metadata.begun_s, tool)
                 if isinstance(ending, GatewayError):
-                    told = request.call.call_id is not None or not execution.is_left  # with an id it can ask again
-                    await self._outcomes.refuse(key, ending, run, told=told)
+                    delivered = (
+                        request.call.call_id is not None or not execution.is_left
+                    )  # with an id it can be repeated
+                    await self._outcomes.refuse(key, ending, run, delivered=delivered)
                 elif not await self._outcomes.settle(key, ending, run):
                     ending = await self._outcomes.settled(key) or ending  # it was cancelled meanwhile
         except StateUnavailable:  # the caller still gets what is known here

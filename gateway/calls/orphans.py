@@ -122,4 +122,4 @@ async def _alone(work: Awaitable[None]) -> None:
     try:
         await work
     except Exception:
-        log.exception("a call of a replica that died could not be gone on with")
+        log.exception("a call of a replica that died could not be resumed")

@@ -162,8 +162,8 @@ class Calls:
             self._state.reduce(view.id.removeprefix(PREFIX), NOT_KEPT_PACKED)
         return view
 
-    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> CallView | None:
-        """The status of a call of this caller's; None if there is none of that id. `told`: the caller gets to see it.
+    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None:
+        """The status of a call of this caller's; None if there is none of that id. `delivers`: the caller gets its result.
 
         Raises NOT_FOUND if it has expired, BACKEND_UNAVAILABLE.
         """
@@ -171,7 +171,7 @@ class Calls:
             record = await self._find(call_id, caller)
             if record is None:
                 return None
-            return await self._delivered(record) if told else view_of_record(record)
+            return await self._delivered(record) if delivers else view_of_record(record)
         except StateUnavailable as exc:
             raise unavailable() from exc
 
