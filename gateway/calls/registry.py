@@ -163,7 +163,9 @@ class Calls:
         return view
 
     async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None:
-        """The status of a call of this caller's; None if there is none of that id. `delivers`: the caller gets its result.
+        """The status of a call of this caller's; None if there is none of that id.
+
+        `delivers`: the caller gets its result, if there is one.
 
         Raises NOT_FOUND if it has expired, BACKEND_UNAVAILABLE.
         """
