@@ -64,7 +64,7 @@ class KeptCalls(Protocol):
 
     async def run(self, asked: CallRequest) -> CallView: ...
 
-    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> CallView | None: ...
+    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None: ...
 
     async def cancel(self, call_id: str, caller: Caller) -> CallView | None: ...
 
@@ -160,8 +160,8 @@ class Pipeline:
         """Answers how a kept call stands, in that call's dialect. `delivers`: the answer carries the result."""
         try:
             caller = await self._identify_and_spend("poll", request)
-            view = await self._calls.look(call_id, caller, told=delivers)
-            return await self._show(view, request, accepted=view is not None and view.standing is None)
+            view = await self._calls.look(call_id, caller, delivers=delivers)
+            return await self._show(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
             return refusal(exc, request)
 
@@ -312,7 +312,7 @@ class Pipeline:
         finally:
             request.tool_s = monotonic() - asked_at  # with what it takes to keep its record
         request.joined = view.joined
-        accepted = preference.respond_async and view.standing is None
+        accepted = preference.respond_async and view.status is None
         reply = await self._responses.kept(view, request, accepted=accepted)
         if preference is NO_PREFERENCE:
             return reply

@@ -70,28 +70,28 @@ class ResponseBuilder:
         """
         encoder = request.encoder
         if encoder is None:  # a look is answered in the dialect of the call itself
-            encoder = request.encoder = self._encoders[kept.note.dialect, kept.note.wire_version]
+            encoder = request.encoder = self._encoders[kept.metadata.dialect, kept.metadata.wire_version]
         encode = encoder.encode_accepted if accepted else encoder.encode_result
-        standing = kept.standing
-        if type(standing) is ToolResult:  # a `match` costs more than most of what is done here
-            result, tool = standing, request.tool
-            if kept.joined and (tool is None or tool.id != kept.note.tool):  # the version that ran counts
-                tool = self._published(kept.note.tool)
+        status = kept.status
+        if type(status) is ToolResult:  # a `match` costs more than most of what is done here
+            result, tool = status, request.tool
+            if kept.joined and (tool is None or tool.id != kept.metadata.tool):  # the version that ran counts
+                tool = self._published(kept.metadata.tool)
             if tool is not None and tool.route.validate_output is not UNCHECKED:
                 result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             if result.failure is not None and MISSING in result.failure.extras:
                 result = self._with_public_challenges(result, kept.backend)
             request.outcome = outcome_of(result)
-            reply = encode(result, kept.note.call_id)
-        elif standing is None:
+            reply = encode(result, kept.metadata.call_id)
+        elif status is None:
             request.outcome = "accepted" if accepted else "timeout"
-            reply = encode(still_running(keyed=kept.is_keyed), kept.note.call_id)
-        elif isinstance(standing, Consent):
-            reply = refusal(self._consent_refusal(kept, standing), request)
+            reply = encode(still_running(keyed=kept.is_keyed), kept.metadata.call_id)
+        elif isinstance(status, Consent):
+            reply = refusal(self._consent_refusal(kept, status), request)
         else:
-            assert isinstance(standing, GatewayError)
+            assert isinstance(status, GatewayError)
             request.counts = kept.joined  # else the run that was refused is counted, when it ended
-            reply = self.run_refusal(standing, kept.backend, request)
+            reply = self.run_refusal(status, kept.backend, request)
         name = (CALL_ID, kept.id.encode())
         if kept.remembered:
             request.extra = (*request.extra, name, (LOCATION, self._location(kept.id).encode()))

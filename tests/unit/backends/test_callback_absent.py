@@ -77,7 +77,7 @@ class Elsewhere:
             call_id="k",
             tool="T.t@1.0.0",
             group=GROUP,
-            later=DeferredCall(run=RUN, **later),
+            deferred=DeferredCall(run=RUN, **later),
         )
         new = NewCall(
             key=KEY, fingerprint="f", principal="p", backend="builds", note=pack_metadata(note), state=DISPATCHING
