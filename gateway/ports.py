@@ -68,7 +68,7 @@ class Limiter(Protocol):
     """How often callers may ask. What it returns are the headers that tell a caller how its limits stand."""
 
     def admit(self, operation: Operation, ip: str) -> Headers:
-        """The first phase, before anybody is identified, and in this process only. Raises RATE_LIMITED."""
+        """The first phase, before the caller is identified, and in this process only. Raises RATE_LIMITED."""
         ...
 
     def verification_failed(self, ip: str) -> None:
@@ -83,7 +83,7 @@ class Limiter(Protocol):
         ...
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """As `spend_now`, whoever has to be asked. Raises RATE_LIMITED, BACKEND_UNAVAILABLE if nobody can say."""
+        """As `spend_now`, asking another process if needed. Raises RATE_LIMITED, or BACKEND_UNAVAILABLE if it fails."""
         ...
 
 
@@ -215,8 +215,8 @@ class Receiver(Protocol):
 class DeferredBackend(_AnyBackend, Protocol):
     """Our adapter to a tool server that takes a call now and answers it later.
 
-    `receiver` takes its callbacks; None if it makes none. `open_calls` are the calls whose outcome this process looks
-    for by itself. `stream_up` tells whether its event stream is open; None if it has none.
+    `receiver` takes its callbacks; None if it makes none. `open_calls` is how many calls this process polls for.
+    `stream_up` is whether its event stream is open; None if it has none.
     """
 
     deferred: Literal[True]

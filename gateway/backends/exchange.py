@@ -51,7 +51,7 @@ def note_status(lease: Lease[Server], status: int) -> None:
 
 
 def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *, runs_tool: bool = True) -> None:
-    """Tells the breakers about a broken exchange that had `given_s`. Raises BACKEND_UNAVAILABLE if nothing was sent.
+    """Tells the breakers about a broken exchange that had `given_s`.
 
     Against the tool count timeouts and broken answers of a call that was sent; against the server everything else, and
     everything in an exchange in which no tool runs.
@@ -61,6 +61,10 @@ def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *
             lease.tool_failed(str(exc.kind))
         else:
             lease.failed(str(exc.kind))
+
+
+def check_sent(exc: TransportError) -> None:
+    """Raises BACKEND_UNAVAILABLE for a request of which nothing was sent."""
     if not exc.sent:
         raise unavailable(f"{exc.kind}: {exc}") from exc
 
@@ -223,6 +227,7 @@ class HttpExchange:
     ) -> ToolResult:
         """The result of a call that may have run. Raises BACKEND_UNAVAILABLE if nothing was sent."""
         note_broken_off(lease, exc, given_s)
+        check_sent(exc)
         log.warning("a tool server broke off", extra={"backend": self._name, "kind": str(exc.kind)})
         if exc.kind in BROKEN_KINDS:
             return BROKEN
