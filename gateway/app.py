@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -18,10 +18,10 @@ from gateway.assembly.measuring import label_values, readings
 from gateway.assembly.retirement import Retirement
 from gateway.assembly.setup import Front, Setup, with_fixed
 from gateway.assembly.stamps import named_files, stamps
+from gateway.assembly.surfaces import SURFACES
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
 from gateway.backends.server import BackendContext, open_admission
-from gateway.calls.callbacks import PATH as CALLBACKS
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
@@ -31,10 +31,10 @@ from gateway.challenges import Challenges, is_call
 from gateway.checks import Checks
 from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
+from gateway.http.apps import admin_app, metrics_for, public_app
 from gateway.http.edge import Edge
-from gateway.http.instrumentation import Watched
 from gateway.http.observer import Observer
-from gateway.http.surface import admin_app, metrics_for, public_app
+from gateway.http.routes import CALLBACKS, CALLS
 from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Reading, Scraper, families
@@ -42,7 +42,7 @@ from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend, Receiver
+from gateway.ports import Backend, Receiver, Surface
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
@@ -58,8 +58,11 @@ class Gateway:
     `requests` are the tasks of requests under way; whoever runs a listener puts its own there.
     """
 
-    def __init__(self, config: Config, *, access: AccessLog | None = None) -> None:
+    def __init__(
+        self, config: Config, *, access: AccessLog | None = None, surfaces: Sequence[Surface] = SURFACES
+    ) -> None:
         """`access` logs requests; without it they are not logged."""
+        self._surfaces = surfaces
         remembered = config.state or StateSettings()
         keys = [key.reveal() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
@@ -75,21 +78,23 @@ class Gateway:
         # By name; also those that were taken out of the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Receiver] = {}
-        self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._readings)
+        labels = label_values(config, surfaces)
+        self.metrics = Metrics(labels, max_tools=config.metrics.max_tools, gauges=self._readings)
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics)
         self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # apart: no call waits for lists
-        self._telling = ResponseBuilder(
+        self._responses = ResponseBuilder(
             self._challenges,
             self._checks,
-            location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
+            encoders={key: it for surface in surfaces for key, it in surface.encoders.items()},
+            location=lambda call_id: f"{self._challenges.public_url}{CALLS}{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )
         tokens = CallbackTokens(Digester(keys, "callbacks"))
-        self._endings = endings = OutcomeRecorder(self.state, self._telling.ended)
+        self._endings = endings = OutcomeRecorder(self.state, self._responses.ended)
         self.calls = Calls(
             self.state,
             Digester(keys, "calls"),
@@ -106,7 +111,7 @@ class Gateway:
             absent=absent_receivers(self.calls, self._checker),
             backlog=endings.backlog,
         )
-        self._chance = IdSource()
+        self._ids = IdSource()
         self._retirement = Retirement(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
         self._front = Front(self._setup.public)
@@ -146,9 +151,9 @@ class Gateway:
             limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
-            telling=self._telling,
+            responses=self._responses,
             checks=self._checks,
-            new_call_id=lambda: PREFIX + self._chance.draw()[:32].decode(),
+            new_call_id=lambda: PREFIX + self._ids.draw()[:32].decode(),
             strict=config.errors.strict,
         )
         rest = before.rest if before is not None and before.has_rest_for(config) else self._rest(config)
@@ -162,11 +167,11 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=middleware.guarded(self._edge(config, pipeline, rest), config, self.observer, self._chance),
+            public=self._edge(config, pipeline, rest),
         )
 
     def _rest(self, config: Config) -> ASGIApp:
-        """Answers what is neither calls nor lists.
+        """Answers requests to no endpoint of a surface.
 
         It looks for the pipeline anew each time: Starlette's applications refer to themselves, and would keep an old
         pipeline in memory until the collector finds them.
@@ -176,26 +181,26 @@ class Gateway:
             self,
             self._challenge_status,
             middleware.description(config, __version__),
-            look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
-            cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
+            calls=lambda: self._setup.pipeline,
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
             strict=config.errors.strict,
         )
 
     def _edge(self, config: Config, pipeline: Pipeline, rest: ASGIApp) -> Edge:
         server = config.server
-        ip_of = middleware.ip_of(server)
         return Edge(
-            call=pipeline.call,
-            list_=pipeline.list,
+            self._surfaces,
+            answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,
-            rest=Watched(rest, self.observer, self._chance, ip_of),
-            ip_of=ip_of,
+            rest=rest,
+            ip_of=middleware.ip_of(server),
             observer=self.observer,
-            chance=self._chance,
+            ids=self._ids,
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
+            hosts=middleware.allowed_hosts(server),
+            cors=middleware.cors(config),
         )
 
     @property
@@ -241,7 +246,7 @@ class Gateway:
         parts.update_timeouts(setup.admissions, config)
         self.ip_of = middleware.ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
-        self.metrics.use_labels(label_values(config), max_tools=config.metrics.max_tools)
+        self.metrics.use_labels(label_values(config, self._surfaces), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
     def listens_on(self, host: str, port: int) -> None:

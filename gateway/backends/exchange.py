@@ -287,7 +287,7 @@ class HttpExchange:
 
         Failures here do not count against a replica: calls may get through all the same.
         """
-        replicas = self._admission.by_worth()
+        replicas = self._admission.by_preference()
         for replica in replicas[:-1]:
             try:
                 return await self._list_from(replica, NEXT_LIST_S, read)
@@ -308,7 +308,7 @@ class HttpExchange:
         reading = read(reply)
         del reply  # up to 64 MiB, which `read` keeps as long as it needs it
         listing = await reading
-        self._admission.vouch_for(replica)
+        self._admission.note_alive(replica)
         return listing
 
     async def _is_alive(self, server: Server) -> bool:

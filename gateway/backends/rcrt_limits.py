@@ -74,7 +74,7 @@ class Workflows:
             return None
         has_to_wait = self._permits.locked()
         if gate is not None and has_to_wait:
-            await gate.waits()
+            await gate.on_queued()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._permits.acquire()
@@ -84,7 +84,7 @@ class Workflows:
         with ExitStack() as unless_entered:
             unless_entered.callback(permit.release)
             if gate is not None and has_to_wait:
-                await gate.goes()
+                await gate.before_send()
             unless_entered.pop_all()
         return permit
 

@@ -32,7 +32,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     invocation: Invocation
     preference: Preference
     dialect: str
-    spelling: str
+    wire_version: str
     keep: Callable[[], asyncio.Task[Any]] | None = None
 
     @property
@@ -102,12 +102,12 @@ class Execution(Struct, eq=False):
             return tells_more(await self.state.get(self.key))
         return False
 
-    async def waits(self) -> None:
+    async def on_queued(self) -> None:
         """Lets any replica send it, should this one die meanwhile."""
         with suppress(StateUnavailable):  # then nobody else will
             await self.state.advance(self.key, (DISPATCHING,), REGISTERED)
 
-    async def goes(self) -> None:
+    async def before_send(self) -> None:
         """Sees to it that nobody else sends it. Raises GivenUpError; BACKEND_UNAVAILABLE while nobody can say."""
         try:
             is_ours = await self.state.advance(self.key, (REGISTERED, DISPATCHING), DISPATCHING)

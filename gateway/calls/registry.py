@@ -274,7 +274,7 @@ class Calls:
             call_id, question = PREFIX + key, fingerprint if backend.deferred else None
         note = CallMetadata(
             dialect=asked.dialect,
-            spelling=asked.spelling,
+            wire_version=asked.wire_version,
             call_id=call_id,
             tool=asked.tool.id,
             group=asked.invocation.group,

@@ -107,7 +107,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     """
 
     dialect: str
-    spelling: str
+    wire_version: str
     call_id: str
     tool: str
     group: str = ""

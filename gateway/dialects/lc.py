@@ -25,7 +25,7 @@ class Lc(Enveloped):
 
     name = "lc"
     canonical = versions.OTC_SCHEMA
-    spellings = frozenset({versions.OTC_SCHEMA, versions.OXP_SCHEMA}) | versions.OTC_URLS
+    wire_versions = frozenset({versions.OTC_SCHEMA, versions.OXP_SCHEMA}) | versions.OTC_URLS
     call_paths = ("/tools/call",)
     fails_with_500 = True  # these servers say `success: false` so
 
@@ -44,13 +44,13 @@ class Lc(Enveloped):
             version = ".".join(map(str, [*numbers, 0, 0][:3]))
         return ToolRef(tool=tool, version=version, by_name="." not in tool)
 
-    def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
+    def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
         # These callers index `value` whatever happened, and their servers never send `duration`.
         body = {"value": None} | fields.result_object(result, call_id)
         body.pop("duration", None)
         return fields.ok(encode(body), result.failure)
 
-    def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
+    def encode_error(self, error: GatewayError) -> WireReply:
         return fields.error_reply(error, (("detail", error.message),))
 
     @staticmethod
@@ -64,5 +64,5 @@ class Lc(Enveloped):
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         return encode(definitions.bare_definition(tool))
 
-    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
+    def list_body(self, tools: Sequence[bytes]) -> bytes:
         return b"[%b]" % b",".join(tools)

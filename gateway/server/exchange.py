@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
 
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
-from gateway.server_extension import ANSWER, SERVED
+from gateway.server_extension import SERVED
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.server")
@@ -84,7 +84,7 @@ class Exchange(Struct, eq=False):
 
     async def run_asgi(self, app: ASGI3Application) -> None:
         """Runs the application to its end and answers for it if it did not."""
-        self.scope["extensions"] = {SERVED: self, ANSWER: self.answer}  # type: ignore[dict-item] # may be any
+        self.scope["extensions"] = {SERVED: self}  # type: ignore[dict-item] # may be any
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
