@@ -140,14 +140,6 @@ async def test_a_tool_that_is_still_there_is_called_though_the_list_is_old(crumb
         assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
 
 
-async def test_both_breadcrumbs_are_deleted_when_asked_for(crumbs: Crumbs) -> None:
-    call_id = new_id()
-    async with facing(crumbs.url, cleanup=True) as (backend, kept):
-        await backend.dispatch(invocation("echo", call_id), "")
-        await kept.outcome(call_id)
-        await until(lambda: not crumbs.listed(tag=f"gateway:{call_id}") and not crumbs.listed(tag=f"request:{call_id}"))
-
-
 async def test_a_conversation_of_one_call_leaves_no_tag(crumbs: Crumbs) -> None:
     call_id = new_id()
     async with facing(crumbs.url) as (backend, kept):
