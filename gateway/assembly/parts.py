@@ -11,7 +11,7 @@ from gateway.backends.callback import CallbackBackend
 from gateway.backends.http import HttpBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
-from gateway.catalogue.offer import Source
+from gateway.catalogue.evaluation import Source
 from gateway.ports import Backend, Receiver
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
@@ -61,7 +61,7 @@ def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
 
 
 def update_timeouts(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
-    """Gives backends that stay the timeouts of the routes there are now."""
+    """Sets the patience of backends by the current routes."""
     for name, admission in admissions.items():
         given_s = patience_s(name, config.backends[name], config.routes)
         for replica in admission.replicas:

@@ -1,11 +1,10 @@
-"""Where calls are remembered and requests are counted: in this process, or in the Redis that replicas share."""
+"""The state of calls and the counters of rate limits: in this process, or in the Redis that replicas share."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
-from gateway.model import JsonObject
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.settings import Config, RateLimitSettings, StateSettings
@@ -14,7 +13,7 @@ from gateway.state.port import State, StateLimits
 
 
 def state(settings: StateSettings) -> State:
-    """Where calls are remembered: in Redis, or in this process."""
+    """The state that a configuration asks for, in Redis or in this process."""
     limits = StateLimits(
         pending_ttl_s=settings.pending_ttl_s,
         result_ttl_s=settings.result_ttl_s,
@@ -33,29 +32,18 @@ def state(settings: StateSettings) -> State:
     return shared.state(settings, address, limits)
 
 
-def state_details(state: State) -> JsonObject:
-    """Where calls are remembered, for operators."""
-    room, trouble = state.room, state.trouble
-    return {
-        "kept_in": "redis" if is_shared(state) else "memory",
-        "up": trouble is None,
-        **({} if trouble is None else {"reason": trouble}),
-        **({} if room is None else {"used_bytes": room.used_bytes, "max_bytes": room.max_bytes}),
-    }
-
-
 def unfinished_here(state: State) -> int:
-    """How many calls that are not over only this process knows of: they end with it."""
+    """How many open calls are known to this process only, and end with it."""
     return 0 if is_shared(state) else state.pending().total()
 
 
 def is_shared(state: State) -> bool:
-    """Whether others can see what is remembered."""
+    """Whether other processes see the same state."""
     return not isinstance(state, MemoryState)
 
 
 def rate_limits(config: Config) -> RateLimits:
-    """How often callers may ask, counted where calls are remembered."""
+    """The rate limits of a configuration, counted where its state is."""
     rules = rate_limit_rules(config)
     here = MemoryBuckets(time.monotonic_ns)
     settings = config.state or StateSettings()

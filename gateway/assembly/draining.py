@@ -1,4 +1,4 @@
-"""Backends that the configuration no longer has: no new call gets there, and when nothing is open they are closed."""
+"""Waits for calls to end: those of backends that were removed, and at last all."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from functools import partial
 from typing import Any
 
 from gateway.admission import Admission
-from gateway.assembly.remembering import is_shared
 from gateway.assembly.setup import Setup
+from gateway.assembly.storage import is_shared
 from gateway.backends.server import Server
+from gateway.calls.registry import Calls
 from gateway.ports import Backend, Receiver
 from gateway.state.port import State
 
 log = logging.getLogger("gateway.reload")
 
-LOOK_S = 0.5  # between two looks at whether a backend still waits for something
+BACKEND_LOOK_S = 0.5  # between two looks at whether a backend still has open calls
+QUIET_LOOK_S = 0.1  # between two looks at whether results are still to be stored
 
 
-class Retirement:
-    """Sees backends off.
+class BackendDrainer:
+    """Drains and closes backends that were removed from the configuration.
 
-    `backends` are all by name, `receivers` those that take outcomes; each is taken out of both before it is closed.
-    A call that `state` remembers ends within `pending_s` of its beginning.
+    `backends` and `receivers` hold all of them by name; each is removed from both before it is closed. A call that
+    `state` remembers ends within `pending_s` of its beginning.
     """
 
     def __init__(
@@ -35,22 +37,22 @@ class Retirement:
         self._backends = backends
         self._receivers = receivers
         self._pending_s = pending_s
-        self._leaving: dict[asyncio.Task[None], Backend] = {}
+        self._draining: dict[asyncio.Task[None], Backend] = {}
 
     def begin(self, old: Setup, new: Setup, requests: Collection[asyncio.Task[Any]]) -> None:
-        """Lets go of the backends that the new setup has not.
+        """Drains the backends that the new setup does not have.
 
-        Each is closed once these requests, any of which may yet call it, are over, and it has nothing open.
+        Each is closed once these requests, any of which may yet call it, are over, and it has no open calls.
         """
         until = time.monotonic() + self._pending_s
         for name, backend in old.not_in(new).items():
             is_open = partial(self._is_open, name, backend, old.admissions[name], until)
-            task = asyncio.create_task(self._leave(name, backend, requests, is_open))
-            self._leaving[task] = backend
-            task.add_done_callback(self._left)
+            task = asyncio.create_task(self._drain(name, backend, requests, is_open))
+            self._draining[task] = backend
+            task.add_done_callback(self._ended)
 
     def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
-        """Whether a backend that is to go has calls under way, or outcomes of its calls may come yet."""
+        """Whether a removed backend has calls under way, or outcomes of its calls may yet arrive."""
         if admission.in_flight or admission.snapshot().queued or (backend.deferred and backend.open_calls):
             return True
         receiver = backend.receiver if backend.deferred else None
@@ -59,32 +61,52 @@ class Retirement:
         # Where replicas share what they remember, an outcome for another one may arrive here.
         return bool(self._state.pending()[name]) or (is_shared(self._state) and time.monotonic() < until)
 
-    async def _leave(
+    async def _drain(
         self, name: str, backend: Backend, requests: Collection[asyncio.Task[Any]], is_open: Callable[[], bool]
     ) -> None:
         if requests:
             await asyncio.wait(requests)
-        while is_open():  # noqa: ASYNC110 - outcomes come in many ways, and none of them tells
-            await asyncio.sleep(LOOK_S)
+        while is_open():  # noqa: ASYNC110 - outcomes arrive in many ways, and none of them sets an event
+            await asyncio.sleep(BACKEND_LOOK_S)
         if self._backends.get(name) is backend:
             del self._backends[name]
             self._receivers.pop(name, None)
         await backend.aclose()
         log.info("a backend that was taken out of the configuration is closed", extra={"backend": name})
 
-    def _left(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
-        self._leaving.pop(task, None)
+        self._draining.pop(task, None)
         if (error := task.exception()) is not None:
             log.error("a backend could not be closed", exc_info=error)
 
     async def aclose(self) -> None:
         """Closes all of them now."""
-        leaving = dict(self._leaving)
-        for task in leaving:
+        draining = dict(self._draining)
+        for task in draining:
             task.cancel()
-        await asyncio.gather(*leaving, return_exceptions=True)
-        for task, backend in leaving.items():
+        await asyncio.gather(*draining, return_exceptions=True)
+        for task, backend in draining.items():
             if task.cancelled():
                 await backend.aclose()
+
+
+async def until_quiet(
+    under_way: Callable[[], set[asyncio.Task[Any]]], calls: Calls, is_pending: Callable[[], bool]
+) -> None:
+    """Returns when nothing is under way or pending. When it is cancelled, it stops the calls that are running.
+
+    Its own task may be among those under way.
+    """
+    try:
+        while True:
+            if running := under_way() - {asyncio.current_task()}:
+                await asyncio.wait(running)
+            elif is_pending():
+                await asyncio.sleep(QUIET_LOOK_S)
+            else:
+                return
+    except asyncio.CancelledError:
+        calls.stop()
+        raise

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from gateway.settings.keys import keys_of
 from gateway.settings.tls import FilePath
 
-Stamp = tuple[int, int, int, int]  # time of the last change in nanoseconds, size, inode, device
-Stamps = Mapping[str, Stamp | None]
+Fingerprint = tuple[int, int, int, int]  # time of the last change in nanoseconds, size, inode, device
+Fingerprints = Mapping[str, Fingerprint | None]
 
 
-def stamps(paths: Iterable[str]) -> Stamps:
-    """One for each path; None where there is no file. Links are followed: what is swapped may be a folder above it."""
-    return {path: _stamp(path) for path in paths}
+def fingerprints(paths: Iterable[str]) -> Fingerprints:
+    """One for each path, None where there is no file. Links are followed: a folder above the file may be swapped."""
+    return {path: _fingerprint(path) for path in paths}
 
 
-def _stamp(path: str) -> Stamp | None:
+def _fingerprint(path: str) -> Fingerprint | None:
     try:
         found = os.stat(path)
     except (OSError, ValueError):  # ValueError: no path at all, as with a NUL in it
@@ -27,7 +27,7 @@ def _stamp(path: str) -> Stamp | None:
 
 
 def named_files(section: object) -> Iterator[str]:
-    """The files that settings name by path, and that whoever uses them reads."""
+    """The files that settings name by path; they are read when the settings are used."""
     match section:
         case Mapping():
             for value in section.values():

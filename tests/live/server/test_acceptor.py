@@ -8,7 +8,7 @@ import socket
 import pytest
 import uvloop
 
-from gateway.server.door import Door
+from gateway.server.acceptor import Acceptor
 
 CROWD = 200
 MOST_TURNS = 20  # with one connection a turn it would take as many turns as there are callers
@@ -36,15 +36,15 @@ def call(address: tuple[str, int]) -> socket.socket:
 async def test_a_crowd_gets_in_within_a_few_turns_of_the_loop(anyio_backend: object) -> None:
     assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
     inside: list[Guest] = []
-    door = Door(lambda: Guest(inside), {})
-    await door.open(host="127.0.0.1", port=0)
-    callers = [call(door.address) for _ in range(CROWD)]
+    acceptor = Acceptor(lambda: Guest(inside), {})
+    await acceptor.open(host="127.0.0.1", port=0)
+    callers = [call(acceptor.address) for _ in range(CROWD)]
     turns = 0
     async with asyncio.timeout(10):
         while len(inside) < CROWD:
             turns += bool(inside)
             await asyncio.sleep(0)
-    door.close()
+    acceptor.close()
     for caller in callers:
         caller.close()
     assert turns <= MOST_TURNS
@@ -53,10 +53,10 @@ async def test_a_crowd_gets_in_within_a_few_turns_of_the_loop(anyio_backend: obj
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
 @pytest.mark.anyio
 async def test_nobody_gets_in_once_it_is_closed(anyio_backend: object) -> None:
-    door = Door(lambda: Guest([]), {})
-    await door.open(host="127.0.0.1", port=0)
-    address = door.address
-    door.close()
+    acceptor = Acceptor(lambda: Guest([]), {})
+    await acceptor.open(host="127.0.0.1", port=0)
+    address = acceptor.address
+    acceptor.close()
     await asyncio.sleep(0)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address, timeout=5)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.assembly.stamps import named_files, stamps
+from gateway.assembly.fingerprints import fingerprints, named_files
 from gateway.config import read
 from tests.support.authority import Authority
 
@@ -34,8 +34,8 @@ def test_a_change_of_any_kind_shows(tmp_path: Path, change: str) -> None:
     path = tmp_path / "token"
     path.write_text("one")
     os.utime(path, ns=(1, 1))
-    before = stamps([str(path)])
-    assert stamps([str(path)]) == before
+    before = fingerprints([str(path)])
+    assert fingerprints([str(path)]) == before
     match change:
         case "written":
             path.write_text("four")
@@ -46,8 +46,8 @@ def test_a_change_of_any_kind_shows(tmp_path: Path, change: str) -> None:
             os.replace(other, path)
         case "removed":
             path.unlink()
-    assert stamps([str(path)]) != before
+    assert fingerprints([str(path)]) != before
 
 
-def test_what_is_no_path_has_no_stamp() -> None:
-    assert stamps(["a\0b", "/nowhere/at/all"]) == {"a\0b": None, "/nowhere/at/all": None}
+def test_what_is_no_path_has_no_fingerprint() -> None:
+    assert fingerprints(["a\0b", "/nowhere/at/all"]) == {"a\0b": None, "/nowhere/at/all": None}
