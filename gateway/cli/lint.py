@@ -24,7 +24,7 @@ SPOKEN = {  # keys of routes, and what the servers of their tools must speak for
     "failure_patterns": frozenset({"callback"}),
     "config_ids": frozenset({"rcrt"}),
 }
-UNWRITTEN = RouteSettings(tools=ANY, backend="")  # as a route is that has none of them
+UNWRITTEN = RouteSettings(tools=ANY, backend=ANY)  # as a route is that has none of them
 
 
 def warnings(config: Config) -> Iterator[str]:

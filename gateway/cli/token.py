@@ -67,7 +67,7 @@ def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer
         _put(claims, entry.scope_claim, " ".join(scopes))
     if lacking := [claim for claim in entry.require if claim not in claims]:
         raise CommandError(USAGE, f"This gateway refuses tokens without {' and '.join(lacking)}; give the entry one.")
-    return jwt.encode(claims, entry.secret.reveal(), algorithm=HS256)
+    return jwt.encode(claims, entry.secret.get_secret_value(), algorithm=HS256)
 
 
 def _entry(auth: AuthSettings, issuer: str | None) -> JwtSettings:
