@@ -12,9 +12,9 @@ import pytest
 from gateway.backends.callback import CallbackBackend
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
 from tests import plainhttp
+from tests.support.servers import running
 from tests.unit.backends.calling_back import Ends, backend_at
 from tests.unit.backends.facing import reply
-from tests.unit.demo.conftest import running
 from tests.unit.transport.scripted import Peer, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 def demo_url() -> Iterator[str]:
-    with running("rap_server") as (url, _):
+    with running("tests.support.faulty_rap_server") as (url, _):
         yield url
 
 
@@ -51,10 +51,6 @@ class Both(NamedTuple):
         assert await self.dispatch(operation, call_id, **arguments) is None
         await until(lambda: call_id in self.ends.results)
         return self.ends.results[call_id]
-
-    async def order(self, operation: str, fault: str, **more: Any) -> None:
-        answered = await self.demo.post("/faults", json={"operation": operation, "fault": fault, **more})
-        assert answered.status_code == 200
 
     async def notices(self) -> list[JsonObject]:
         found: list[JsonObject] = (await self.demo.get("/notices")).json()
@@ -121,19 +117,3 @@ async def test_consent_comes_first_and_the_result_after_it(demo_url: str) -> Non
         await both.demo.post(challenge["url"])
         await until(lambda: "tg-d1" in both.ends.results)
         assert both.ends.results["tg-d1"] == ToolResult(value={"status": "deployed", "target": "staging"})
-
-
-@pytest.mark.parametrize("fault", ["callback_before_ack", "reset_before_ack", "ack_202", "ack_ok_body", "duplicate"])
-async def test_whatever_the_acknowledgement_does_the_result_counts(demo_url: str, fault: str) -> None:
-    async with together(demo_url) as both:
-        await both.order("lint", fault)
-        result = await both.run("lint", f"tg-e-{fault}", source="")
-        assert result == ToolResult(value={"clean": True, "problems": []})
-
-
-async def test_a_result_above_many_a_limit_is_taken_whole(demo_url: str) -> None:
-    async with together(demo_url) as both:
-        await both.order("lint", "big_text")
-        result = await both.run("lint", "tg-big", source="")
-        assert result is not None
-        assert len(result.value) > 2**20
