@@ -305,8 +305,8 @@ class Receiver(Protocol):
 class DeferredBackend(_AnyBackend, Protocol):
     """Our adapter to a tool server that takes a call now and answers it later.
 
-    `receiver` takes its callbacks; None if it makes none. `open_calls` are the calls whose outcome this process looks
-    for by itself. `stream_up` tells whether its event stream is open; None if it has none.
+    `receiver` takes its callbacks; None if it makes none. `open_calls` is how many calls this process polls for.
+    `stream_up` is whether its event stream is open; None if it has none.
     """
 
     deferred: Literal[True]
