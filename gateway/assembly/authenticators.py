@@ -6,8 +6,6 @@ import re
 import time
 from dataclasses import replace
 
-import httpx
-
 from gateway.auth import (
     ApiKey,
     Authentication,
@@ -22,10 +20,9 @@ from gateway.auth import (
 from gateway.auth.signatures import read_pem
 from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
-from gateway.transport import HttpTransport, Limits
+from gateway.transport import Fetcher
 
 LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
-ISSUER_LIMITS = Limits(connections=2)  # towards one origin; there is one fetch at a time
 
 
 class Issuers:
@@ -104,7 +101,7 @@ def _keys(entry: JwtSettings) -> Keys:
     assert entry.issuer is not None  # the settings insist on it
     return RemoteKeys(
         entry.issuer,
-        IssuerClient(httpx.AsyncClient(transport=HttpTransport(ISSUER_LIMITS), trust_env=False)),
+        IssuerClient(Fetcher()),
         entry.jwks_url,
         algorithms=frozenset(entry.algorithms),
         refresh_s=entry.jwks_refresh_s,
