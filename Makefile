@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 INTEROP := .venvs
 DEPLOY := $(INTEROP)/deploy
+LOWEST := $(INTEROP)/lowest
+RELEASES := trixie forky
 IMPORTS := $(INTEROP)/import-linter
 SUITE := $(INTEROP)/json-schema-suite
 INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp schemathesis universal-tool-client universal-tool-server)
@@ -12,12 +14,14 @@ PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
 PINNED := $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: help demo test test-soak test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
+.PHONY: help demo test test-soak test-lowest test-pythons test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
 
 help:
 	@echo "make demo   run the demonstration fleet behind Toolgate and print curl lines"
 	@echo "make test   lint, type-check and run the tests"
 	@echo "make test-soak  the tests that make test repeats in small: thousands of callers, more faults under load"
+	@echo "make test-lowest  the tests on the lowest versions of its dependencies"
+	@echo "make test-pythons  the tests on the Pythons of other Debian releases (3.13 and 3.14)"
 	@echo "make test-deploy  build and run the image, render the chart, try alerts, dashboard and compose file"
 	@echo "make bench  measure the cost of a call; bench-quick to try it, bench-peers beside Envoy and FastMCP"
 	@echo "make bench-instructions  count the instructions of one call (valgrind)"
@@ -39,6 +43,20 @@ test: check $(INTEROP_STAMPS) $(SUITE)/.installed
 # One after the other: most of them take all processors.
 test-soak: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
+
+# Left out is only what compares the versions installed with those in constraints.txt.
+test-lowest: $(LOWEST)/.installed $(INTEROP_STAMPS) $(SUITE)/.installed
+	$(LOWEST)/bin/python -m pytest --numprocesses 4 --dist worksteal -m "not soak" --ignore tests/unit/test_release.py
+
+$(LOWEST)/.installed: pyproject.toml constraints.txt tests/lowest.py
+	$(PYTHON) -m venv --clear $(@D)
+	$(PYTHON) -m tests.lowest > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install $(PIP_QUIET) --constraint $(@D)/constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Everything that `make test` does, in a folder that has another Debian release.
+test-pythons:
+	set -e; for release in $(RELEASES); do .ci/on-debian $$release make test; done
 
 check: $(STAMP) $(IMPORTS)/.installed
 	$(BIN)/ruff format --check --quiet .

@@ -7,10 +7,10 @@ from redis.asyncio import Redis
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.settings import StateSettings, TlsSettings
 from gateway.state.address import Address
+from gateway.state.connections import Tls, connect
 from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Digester, Sealer
-from gateway.state.servers import Tls, connect
 
 
 def client(settings: StateSettings, address: Address) -> Redis:

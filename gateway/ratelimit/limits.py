@@ -1,4 +1,4 @@
-"""The limits of one gateway, asked twice in the life of a request: before anybody is known, and once all is known."""
+"""The limits of one gateway, applied twice to a request: by its address alone, and once caller and tool are known."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OnFailure = Literal["local", "refuse", "allow"]
 FAILED_VERIFICATIONS = Rule(
     name="failed-verifications",
     parts=("ip",),
-    # What it costs to verify, 0.1 ms at most, stays under a thousandth of a processor; a caller whose token has just
-    # run out does not shut out those who share its address, or the proxy in front of all of them, by a few attempts.
+    # What it costs to verify, 0.1 ms at most, stays under a thousandth of a processor; a few attempts of a caller whose
+    # token has just expired do not shut out others who share its address, or the proxy in front of all of them.
     count=10,
     per_s=1,
     burst=100,
@@ -40,7 +40,7 @@ LOOKS_AT_ONE = Rule(
 LOOKS_OF_ADDRESS = Rule(
     name="challenge-looks-address",
     parts=("ip",),
-    count=50,  # a hundred users behind one address, for each of whom somebody looks every other second
+    count=50,  # a hundred users behind one address, for each of whom a page looks every other second
     per_s=1,
     burst=200,
     operations=frozenset({"poll"}),
@@ -48,10 +48,10 @@ LOOKS_OF_ADDRESS = Rule(
 
 
 class SharedBuckets(Protocol):
-    """Where the limits of the second phase are kept when not in this process."""
+    """Where the buckets of the second phase are when not in this process."""
 
     async def take(self, plan: Plan, parts: Parts) -> Outcome:
-        """Raises StateUnavailable."""
+        """Takes one from every bucket, or none from any. Raises StateUnavailable."""
         ...
 
     async def aclose(self) -> None: ...
@@ -60,11 +60,11 @@ class SharedBuckets(Protocol):
 class Limits:
     """The `ports.Limiter`: counts requests. `here` keeps the first phase and, without `shared`, the second.
 
-    While `shared` cannot be asked, `on_failure` says what becomes of the second phase: `local` counts it `here`,
-    `refuse` refuses every request that it would count, and `allow` lets them pass uncounted.
+    While `shared` is unavailable, `on_failure` decides the second phase: `local` counts it `here`, `refuse` refuses
+    every request that it would count, and `allow` lets them pass uncounted.
 
     The first phase has the rules that need nothing but an address, and the one on failed verifications, which is
-    built in unless a rule is for that operation. They are never asked of Redis: a flood must not reach it.
+    built in unless a rule is for that operation. Redis is never asked for them: a flood must not reach it.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class Limits:
         self._sweeping: asyncio.Task[None] | None = None
 
     def under(self, rules: Sequence[Rule], on_failure: OnFailure) -> Limits:
-        """Other rules over the same buckets, which stay these limits' own to sweep and to close.
+        """Other rules over the same buckets, which these limits continue to sweep and will close.
 
-        A rule that says the same as one of these goes on where that one was.
+        A rule that is the same as one of these continues with its buckets.
         """
-        kept = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
-        return Limits(kept, self._here, self._shared, on_failure=on_failure)
+        continued = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
+        return Limits(continued, self._here, self._shared, on_failure=on_failure)
 
     def admit(self, operation: Operation, ip: str) -> Headers:
-        """The first phase, before the caller is asked who it is. Raises RateLimited."""
+        """The first phase, before authentication. Raises RateLimited."""
         here = self._here
         for rule, plan in self._failures:
-            if rule in here.shards:  # else nobody has failed lately, as nearly always
+            if rule in here.shards:  # else no verification has failed lately, as nearly always
                 debt = here.exhausted(rule, ("", network(ip), "", ""))
                 if debt is not None:
                     raise RateLimited(Outcome(plan, (debt,), rule))
@@ -111,7 +111,7 @@ class Limits:
         return _passed(here.take(self._early.of(operation), ("", network(ip), "", "")))
 
     def admit_look(self, ip: str, challenge: str | None) -> Headers:
-        """Counts a look at a challenge, None for a token that leads to none. Raises RateLimited.
+        """Counts a look at a challenge, None for a token without one. Raises RateLimited.
 
         Besides the built-in limits, those on polls of an address count it.
         """
@@ -135,10 +135,10 @@ class Limits:
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
         """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE if it is to refuse what it cannot count."""
-        told = self.spend_now(operation, caller, ip, target)
-        if told is not None:
-            return told
-        assert self._shared is not None  # else it would have been told
+        passed = self.spend_now(operation, caller, ip, target)
+        if passed is not None:
+            return passed
+        assert self._shared is not None
         plan = self._late.of(operation, target)
         if not plan.rules:
             return ()
@@ -174,7 +174,7 @@ class Limits:
 
 
 def _passed(outcome: Outcome) -> Headers:
-    """What an answer says of the limits that its request has passed. Raises RateLimited if one has refused it."""
+    """The headers about limits that a request has passed. Raises RateLimited if one has refused it."""
     if outcome.refused is not None:
         raise RateLimited(outcome)
     return headers(outcome)

@@ -1,4 +1,4 @@
-"""Buckets in this process's own memory: of the limits before anybody is known, and of all where there is no Redis."""
+"""Buckets in this process's own memory: of the limits of addresses, and of all limits without a Redis."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class MemoryBuckets:
     """Takes from buckets, all or nothing. `clock` returns nanoseconds that never go backwards.
 
     A bucket is kept as the tick at which it will be full again, and not at all once it is. When a rule has too many,
-    those nearest to full are forgotten, which gives their owners at most what they would soon have had anyway: a
-    refusal would shut out everybody new, and that is what somebody with very many addresses might be after. A rule is
-    in `shards` once it has buckets.
+    those nearest to full are forgotten, which gives their owners at most what they would soon have had anyway. A
+    refusal instead would shut out all new callers, which an attacker with very many addresses could bring about. A rule
+    is in `shards` once it has buckets.
     """
 
     def __init__(self, clock: Callable[[], int], *, max_shard: int = MAX_SHARD) -> None:

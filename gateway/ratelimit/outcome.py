@@ -1,4 +1,4 @@
-"""What the limits said, as headers and as a refusal (draft-ietf-httpapi-ratelimit-headers-10)."""
+"""Turns the outcome of limits into headers and refusals (draft-ietf-httpapi-ratelimit-headers-10)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MESSAGE = "Too many requests; try again later."
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """What became of one request. `debts` has for each rule of the plan the ticks its bucket lacks to be full.
+    """Whether a request has passed. `debts` has for each rule of the plan the ticks its bucket lacks to be full.
 
-    `refused` is the rule that has to be waited for longest, and with it all rules stand as if nobody had asked.
+    `refused` is the rule that has to be waited for longest; then no bucket was taken from.
     """
 
     plan: Plan
@@ -43,7 +43,7 @@ def refusing(plan: Plan, debts: tuple[int, ...]) -> Rule:
 
 
 def headers(outcome: Outcome) -> Headers:
-    """What an answer says of the limits its request met; lower-case names. Those of two phases may stand together."""
+    """The headers about the limits a request met; lower-case names. Those of two phases may stand together."""
     rules = outcome.plan.rules
     if len(rules) == 1:
         return outcome.plan.policy, (RATELIMIT, _item(rules[0], outcome.debts[0]))

@@ -1,4 +1,4 @@
-"""Which limits a request meets, and what each of them counts."""
+"""Rate limit rules: which requests each of them counts, and by what."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Rule:
         put(self, "identity", itemgetter(*(ORDER.index(part) for part in ORDER if part in self.parts)))
 
     def is_like(self, other: Rule) -> bool:
-        """Whether both say the same; each counts by itself all the same."""
+        """Whether both are configured alike; they are different rules all the same."""
         return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self) if each.init)
 
     @property
@@ -67,7 +67,7 @@ class Rule:
         return bool(self.tools or self.backends or {"tool", "route"}.intersection(self.parts))
 
     def concerns(self, operation: Operation, target: Target | None) -> bool:
-        """Whether such a request counts."""
+        """Whether it counts such a request."""
         if operation not in self.operations:
             return False
         if target is None:
@@ -83,7 +83,7 @@ def _matches(glob: str, target: Target) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The rules one request meets, and the header that tells callers of them."""
+    """The rules one request meets, and the header that describes them."""
 
     rules: tuple[Rule, ...]
     policy: tuple[bytes, bytes] = field(init=False)
@@ -94,7 +94,7 @@ class Plan:
 
 
 def _policy(rule: Rule) -> bytes:
-    """A rule as draft-ietf-httpapi-ratelimit-headers-10, section 3, tells it.
+    """A rule as draft-ietf-httpapi-ratelimit-headers-10, section 3, describes it.
 
     The quota is the burst, as `r` of section 4 may be as much, and the window the time in which all of it comes back:
     whole seconds, rounded up, so that it never promises more than the rule.
@@ -104,7 +104,7 @@ def _policy(rule: Rule) -> bytes:
 
 
 class Plans:
-    """Finds the rules of a request; each answer is worked out once."""
+    """Finds the rules of a request, once for each kind of request."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
@@ -112,7 +112,7 @@ class Plans:
         self._plans: dict[tuple[Rule, ...], Plan] = {}
 
     def of(self, operation: Operation, target: Target | None = None) -> Plan:
-        """The plan of such a request; those in `known` need not be asked for."""
+        """The plan of such a request; `known` has those that were asked for before."""
         plan = self.known.get((operation, target))
         if plan is not None:
             return plan
@@ -125,7 +125,7 @@ class Plans:
 
 
 def network(ip: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 of an IPv6 address, of which one host has as many."""
+    """What counts as one address: an IPv4 address, or the /64 of an IPv6 address, all of which one host may have."""
     if ":" not in ip:
         return ip
     try:

@@ -1,17 +1,15 @@
 -- Takes from buckets for many requests in one round trip; for each of them from all of its buckets or from none.
 --
--- KEYS: the buckets of all requests, one after the other. ARGV[1], MessagePack: a list of rules, each {step, step's
--- fraction, fractions in a microsecond, depth, depth's fraction}, and a list of requests, each the numbers of its rules.
--- Answers MessagePack: for each request a list of 1 or 0 (taken or not), then for each of its rules what the bucket lacks
--- to be full: microseconds and fractions.
+-- KEYS: the buckets of all requests, in order. ARGV[2], MessagePack: a list of requests, each a list with one element, the
+-- rules that it meets: {step, step's fraction, fractions in a microsecond, depth, depth's fraction}. Returns for each
+-- request a list of 1 or 0 (taken or not), then for each of its rules what the bucket lacks to be full: microseconds and
+-- fractions.
 --
 -- A bucket is kept as the time at which it will be full again. Numbers here are doubles: microseconds since 1970 are
 -- exact in them, and what is less than one is counted apart.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local asked = cmsgpack.unpack(ARGV[1])
-local rules, requests = asked[1], asked[2]
 
 local function write(key, lacks, fraction)
   local at = now + lacks
@@ -32,7 +30,7 @@ local function read(key, rule)
   fraction = math.min(tonumber(fraction), rule[3] - 1) -- of a rule that has been changed since
   if lacks < 0 then return 0, 0 end
   if lacks > rule[4] or (lacks == rule[4] and fraction > rule[5]) then
-    -- More than there is in it: the clock went backwards, or the rule has been changed. Nobody waits for the clock.
+    -- More than there is in it: the clock went backwards, or the rule has been changed. Callers do not wait for the clock.
     lacks, fraction = rule[4], rule[5]
     if lacks > 0 or fraction > 0 then write(key, lacks, fraction) end
   end
@@ -41,12 +39,11 @@ end
 
 local answers = {}
 local key = 0
-for number, request in ipairs(requests) do
+for number, request in ipairs(cmsgpack.unpack(ARGV[2])) do
   local answer = { 1 }
   local first = key
-  for index, rule_number in ipairs(request) do
+  for index, rule in ipairs(request[1]) do
     key = key + 1
-    local rule = rules[rule_number]
     local lacks, fraction = read(KEYS[key], rule)
     answer[2 * index], answer[2 * index + 1] = lacks, fraction
     lacks, fraction = lacks + rule[1], fraction + rule[2]
@@ -54,8 +51,7 @@ for number, request in ipairs(requests) do
     if lacks > rule[4] or (lacks == rule[4] and fraction > rule[5]) then answer[1] = 0 end
   end
   if answer[1] == 1 then
-    for index, rule_number in ipairs(request) do
-      local rule = rules[rule_number]
+    for index, rule in ipairs(request[1]) do
       local lacks, fraction = answer[2 * index] + rule[1], answer[2 * index + 1] + rule[2]
       if fraction >= rule[3] then lacks, fraction = lacks + 1, fraction - rule[3] end
       answer[2 * index], answer[2 * index + 1] = lacks, fraction
@@ -64,4 +60,4 @@ for number, request in ipairs(requests) do
   end
   answers[number] = answer
 end
-return cmsgpack.pack(answers)
+return answers

@@ -1,4 +1,4 @@
-"""What may be asked of a state: digests and notes in bounds, and calls that move forward."""
+"""What a state accepts: digests and notes in bounds, and calls that move forward."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MAX_BACKEND_CHARACTERS = 200
 
 
 def check_digest(*digests: str) -> None:
-    """They are parts of Redis keys: nothing in them may mean anything there. Raises ValueError."""
+    """Refuses what would mean something in a Redis key. Raises ValueError."""
     characters = "".join(digests).encode().translate(DASHES_AS_DIGITS)  # half the cost of a regular expression
     if not (characters.isalnum() and all(digests) and max(map(len, digests)) <= MAX_DIGEST_CHARACTERS):
         raise ValueError("a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
 
 
 def check_call(call: NewCall) -> None:
-    """What is checked before a call goes to Redis, where others would suffer from it; memory needs no check."""
+    """Checks a call before it goes to Redis, where it could harm other calls. Raises ValueError."""
     check_digest(call.key, call.fingerprint, call.principal)
     if call.older:
         check_digest(*chain(*call.older))
@@ -34,14 +34,15 @@ def check_call(call: NewCall) -> None:
 
 
 def check_note(note: bytes) -> None:
+    """Refuses a note that is too long. Raises ValueError."""
     if len(note) > MAX_NOTE_BYTES:
         raise ValueError(f"a note has at most {MAX_NOTE_BYTES} bytes")
 
 
 def check_move(from_states: Collection[CallState], to: CallState) -> None:
-    """Only `settle` ends a call, and only one that was not sent goes back, to wait for its turn.
+    """Refuses moves backwards or to an end: only `settle` ends a call, and only one that was not sent goes back.
 
-    A call that waits for its user may be moved there once more, with another challenge in its note.
+    A call that waits for its user may be moved there once more, with another challenge in its note. Raises ValueError.
     """
     furthest = AWAITING_USER if to is AWAITING_USER else DISPATCHING
     if to.is_over or not from_states or any(state > furthest for state in from_states):

@@ -1,4 +1,7 @@
-"""What the state in memory is made of: calls, keys that are used up, and remnants."""
+"""What the state in memory is made of: calls, keys that are used up, remnants, and the quotas of principals.
+
+The script does the same in Redis. Times are seconds of one clock.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,73 @@ from collections import OrderedDict, deque
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.state.port import DONE, RECORD_BYTES, CallState, NewCall, Record, StateLimits
-from gateway.state.quotas import Usage
+from gateway.state.port import DONE, RECORD_BYTES, CallState, NewCall, Quota, Record, StateLimits
 
 SEEN_BYTES = 384  # counted for a key that is only remembered; about 340 were measured
 REMNANT_BYTES = 1024  # counted for a remnant beside its note and outcome
 REMNANTS_SHARE = 16  # all remnants together may take one sixteenth of `max_bytes`
 
 
+class Usage:
+    """How many calls of a principal are not over, how many are, and the bytes of them and of used-up keys."""
+
+    __slots__ = ("bytes", "finished", "pending")  # not a Struct, in which counting costs three times as much
+
+    def __init__(self) -> None:
+        self.pending = self.finished = self.bytes = 0
+
+
+NO_USAGE = Usage()  # never changed
+
+
+class Quotas:
+    """The usage of each principal that has any; `size_bytes` is what all have together."""
+
+    def __init__(self, limits: StateLimits) -> None:
+        self._limits = limits
+        self._usage: dict[str, Usage] = {}
+        self.size_bytes = 0
+
+    def exceeded(self, principal: str, cost: int) -> Quota | None:
+        """Which limit keeps a principal from beginning a call of so many bytes."""
+        limits, usage = self._limits, self._usage.get(principal, NO_USAGE)
+        if usage.pending >= limits.max_pending:
+            return "pending"
+        if usage.finished >= limits.max_records:
+            return "records"
+        if usage.bytes + cost > limits.max_bytes_per_caller:
+            return "bytes"
+        return "room" if usage.bytes + cost > limits.max_bytes - self.size_bytes else None
+
+    def has_room(self, usage: Usage, cost: int) -> bool:
+        """Whether a call may take so many bytes more."""
+        limits = self._limits
+        return usage.bytes + cost <= min(limits.max_bytes_per_caller, limits.max_bytes - self.size_bytes)
+
+    def begin(self, principal: str, cost: int) -> Usage:
+        """Counts a call that is not over."""
+        usage = self._usage.get(principal)
+        if usage is None:
+            usage = self._usage[principal] = Usage()
+        usage.pending += 1
+        self.count(usage, cost)
+        return usage
+
+    def count(self, usage: Usage, size_bytes: int) -> None:
+        """Counts bytes of a principal that has some."""
+        usage.bytes += size_bytes
+        self.size_bytes += size_bytes
+
+    def release(self, principal: str, size_bytes: int) -> None:
+        """Gives bytes back."""
+        usage = self._usage[principal]
+        self.count(usage, -size_bytes)
+        if not usage.bytes:
+            del self._usage[principal]
+
+
 class Entry(Struct, eq=False, gc=False):
-    """A call, changed in place; whoever asks for it is given a record of it, which never changes."""
+    """A call, changed in place."""
 
     new: NewCall
     usage: Usage
@@ -32,12 +92,12 @@ class Entry(Struct, eq=False, gc=False):
         return RECORD_BYTES + len(self.note) + len(self.outcome or b"")
 
     def record(self, replica: str) -> Record:
-        """The call as it stands now."""
+        """The call as it stands now, in a record that never changes."""
         return Record.of(self.new, replica, self.created_s, self.state, self.note, self.outcome)
 
 
-class Seen(dict[str, str]):
-    """Keys that are used up for a while, each with its principal. Times are seconds of one clock."""
+class SeenKeys(dict[str, str]):
+    """Keys that are used up for a while, each with its principal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +109,7 @@ class Seen(dict[str, str]):
         self._until.append((until_s, key))
 
     def sweep(self, now: float, limit: int) -> list[str]:
-        """Drops at most `limit` of those whose time is over; returns the principal of each."""
+        """Drops at most `limit` of those that have expired; returns the principal of each."""
         dropped: list[str] = []
         until = self._until
         while len(dropped) < limit and until and until[0][0] <= now:
@@ -57,52 +117,47 @@ class Seen(dict[str, str]):
         return dropped
 
 
-class Remnant(Struct, frozen=True, gc=False):
-    """What is told of a call until `expires_s`."""
-
-    record: Record
-    expires_s: float
-    size_bytes: int
-
-
 class Remnants:
-    """How calls ended of which nothing else is kept: the latest of each principal. Times are seconds of one clock."""
+    """How calls ended of which nothing else is kept: the latest of each principal."""
 
     def __init__(self, limits: StateLimits) -> None:
         self._limits = limits
         self._bytes = 0
-        self._remnants: OrderedDict[str, Remnant] = OrderedDict()  # what expires first is first
+        self._remnants: OrderedDict[str, tuple[float, Record]] = OrderedDict()  # what expires first is first
         self._keys: dict[str, dict[str, None]] = {}  # by principal, in the same order
 
     def add(self, record: Record, outcome: bytes, now: float) -> Record:
-        """Keeps what is left of a call, and drops what has expired or is too much; returns the record that is told."""
+        """Keeps what is left of a call, and drops what has expired or is too much; returns what is left."""
         self._drop(record.key)
         record = replace(record, state=DONE, outcome=outcome)
-        size_bytes = REMNANT_BYTES + len(record.note) + len(outcome)
-        self._remnants[record.key] = Remnant(record, now + self._limits.remnant_ttl_s, size_bytes)
-        self._bytes += size_bytes
+        self._remnants[record.key] = now + self._limits.remnant_ttl_s, record
+        self._bytes += _size_bytes(record)
         keys = self._keys.setdefault(record.principal, {})
         keys[record.key] = None
         if len(keys) > self._limits.max_remnants:
             self._drop(next(iter(keys)))
         while self._remnants:
-            key, first = next(iter(self._remnants.items()))
-            if first.expires_s > now and self._bytes <= self._limits.max_bytes // REMNANTS_SHARE:
+            key, (expires_s, _) = next(iter(self._remnants.items()))
+            if expires_s > now and self._bytes <= self._limits.max_bytes // REMNANTS_SHARE:
                 break
             self._drop(key)
         return record
 
     def get(self, key: str, now: float) -> Record | None:
         """What is left of a call."""
-        remnant = self._remnants.get(key)
-        return None if remnant is None or remnant.expires_s <= now else remnant.record
+        expires_s, record = self._remnants.get(key, (now, None))
+        return record if expires_s > now else None
 
     def _drop(self, key: str) -> None:
-        remnant = self._remnants.pop(key, None)
-        if remnant is None:
+        if key not in self._remnants:
             return
-        self._bytes -= remnant.size_bytes
-        keys = self._keys[remnant.record.principal]
+        _, record = self._remnants.pop(key)
+        self._bytes -= _size_bytes(record)
+        keys = self._keys[record.principal]
         del keys[key]
         if not keys:
-            del self._keys[remnant.record.principal]
+            del self._keys[record.principal]
+
+
+def _size_bytes(remnant: Record) -> int:
+    return REMNANT_BYTES + len(remnant.note) + len(remnant.outcome or b"")

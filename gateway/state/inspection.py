@@ -1,4 +1,4 @@
-"""What an operator should know of a Redis before calls are entrusted to it. Nothing is written."""
+"""Finds out what an operator should know of a Redis before it is used. Writes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOK_S = 5.0  # for all questions together; each has a time limit of its own, wh
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """`cause` tells why calls cannot be kept there, None if they can; `warnings` how they may get lost."""
+    """`cause` is why calls cannot be kept there, None if they can; `warnings` are ways in which they may get lost."""
 
     version: str | None = None
     cause: str | None = None
@@ -22,7 +22,7 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 
 async def look_at(redis: Redis) -> Findings:
-    """Asks a server for what matters here; never raises for what a server answers or does not."""
+    """Asks a server what matters here; an answer that fails, or does not come, is a `cause`."""
     try:
         async with asyncio.timeout(LOOK_S):
             about: dict[str, Any] = await redis.info()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from gateway.state.checks import check_digest, check_move, check_note
-from gateway.state.entries import SEEN_BYTES, Entry, Remnants, Seen
+from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants, SeenKeys
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -34,7 +34,6 @@ from gateway.state.port import (
     Room,
     StateLimits,
 )
-from gateway.state.quotas import Quotas
 from gateway.state.waiting import Waiter, Waiters
 
 log = logging.getLogger("gateway.state")
@@ -55,10 +54,12 @@ class MemoryState:
         self._limits = limits
         self._clock = clock
         self._calls: dict[str, Entry] = {}
-        self._open: dict[str, str] = {}  # question -> the call that waits for its user, or whose end is not told yet
+        self._open: dict[
+            str, str
+        ] = {}  # question -> the call that waits for its user, or whose result is not delivered
         self._pending: OrderedDict[str, Entry] = OrderedDict()  # what expires first is first, here and below
         self._results: OrderedDict[str, Entry] = OrderedDict()
-        self._seen = Seen()
+        self._seen = SeenKeys()
         self._remnants = Remnants(limits)
         self._sweep_at = -math.inf
         self._quotas = Quotas(limits)
@@ -76,15 +77,15 @@ class MemoryState:
     def trouble(self) -> str | None:
         return "there is no room left (max_bytes)" if self.room.is_full else None
 
-    def when_touched(self, tell: Callable[[str], None]) -> None: ...  # nobody else is here
+    def on_changed(self, callback: Callable[[str], None]) -> None: ...  # no other process is here
 
     async def start(self) -> None: ...
 
     async def aclose(self) -> None:
         """Logs the keys of the calls that are lost with this process."""
         if self._pending:
-            told = {"count": len(self._pending), "calls": list(islice(self._pending, MAX_NAMED))}
-            log.warning("calls that are not over are lost", extra=told)
+            lost = {"count": len(self._pending), "calls": list(islice(self._pending, MAX_NAMED))}
+            log.warning("calls that are not over are lost", extra=lost)
 
     # One call after the other.
 
@@ -117,7 +118,7 @@ class MemoryState:
         return None if asked is None else Exists(asked.record(self.replica))
 
     def _asked(self, question: str, now: float) -> Entry | None:
-        """The call that a question leads to. If that has ended, it is told this once only."""
+        """The call with this question that waits for its user, or whose result this delivers."""
         call = self._live(self._open.get(question, ""), now)
         if call is not None and call.state is DONE:
             self._close(call.new)
@@ -141,7 +142,7 @@ class MemoryState:
             call.note = note
         if to is AWAITING_USER and call.new.question is not None:
             self._open[call.new.question] = key
-        self._waiters.tell(key, call.record(self.replica))
+        self._waiters.notify(key, call.record(self.replica))
         return True
 
     async def settle(self, key: str, outcome: bytes) -> bool:
@@ -161,9 +162,9 @@ class MemoryState:
         call.usage.finished += 1
         self._quotas.count(call.usage, len(outcome))
         if key in self._waiters:
-            self._waiters.tell(key, call.record(self.replica))
+            self._waiters.notify(key, call.record(self.replica))
         if self._quotas.size_bytes > limits.max_bytes:
-            # Whoever waits has got it; whoever comes later is told that it has expired. It never runs again.
+            # Its waiters have it; later callers learn that it has expired. It never runs again.
             log.warning("there is no room to keep how a call ended", extra={"backend": call.new.backend})
             self._expire(call, now)
         else:
@@ -171,12 +172,12 @@ class MemoryState:
         return True
 
     async def get(self, key: str) -> Record | None:
-        return self._told_of(key)
+        return self._current(key)
 
     async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
         return self._find(key) is None and self._seen.get(key) in principals
 
-    def _told_of(self, key: str) -> Record | None:
+    def _current(self, key: str) -> Record | None:
         """A call as it stands, or what is left of one that may be begun anew."""
         return self.held(key) or (None if key in self._seen else self._remnants.get(key, self._clock()))
 
@@ -187,7 +188,7 @@ class MemoryState:
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         call = self._find(key)
         if call is None or call.state > beyond:
-            return self._told_of(key)
+            return self._current(key)
         waiter = self._waiters.add(key, beyond)
         timer = waiter.get_loop().call_later(timeout_s, self._give_up, key, waiter)
         try:
@@ -197,9 +198,9 @@ class MemoryState:
             self._waiters.remove(key, waiter)
 
     def _give_up(self, key: str, waiter: Waiter) -> None:
-        """Tells a waiter whose time is over how the call stands now."""
+        """Gives a waiter whose time is over the call as it stands now."""
         if not waiter.done():
-            waiter.set_result(self._told_of(key))
+            waiter.set_result(self._current(key))
 
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
         if outcome is not None and len(outcome) > self._limits.max_result_bytes:
@@ -210,7 +211,7 @@ class MemoryState:
         self._remove(call)
         if outcome is not None:
             ended = self._remnants.add(call.record(self.replica), outcome, self._clock())
-        self._waiters.tell(key, ended)
+        self._waiters.notify(key, ended)
 
     def reduce(self, key: str, outcome: bytes) -> None:
         call = self._find(key)
@@ -218,7 +219,7 @@ class MemoryState:
             self._remove(call)
             self._remnants.add(call.record(self.replica), outcome, self._clock())
 
-    async def told(self, key: str) -> None:
+    async def mark_delivered(self, key: str) -> None:
         if (call := self._find(key)) is not None:
             self._close(call.new)
 

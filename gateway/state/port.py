@@ -2,7 +2,7 @@
 
 A record lives from `begin` until its result expires. Afterwards its key alone is remembered, so that the same call is
 never run again by mistake. Keys, fingerprints, principals and questions are digests that the user of this port makes
-(`kept.names`); notes and outcomes are opaque bytes. Nothing here knows of HTTP, dialects or tools.
+(`calls.names`); notes and outcomes are opaque bytes. Nothing here knows of HTTP, dialects or tools.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class CallState(IntEnum):
 
     @property
     def is_over(self) -> bool:
+        """Whether waiting for it ends: it is UNKNOWN or DONE."""
         return self >= UNKNOWN
 
 
@@ -85,16 +86,12 @@ class StateLimits(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must be positive")
 
 
-class NewCall(Struct, frozen=True, kw_only=True, gc=False):
-    """A call to be registered.
+class Call(Struct, frozen=True, kw_only=True, gc=False):
+    """What never changes of a call, but for its note.
 
     `key` names the call, `fingerprint` stands for its content, `principal` for the owner of its quota: all are digests.
-    `older` holds (key, fingerprint) of the same call under the operator's earlier keys, so that a change of keys makes
-    no call look new. `question` is a digest of everything that is asked of a tool which may want a user's consent:
-    while a call waits for that, a new call with the same question that `joins` (its caller gave it no id) is taken for
-    the waiting one. `note` is what another replica needs to go on with the call. `idempotent`: it may be sent again
-    after its replica died. `state` is REGISTERED, or DISPATCHING for a call that is sent at once, which saves an
-    `advance`; if its replica dies then, nobody knows whether it was sent.
+    `note` is what another replica needs to continue the call. `question` is a digest of everything that is asked of a
+    tool which may want a user's consent. `idempotent`: it may be sent again after its replica died.
     """
 
     key: str
@@ -104,6 +101,17 @@ class NewCall(Struct, frozen=True, kw_only=True, gc=False):
     note: bytes = b""
     question: str | None = None
     idempotent: bool = False
+
+
+class NewCall(Call, frozen=True, kw_only=True, gc=False):
+    """A call to be registered.
+
+    `older` holds (key, fingerprint) of the same call under the operator's earlier keys, so that a change of keys makes
+    no call look new. `joins` (the caller gave it no id): while a call with the same question waits for its user, this
+    one is taken for that. `state` is REGISTERED, or DISPATCHING for a call that is sent at once, which saves an
+    `advance`; if its replica dies then, it is unknown whether it was sent.
+    """
+
     older: tuple[tuple[str, str], ...] = ()
     state: CallState = REGISTERED
     joins: bool = True
@@ -114,30 +122,23 @@ class NewCall(Struct, frozen=True, kw_only=True, gc=False):
         return self.question if self.joins else None
 
 
-class Record(Struct, frozen=True, kw_only=True, gc=False):
+class Record(Call, frozen=True, kw_only=True, gc=False):
     """A call as it stood when it was looked at.
 
     `replica` runs it, or watches over it while a tool server works. `created_s` is in seconds of the store's clock.
     `outcome` is there once the call is DONE.
     """
 
-    key: str
-    fingerprint: str
-    principal: str
-    backend: str
     state: CallState
     replica: str
     created_s: float
-    note: bytes = b""
-    question: str | None = None
-    idempotent: bool = False
     outcome: bytes | None = None
 
     @classmethod
     def of(
         cls, call: NewCall, replica: str, created_s: float, state: CallState, note: bytes, outcome: bytes | None = None
     ) -> Record:
-        """How a call stands that began as `call`."""
+        """The record of a call that began as `call`."""
         return cls(
             key=call.key,
             fingerprint=call.fingerprint,
@@ -154,10 +155,10 @@ class Record(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Created(Struct, frozen=True, gc=False):
-    """The call was begun, and whoever began it is to dispatch it.
+    """The call was begun; the caller of `begin` dispatches it.
 
     It is new, just as it was `asked` for, or it was `found` where a dead replica, or a lost reply of Redis, left it.
-    The record of a new one is made only on demand, because hardly anybody wants it.
+    The record of a new one is made only on demand, because it is rarely needed.
     """
 
     asked: NewCall
@@ -167,6 +168,7 @@ class Created(Struct, frozen=True, gc=False):
 
     @property
     def record(self) -> Record:
+        """The call as it stands."""
         asked = self.asked
         return self.found or Record.of(asked, self.replica, self.created_s, asked.state, asked.note)
 
@@ -189,10 +191,10 @@ Quota = Literal["pending", "records", "bytes", "room"]
 
 
 class Full(Struct, frozen=True):
-    """A quota is used up. Nothing was stored.
+    """A `quota` is used up; nothing was stored.
 
-    `quota` is which: a limit on the caller's calls that are not over, on those that are, on the bytes of both; or, for
-    no fault of the caller's, the room that all callers share.
+    It is a limit on the caller's calls that are not over, on those that are, on the bytes of both; or, for no fault of
+    the caller's, the room that all callers share.
     """
 
     retry_after_s: float
@@ -200,13 +202,14 @@ class Full(Struct, frozen=True):
 
 
 class Room(Struct, frozen=True):
-    """How many bytes are taken, and how many may be; None: nobody set a limit."""
+    """How many bytes are taken, and how many may be; None: there is no limit."""
 
     used_bytes: int
     max_bytes: int | None
 
     @property
     def is_full(self) -> bool:
+        """Whether less than `FULL` of it is left."""
         return self.max_bytes is not None and self.max_bytes - self.used_bytes < self.max_bytes * FULL
 
 
@@ -231,7 +234,7 @@ class State(Protocol):
 
     @property
     def room(self) -> Room | None:
-        """How much is kept; for health and metrics. None while nobody knows."""
+        """How much is kept; for health and metrics. None while it is not known."""
         ...
 
     @property
@@ -243,19 +246,19 @@ class State(Protocol):
         """How many unfinished calls this replica runs or watches over, by backend; for metrics."""
         ...
 
-    def when_touched(self, tell: Callable[[str], None]) -> None:
-        """Has `tell` called with the key of each call that another process has changed and that may run here."""
+    def on_changed(self, callback: Callable[[str], None]) -> None:
+        """Sets what is called with the key of each call that another process has changed and that may run here."""
         ...
 
     async def start(self) -> None:
-        """Tries to reach the state for a few seconds at most, and goes on trying in the background."""
+        """Tries to reach the state for a few seconds at most, and continues in the background."""
         ...
 
     async def begin(self, call: NewCall) -> Begun:
-        """Registers a call and counts it against its quotas, all or nothing; or tells what there is already.
+        """Registers a call and counts it against its quotas, all or nothing; or returns what there is already.
 
-        A call that joins finds the one with its question that waits for its user, or that has ended since without
-        anybody being told. That end is told once: by the `begin` that finds it, or until somebody calls `told`.
+        A call that joins finds the one with its question that waits for its user, or that has ended since and whose
+        result was not delivered yet. The `begin` that finds such a result counts as its delivery.
         """
         ...
 
@@ -270,53 +273,55 @@ class State(Protocol):
         ...
 
     async def settle(self, key: str, outcome: bytes) -> bool:
-        """Stores how a call ended and wakes whoever waits for it; False if it has an outcome already, or is gone.
+        """Stores how a call ended and wakes its waiters; False if it has an outcome already, or is gone.
 
         Raises OutcomeTooLarge.
         """
         ...
 
-    async def get(self, key: str) -> Record | None: ...
+    async def get(self, key: str) -> Record | None:
+        """A call as it stands, or what is left of one that was forgotten or reduced."""
+        ...
 
     async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
-        """Whether there was a call of one of these principals, of which nothing but that is known any more."""
+        """Whether there was a call of one of these principals, whose record has expired."""
         ...
 
     def held(self, key: str) -> Record | None:
         """A call that this process runs or watches over, unless another process may have changed it meanwhile.
 
-        Nothing is asked of Redis, so it costs next to nothing, and None does not mean that the call is gone.
+        Redis is not asked, so it costs next to nothing, and None does not mean that the call is gone.
         """
         ...
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         """Waits until a call is past `beyond`, for `timeout_s` at most; returns it as it stands then.
 
-        None: it is gone, and may be begun again. Goes on waiting while the state is away; if it still is when the time
-        is over, returns the call as last seen, and raises StateUnavailable only if it was never seen.
+        None: it is gone, and may be begun again. Continues to wait while the state is away; if it still is when the
+        time is over, returns the call as last seen, and raises StateUnavailable only if it was never seen.
         """
         ...
 
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
-        """Removes an unfinished call of this replica's, so that it may be begun anew; wakes whoever waits for it.
+        """Removes an unfinished call of this replica's, so that it may be begun anew; wakes its waiters.
 
-        For calls that provably did not run, or that may run again. Whoever waits, or looks before the call has begun
-        anew, finds it DONE with the `outcome`; without an outcome it is as if the call had never begun. While the state
-        is away this is noted down and done later. Raises OutcomeTooLarge.
+        For calls that provably did not run, or that may run again. Waiters, and `get` before the call has begun anew,
+        find it DONE with the `outcome`; without an outcome it is as if the call had never begun. While the state is
+        away this is remembered and done later. Raises OutcomeTooLarge.
         """
         ...
 
     def reduce(self, key: str, outcome: bytes) -> None:
         """Keeps no more of a call that is DONE than this short `outcome`, and that only for a while.
 
-        For calls whose real outcome nobody will ask for again; they no longer count against a quota. Returns before it
-        is done; while the state is away it is not done at all. A call that is not DONE, or whose question still leads
-        to it, stays as it is.
+        For calls whose real outcome will not be asked for again; they no longer count against a quota. Returns before
+        it is done; while the state is away it is not done at all. A call that is not DONE, or that identical calls
+        still join, stays as it is.
         """
         ...
 
-    async def told(self, key: str) -> None:
-        """Says that the end of a call was told: from now on its question does not lead to it any more."""
+    async def mark_delivered(self, key: str) -> None:
+        """Marks the result delivered; identical calls no longer join it."""
         ...
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
@@ -328,5 +333,5 @@ class State(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Stops all work in the background. Other replicas may take over the calls of this one at once."""
+        """Stops the background work. Other replicas may take over the calls of this one at once."""
         ...

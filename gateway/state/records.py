@@ -1,4 +1,4 @@
-"""Records as the script keeps them, with notes and outcomes sealed for their own record."""
+"""Encodes records for the script, with notes and outcomes sealed for their own record."""
 
 from __future__ import annotations
 

@@ -12,14 +12,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 from redis.asyncio import Redis
 
 from gateway.state.checks import check_call, check_digest, check_move, check_note
-from gateway.state.holding import Holding
-from gateway.state.link import Link, NotDone, Reply
+from gateway.state.owned_calls import OwnedCalls
 from gateway.state.port import (
     ACCEPTED,
     DONE,
@@ -37,10 +37,14 @@ from gateway.state.port import (
     StateUnavailable,
 )
 from gateway.state.records import Records
+from gateway.state.replica_sync import ReplicaSync, Timing
+from gateway.state.script_client import NotDone, Reply, ScriptClient
 from gateway.state.sealing import Sealer
-from gateway.state.tending import Tending, Timing
 from gateway.state.waiting import Waiters
 
+PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
+SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])
+MAX_BATCH = 128  # operations in one batch: about 1 ms during which Redis serves nobody else
 SEALED_BYTES = 64  # that sealing adds to an outcome; it is 32
 NO_MEMORY = "Redis has no memory left (maxmemory)"
 LOST = (b"absent", b"restoring")  # replies about a call that Redis does not have, or has not got back yet
@@ -63,70 +67,72 @@ class RedisState:
         self._max_result_bytes = limits.max_result_bytes
         self._records = Records(sealer)
         self._waiters = Waiters()
-        self._link = Link(
-            redis, _settings(self.replica, limits, timing), on_failure=lambda reason: self._tending.lost(reason)
-        )
-        self._holding = Holding(self._link, self._records, limits)
-        self._tending = Tending(
-            self._holding,
-            self.replica,
+        self._scripts = ScriptClient(
             redis,
-            self._link,
-            self._waiters,
-            timing,
-            watch=self._watch,
+            SCRIPT,
+            lambda reason: self._sync.lost(reason),
+            max_batch=MAX_BATCH,
+            settings=_settings(self.replica, limits, timing),
+            # Whichever server it connects to, that may have been restarted without what was written last.
+            greeting=[("greet",)],
+        )
+        self._owned = OwnedCalls(self._scripts, self._records, limits)
+        self._sync = ReplicaSync(
+            self._owned, self.replica, redis, self._scripts, self._waiters, timing, watch=self._watch
         )
 
     @property
     def is_up(self) -> bool:
-        return self._tending.is_settled
+        return self._sync.is_settled
 
     @property
     def room(self) -> Room | None:
-        return self._tending.room
+        return self._sync.room
 
     @property
     def trouble(self) -> str | None:
         if not self.is_up:
-            return self._tending.reason
+            return self._sync.reason
         return NO_MEMORY if self.room is not None and self.room.is_full else None
 
     def pending(self) -> Counter[str]:
-        return self._holding.pending()
+        return self._owned.pending()
 
-    def when_touched(self, tell: Callable[[str], None]) -> None:
-        self._tending.on_touched = tell
+    def on_changed(self, callback: Callable[[str], None]) -> None:
+        self._sync.on_changed = callback
 
     async def start(self) -> None:
-        await self._tending.start()
+        await self._sync.start()
 
     async def aclose(self) -> None:
-        await self._tending.aclose()
+        await self._sync.aclose()
         with suppress(StateUnavailable):
-            await self._link.ask("leave")
-        await self._link.aclose()
+            await self._scripts.ask("leave")
+        await self._scripts.aclose()
         await self._redis.aclose()
 
     async def begin(self, call: NewCall) -> Begun:
         check_call(call)
-        is_first = self._holding.expect(call)
-        is_doubtful = True  # without a reply, also if we are cancelled, Redis may have a call that nobody here will run
-        unheard = None
+        is_first = self._owned.starting(call)
+        is_doubtful = (
+            True  # without a reply, also if we are cancelled, Redis may have a call that this process never runs
+        )
+        unanswered = None
         try:
-            reply = await self._link.ask("begin", *self._records.begin(call, self._tending.free_bytes))
-            unheard = self._records.take(call, reply, self.replica) if is_first else None
-            if unheard is not None:  # an earlier `begin` was done, but its reply never came here
-                reply = await self._link.ask("take", *unheard)
+            reply = await self._scripts.ask("begin", *self._records.begin(call, self._sync.free_bytes))
+            unanswered = self._records.take(call, reply, self.replica) if is_first else None
+            if unanswered is not None:  # an earlier `begin` was done, but its reply never came here
+                reply = await self._scripts.ask("take", *unanswered)
             is_doubtful = False
         except NotDone:
-            is_doubtful = unheard is not None
+            is_doubtful = unanswered is not None
             raise
         finally:
             if is_first:
-                self._holding.expected(call, doubtful=is_doubtful)
+                self._owned.started(call, doubtful=is_doubtful)
         begun = self._records.begun(_known(reply), call, self.replica)
         if isinstance(begun, Created):
-            self._holding.hold(begun.record)
+            self._owned.add(begun.record)
         return begun
 
     async def advance(
@@ -137,13 +143,13 @@ class RedisState:
         check_note(note or b"")
         sealed = False if note is None else self._records.note(key, note)
         operation = ("advance", key, [int(state) for state in from_states], int(to), sealed)
-        reply = await self._link.ask(*operation)
+        reply = await self._scripts.ask(*operation)
         if reply[0] in LOST:
             reply = await self._ask_again(key, operation, reply)
         if reply[0] != b"yes":
             return False
-        self._holding.move(key, to, note)
-        self._tending.look_at(key)
+        self._owned.advance(key, to, note)
+        self._sync.look_at(key)
         return True
 
     async def settle(self, key: str, outcome: bytes) -> bool:
@@ -151,18 +157,18 @@ class RedisState:
         if len(outcome) > self._max_result_bytes:
             raise OutcomeTooLarge
         operation = ("settle", key, self._records.outcome(key, outcome))
-        reply = await self._link.ask(*operation)
+        reply = await self._scripts.ask(*operation)
         if reply[0] in LOST:
             reply = await self._ask_again(key, operation, reply)
         if reply[0] == b"too_large":
             raise OutcomeTooLarge
         is_the_end = bool(reply[0] == b"yes")
-        held = self._holding.end(key, outcome if is_the_end else None)
-        if held is not None and is_the_end:  # all that Redis could say of it is known here
+        owned = self._owned.end(key, outcome if is_the_end else None)
+        if owned is not None and is_the_end:  # Redis knows no more of it
             if key in self._waiters:
-                self._waiters.tell(key, structs.replace(held, state=DONE, outcome=outcome))
+                self._waiters.notify(key, structs.replace(owned, state=DONE, outcome=outcome))
         else:
-            self._tending.look_at(key)
+            self._sync.look_at(key)
         return is_the_end
 
     async def get(self, key: str) -> Record | None:
@@ -174,25 +180,25 @@ class RedisState:
         return bool((await self._ask("has_expired", key, list(principals)))[0] == b"yes")
 
     def held(self, key: str) -> Record | None:
-        return self._holding.untouched(key)
+        return self._owned.current(key)
 
     async def _watch(self, key: str) -> Record | None:
-        """As `get`; from now on Redis wakes this process when the call is over, waits for its user, or is gone."""
+        """As `get`; Redis wakes this process when the call is over, waits for its user, or is gone."""
         return self._record(await self._ask("watch", key))
 
     async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
         check_digest(key)
-        seen, epoch = self.held(key) if self.is_up else None, self._tending.epoch
+        seen, epoch = self.held(key) if self.is_up else None, self._sync.epoch
         waiter = self._waiters.add(key, beyond)
         try:
             async with asyncio.timeout(timeout_s):
-                if seen is None or seen.state > beyond:  # else we hold it, and Redis wakes the holder anyway
+                if seen is None or seen.state > beyond:  # else we own it, and Redis wakes the owner anyway
                     with suppress(StateUnavailable):  # then the call is fetched when Redis is back
                         seen = await self._watch(key)
                         if seen is None or seen.state > beyond:
                             return seen
                 record = await waiter
-                if record is None and seen is not None and epoch != self._tending.epoch:
+                if record is None and seen is not None and epoch != self._sync.epoch:
                     return await self._lost(seen)
                 return record
         except TimeoutError:
@@ -207,68 +213,68 @@ class RedisState:
             return seen
 
     async def _lost(self, seen: Record) -> Record:
-        """Puts back as UNKNOWN a call that Redis lost with its data, and that its replica did not put back.
+        """Restores as UNKNOWN a call that Redis lost with its data, and that its replica did not restore.
 
-        That replica died at the same time. The call did begin, so it must not be told as one that never did.
+        That replica died at the same time. The call did begin, so it must not look like one that never did.
         """
         unknown = structs.replace(seen, state=UNKNOWN)
-        with suppress(StateUnavailable):  # then at least whoever waited is told
-            await self._holding.put_back(unknown)
+        with suppress(StateUnavailable):  # then at least the waiter gets it
+            await self._owned.restore_one(unknown)
         return unknown
 
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
         check_digest(key)
         if outcome is not None and len(outcome) > self._max_result_bytes:
             raise OutcomeTooLarge
-        held, ended = self._holding.drop(key), None
-        if held is not None and outcome is not None:
-            ended = structs.replace(held, state=DONE, outcome=outcome)
-        if await self._holding.forget(key, outcome):
-            self._waiters.tell(key, ended)
+        owned, ended = self._owned.drop(key), None
+        if owned is not None and outcome is not None:
+            ended = structs.replace(owned, state=DONE, outcome=outcome)
+        if await self._owned.forget(key, outcome):
+            self._waiters.notify(key, ended)
         else:
-            self._tending.look_at(key)
+            self._sync.look_at(key)
 
     def reduce(self, key: str, outcome: bytes) -> None:
         check_digest(key)
         with suppress(StateUnavailable):
-            self._holding.reduce(key, outcome)
+            self._owned.reduce(key, outcome)
 
-    async def told(self, key: str) -> None:
+    async def mark_delivered(self, key: str) -> None:
         check_digest(key)
-        await self._ask("told", key)
+        await self._ask("delivered", key)
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
-        if not self._tending.may_judge:
+        if not self._sync.may_judge:
             return ()
-        in_doubt, self._tending.claims_in_doubt = self._tending.claims_in_doubt, False
+        in_doubt, self._sync.claims_in_doubt = self._sync.claims_in_doubt, False
         reply = None
         try:
             suspects = await self._suspects() if in_doubt else []
             reply = await self._ask("claim", limit, suspects)
         finally:
             if reply is None:  # Redis may have handed calls over all the same
-                self._tending.claims_in_doubt = True
+                self._sync.claims_in_doubt = True
         records = [self._records.read(key, row) for key, row in reply[1]]
         for record in records:
             if record.state.is_over:
-                self._tending.look_at(record.key)
+                self._sync.look_at(record.key)
             else:
-                self._holding.hold(record)
+                self._owned.add(record)
         return records
 
     async def _suspects(self) -> list[str]:
-        """Calls that are this replica's in Redis, and of which nobody here knows anything."""
+        """Calls that are this replica's in Redis, and that are not known here."""
         reply = await self._ask("mine")
-        return self._holding.strange([name.decode() for name in reply[1]])
+        return self._owned.unaccounted([name.decode() for name in reply[1]])
 
     async def _ask(self, *operation: Any) -> Reply:
-        return _known(await self._link.ask(*operation))
+        return _known(await self._scripts.ask(*operation))
 
     async def _ask_again(self, key: str, operation: tuple[Any, ...], reply: Reply) -> Reply:
-        """Repeats an operation on a call that Redis lacks; if this process holds the call, it is put back first."""
-        held = self._holding.get(key)
-        if held is not None:
-            await self._holding.put_back(held)
+        """Repeats an operation on a call that Redis lacks; if this process owns the call, it is restored first."""
+        owned = self._owned.get(key)
+        if owned is not None:
+            await self._owned.restore_one(owned)
         elif reply[0] == b"absent":
             return reply
         return await self._ask(*operation)
@@ -278,14 +284,14 @@ class RedisState:
 
 
 def _known(reply: Reply) -> Reply:
-    """The reply, unless it says that nothing can be told yet. Raises NotDone."""
+    """The reply, unless Redis cannot know yet what it has lost. Raises NotDone."""
     if reply[0] == b"restoring":
         raise NotDone("the state has lost its data and is being put together again")
     return reply
 
 
 def _settings(replica: str, limits: StateLimits, timing: Timing) -> dict[str, Any]:
-    """What the script is told with every batch; times in milliseconds."""
+    """The settings of the script; times in milliseconds."""
     return {
         "replica": replica,
         "pending_ms": int(limits.pending_ttl_s * 1000),

@@ -1,4 +1,4 @@
-"""What leaves the process is sealed, and what names it is a digest; both are made with the operator's keys.
+"""Seals what leaves the process, and makes digests that name it; both with the operator's keys.
 
 AES-256-GCM and HMAC-SHA256, with keys that are derived for each purpose (HKDF-SHA256, RFC 5869). The operator's first
 key seals and digests, and all of them open, so that keys can be changed while the gateway runs.
@@ -28,7 +28,7 @@ LENGTH_BYTES = 8  # before each part of a digest, so that no two lists of parts 
 
 
 class Unsealable(Exception):  # noqa: N818 - says what the bytes are
-    """Bytes that were sealed with none of the keys, or for another place, or that were damaged since."""
+    """Bytes that were sealed with none of the keys, or with other associated data, or that were damaged since."""
 
 
 class Sealer:
@@ -45,29 +45,29 @@ class Sealer:
         # Nonces must not be copied into another process: two texts under one nonce can be read. Workers start afresh.
         self._nonces: list[bytes] = []
 
-    def seal(self, text: bytes, place: bytes) -> bytes:
-        """Seals a text so that it opens only for the same `place`: the text of one record is of no use in another."""
+    def seal(self, text: bytes, associated_data: bytes) -> bytes:
+        """Seals a text so that it opens only with the same data: the text of one record is of no use in another."""
         if not self._nonces:  # many at once, because a system call for each costs as much as the sealing
             self._nonces.extend(NONCES.unpack(os.urandom(NONCES.size)))
         nonce = self._nonces.pop()
         key_id, cipher = self._ciphers[0]
-        return key_id + nonce + cipher.encrypt(nonce, text, place)
+        return key_id + nonce + cipher.encrypt(nonce, text, associated_data)
 
-    def open(self, sealed: bytes, place: bytes) -> bytes:
+    def open(self, sealed: bytes, associated_data: bytes) -> bytes:
         """The text. Raises Unsealable."""
         key_id, nonce = sealed[:KEY_ID_BYTES], sealed[KEY_ID_BYTES : KEY_ID_BYTES + NONCE_BYTES]
-        for known, cipher in self._ciphers:
-            if known != key_id:
+        for known_id, cipher in self._ciphers:
+            if known_id != key_id:
                 continue
             try:
-                return cipher.decrypt(nonce, sealed[KEY_ID_BYTES + NONCE_BYTES :], place)
+                return cipher.decrypt(nonce, sealed[KEY_ID_BYTES + NONCE_BYTES :], associated_data)
             except (InvalidTag, ValueError):  # ValueError: a nonce cut short
                 continue
         raise Unsealable
 
 
 class Digester:
-    """Makes names that nobody can guess, or turn back into what they were made of."""
+    """Makes names that cannot be guessed, or turned back into what they were made of."""
 
     def __init__(self, keys: Sequence[str], purpose: str) -> None:
         self._keys = [_derive(secret, f"toolgate {purpose} digest", 32) for secret in _secrets(keys)]

@@ -10,7 +10,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from gateway.ratelimit.redis import RedisBuckets
-from gateway.state.link import FLIGHT_S
+from gateway.state.connections import BATCH_TIMEOUT_S
 from gateway.state.sealing import Digester
 
 KEYS = ["a key of at least thirty-two characters"]
@@ -19,7 +19,7 @@ KEYS = ["a key of at least thirty-two characters"]
 @asynccontextmanager
 async def replica(url: str) -> AsyncIterator[RedisBuckets]:
     """The buckets of one replica."""
-    half = FLIGHT_S / 2
+    half = BATCH_TIMEOUT_S / 2
     redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=half, socket_connect_timeout=half)
     buckets = RedisBuckets(redis, Digester(KEYS, "rate limits"))
     try:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from gateway.admission import DispatchGate
-from gateway.calls.execution import CallRequest
+from gateway.calls.executor import CallRequest
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.registry import Calls
@@ -229,7 +229,7 @@ class Desk:
             invocation=invocation,
             preference=preference,
             dialect="oxp",
-            spelling="1.0",
+            wire_version="1.0",
         )
         return await self.calls.run(asked)
 

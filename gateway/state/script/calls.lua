@@ -2,7 +2,7 @@
 
 local NO_ROOM = { 'full', 5000, 'room' } -- an operator has to look
 
--- The call that a question leads to, if it is there. If it has ended, the question does not lead to it again.
+-- The call with this question, if there is one. If it has ended, this delivers its result: it is not joined again.
 local function join(key)
   local found = row(key)
   if not found[1] then return nil end
@@ -46,8 +46,8 @@ function operations.begin(key, fingerprint, principal, backend, note, question, 
       if not may_take(tonumber(got[2]), got[3], got[4]) then return { 'exists', name[1], row(name[1]) } end
       redis.call('HSET', call_key(name[1]), 'state', state, 'replica', me, 'note', name[3])
       redis.call('SREM', held_key(got[3]), name[1])
-      tell(got[3], name[1])
-      hold(name[1])
+      notify(got[3], name[1])
+      own(name[1])
       return { 'created', name[1], row(name[1]) }
     end
     local joined = there[2] and join(there[2])
@@ -59,7 +59,7 @@ function operations.begin(key, fingerprint, principal, backend, note, question, 
   return { 'new', now }
 end
 
--- Begins a call of this replica's that nobody runs, because the reply to an earlier `begin` was lost. `found` is the note
+-- Begins a call of this replica's that is not running, because the reply to an earlier `begin` was lost. `found` is the note
 -- that `begin` found; it does not take the call by itself, for a server may carry out a `begin` so late that the call runs.
 function operations.take(key, found, note, state)
   local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'note')
@@ -147,7 +147,8 @@ function operations.has_expired(key, principals)
   return NO
 end
 
-function operations.told(key)
+-- The result was delivered: identical calls no longer join it.
+function operations.delivered(key)
   close(redis.call('HGET', call_key(key), 'question'), key)
   return YES
 end
@@ -187,7 +188,7 @@ local function keep_remnant(key, principal, outcome)
   end
 end
 
--- Removes a call, also from its quotas; with an outcome, that is told for a while.
+-- Removes a call, also from its quotas; an outcome is kept for a while.
 local function drop(key, principal, outcome)
   if outcome then keep_remnant(key, principal, outcome) end
   redis.call('DEL', call_key(key), seen_key(key))
@@ -196,7 +197,7 @@ local function drop(key, principal, outcome)
   release(principal, { key })
 end
 
--- Keeps no more of a call that is DONE than this outcome, unless its question still leads to it.
+-- Keeps no more of a call that is DONE than this outcome, unless identical calls still join it.
 function operations.reduce(key, outcome)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'question')
   if not got[1] then return absent() end

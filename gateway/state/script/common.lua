@@ -17,13 +17,13 @@ local CONFLICT, EXPIRED, TOO_LARGE = { ok = 'conflict' }, { ok = 'expired' }, { 
 local EPOCH = 'toolgate:epoch' -- when the data here began; gone with the data when a server starts empty
 local SERVER = 'toolgate:server' -- the id of the run of the server that wrote these data
 local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
-local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be putting back what it holds
+local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be restoring what it owns
 local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'question', 'created', 'outcome' }
 local CLAIM_REPLICAS = 16 -- dead replicas looked at in one claim; the rest next time
 local TOTAL = '' -- the field of a principal's sizes that has their sum; no call has this key
 local SWEEP = 1000 -- members in one command; a script may hand over some 8000 values
 local LARGE = 65536 -- bytes of an outcome for which the server is asked what it has left, which costs some 30 us
-local PATIENCE = 10 -- how much longer than foreseen replicas may take to put back what they hold
+local PATIENCE = 10 -- how much longer than foreseen replicas may take to restore what they own
 
 local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
 local function seen_key(key) return 'toolgate:{' .. key .. '}:seen' end
@@ -47,7 +47,7 @@ end
 
 local operations = {}
 
--- Whether replicas may still be putting back the calls they hold: they have some time to begin, and then to finish. Until
+-- Whether replicas may still be restoring the calls they own: they have some time to begin, and then to finish. Until
 -- then a call that is not here may be running all the same.
 local function restoring()
   local age = now - read_epoch()
@@ -69,21 +69,21 @@ local function dead(replica) return replica ~= me and lease(replica) <= now and 
 
 local function row(key) return redis.call('HMGET', call_key(key), unpack(FIELDS)) end
 
-local function tell(replica, key)
+local function notify(replica, key)
   if replica ~= me then redis.call('PUBLISH', 'toolgate:wake:' .. replica, key) end
 end
 
--- Wakes the replica that holds a call, and those that watch it, because something became of it.
-local function wake(key, holder, watchers)
-  tell(holder, key)
+-- Wakes the replica that owns a call, and those that watch it, because it has changed.
+local function wake(key, owner, watchers)
+  notify(owner, key)
   for replica in string.gmatch(watchers or '', '[^,]+') do
-    if replica ~= holder then tell(replica, key) end
+    if replica ~= owner then notify(replica, key) end
   end
 end
 
 local lasting = {} -- names that several calls of a batch write to -> the time to live that each gets when all is done
 
-local function hold(key)
+local function own(key)
   redis.call('SADD', held_key(me), key)
   lasting[held_key(me)] = 2 * config.pending_ms -- outlives every call in it
 end
@@ -93,13 +93,13 @@ end
 local function insist() redis.call('DEL', 'toolgate:nothing') end
 
 -- The bytes that the server has left, that it uses, and that it may use. The first is nil and the last 0 if it has no limit,
--- makes room by itself, or does not tell.
+-- makes room by itself, or does not say.
 local function room()
-  local told = redis.pcall('INFO', 'memory')
-  if type(told) ~= 'string' then return nil, 0, 0 end
-  local function number(name) return tonumber(string.match(told, name .. ':(%d+)') or 0) end
+  local info = redis.pcall('INFO', 'memory')
+  if type(info) ~= 'string' then return nil, 0, 0 end
+  local function number(name) return tonumber(string.match(info, name .. ':(%d+)') or 0) end
   local most = number('\nmaxmemory')
-  local keeps = string.find(told, 'maxmemory_policy:noeviction', 1, true)
+  local keeps = string.find(info, 'maxmemory_policy:noeviction', 1, true)
   if most == 0 or not keeps then return nil, number('used_memory'), 0 end
   local used = number('used_memory') - number('mem_not_counted_for_evict')
   return math.max(0, most - used), used, most
@@ -157,10 +157,10 @@ local function store(key, fingerprint, principal, backend, state, note, idempote
   redis.call('SET', seen_key(key), principal, 'PX', left_ms + config.seen_ms)
   count(pending_key(principal), key, now + left_ms)
   grow(principal, key, config.record_bytes + #note)
-  hold(key)
+  own(key)
 end
 
--- Has a question lead to a call that waits for its user. Of two with the same question it leads to the later one.
+-- Has identical calls join one that waits for its user: of two with the same question, the later one.
 local function open(question, key)
   if question and question ~= '' then
     redis.call('SET', question_key(question), key, 'PX', redis.call('PTTL', call_key(key)))

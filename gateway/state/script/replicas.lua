@@ -1,10 +1,10 @@
 -- Operations on replicas, and on the calls of those that died.
 
 -- The first operation over each connection. A server that was restarted, or that has just become the primary, may lack what
--- was written last, so it is treated as one without data. One that does not tell the id of its run is trusted.
+-- was written last, so it is treated as one without data. One that does not say the id of its run is trusted.
 function operations.greet()
-  local told = redis.pcall('INFO', 'server')
-  local run = type(told) == 'string' and string.match(told, 'run_id:(%x+)')
+  local info = redis.pcall('INFO', 'server')
+  local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)')
   local known = redis.call('GET', SERVER)
   if not run or run == known then return YES end
   insist()
@@ -16,18 +16,18 @@ function operations.greet()
   return YES
 end
 
--- Says that this replica is putting back its calls; to be repeated while it does.
+-- Notes that this replica is restoring its calls; to be repeated while it does.
 function operations.restoring()
   redis.call('ZADD', RESTORERS, now + config.settle_in_ms, me)
   redis.call('PEXPIRE', RESTORERS, PATIENCE * config.settle_in_ms)
   return YES
 end
 
-local function standing() return { 'epoch', read_epoch(), restoring() and 1 or 0, now } end
+local function epoch_now() return { 'epoch', read_epoch(), restoring() and 1 or 0, now } end
 
 function operations.restored()
   redis.call('ZREM', RESTORERS, me)
-  return standing()
+  return epoch_now()
 end
 
 function operations.room()
@@ -35,14 +35,14 @@ function operations.room()
   return { 'room', used, most }
 end
 
--- Extends this replica's lease, releases calls that ran out of time, and tells the epoch and the time. If the epoch is not
--- the one the replica knows, it is counted among those that are putting back their calls.
+-- Extends this replica's lease, releases calls that have expired, and returns the epoch and the time. If the epoch is not the
+-- one the replica knows, it is counted among those that are restoring their calls.
 function operations.beat(outlived, known)
   insist()
   redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
   if read_epoch() ~= known then operations.restoring() end
-  return standing()
+  return epoch_now()
 end
 
 function operations.mine() return { 'mine', redis.call('SMEMBERS', held_key(me)) } end
@@ -61,7 +61,7 @@ local function lose(key, principal, replica, watchers)
   wake(key, replica, watchers)
 end
 
--- Makes UNKNOWN a call of this replica's that has ended, though nobody can tell how any more.
+-- Marks UNKNOWN a call of this replica's whose outcome no replica re-reported.
 function operations.lose(key)
   local got = redis.call('HMGET', call_key(key), 'state', 'principal', 'replica', 'question', 'watchers')
   if tonumber(got[1] or DONE) >= UNKNOWN or got[3] ~= me then return NO end
@@ -80,8 +80,8 @@ local function inherit(key)
     lose(key, got[2], got[5], got[4])
   else
     redis.call('HSET', call_key(key), 'replica', me, 'state', state == DISPATCHING and REGISTERED or state)
-    hold(key)
-    tell(got[5], key) -- it may have been frozen only
+    own(key)
+    notify(got[5], key) -- it may have been frozen only
   end
   return { key, row(key) }
 end

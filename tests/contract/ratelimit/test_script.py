@@ -11,17 +11,19 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from gateway.ratelimit import Rule
-from gateway.ratelimit.batch import SCRIPT, encode, joined
-from gateway.ratelimit.outcome import Outcome, refusing
+from gateway.ratelimit.outcome import Outcome
+from gateway.ratelimit.redis import SCRIPT as SCRIPT_BYTES
+from gateway.ratelimit.redis import encode, outcome
 from gateway.ratelimit.rules import Parts, Plan
 from tests.support.limit_clients import replica
 from tests.support.redis_server import RedisServer
 from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
 from tests.unit.ratelimit.test_memory import RATES, STEPS
 
+SCRIPT = SCRIPT_BYTES.decode()
 START_US = 1_800_000_000_000_000
 ON_SERVER_TIME = "local time = redis.call('TIME')"
-ON_TEST_TIME = "local time = { 0, tonumber(ARGV[2]) }"
+ON_TEST_TIME = "local time = { 0, tonumber(ARGV[3]) }"
 IN_TIME = "math.floor(lacks / 1000) + 1"
 NEVER = "1e12"  # Redis drops keys by its own clock, which a test that moves another must not see
 
@@ -37,13 +39,9 @@ class ScriptedBuckets:
 
     def take(self, *asked: tuple[Plan, Parts]) -> list[Outcome]:
         keys = [f"{rule.name}:{rule.identity(parts)}" for plan, parts in asked for rule in plan.rules]
-        reply = self._run(keys, [encode([plan.rules for plan, _ in asked]), self._clock.now_us])
-        outcomes = []
-        for (plan, _), (taken, *lacks) in zip(asked, msgspec.msgpack.decode(reply), strict=True):
-            pairs = zip(lacks[::2], lacks[1::2], plan.rules, strict=True)
-            debts = tuple(joined(whole, fraction, rule) for whole, fraction, rule in pairs)
-            outcomes.append(Outcome(plan, debts, None if taken else refusing(plan, debts)))
-        return outcomes
+        operations = msgspec.msgpack.encode([[encode(plan)] for plan, _ in asked])
+        replies = self._run(keys, [b"", operations, self._clock.now_us])
+        return [outcome(plan, reply) for (plan, _), reply in zip(asked, replies, strict=True)]
 
 
 @pytest.fixture

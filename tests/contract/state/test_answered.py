@@ -76,7 +76,7 @@ async def test_what_is_not_over_or_waits_to_be_told_to_its_user_stays_as_it_is(s
     assert await state_of(state, running) is ACCEPTED
     assert await state.settle(running, b"done")
     assert [await ended(state, key) for key in (running, asked.key, "nobody")] == [b"done", b"consented", None]
-    await state.told(asked.key)
+    await state.mark_delivered(asked.key)
     await answered(state, asked.key)
 
 

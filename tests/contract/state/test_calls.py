@@ -191,7 +191,7 @@ async def test_what_was_never_there_is_nothing(state: State) -> None:
     assert not await state.settle("nobody", b"")
     assert not await state.advance("nobody", [REGISTERED], DISPATCHING)
     await state.forget("nobody")
-    await state.told("nobody")
+    await state.mark_delivered("nobody")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ async def test_a_call_out_of_bounds_never_reaches_redis(open_replica: OpenReplic
 async def test_keys_out_of_bounds_are_refused_everywhere(state: State) -> None:
     for asked in (
         state.get("a*"),
-        state.told("a*"),
+        state.mark_delivered("a*"),
         state.wait("a*", 1.0),
         state.settle("a*", b""),
         state.forget("a*"),

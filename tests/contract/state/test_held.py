@@ -91,7 +91,7 @@ async def test_whoever_holds_a_call_hears_of_what_another_does_to_it(
     """Later where the message was lost, as while a connection is made anew."""
     one, two = await open_replica(timing=structs.replace(HASTY, poll_s=0.2)), await open_replica()
     heard: list[str] = []
-    one.when_touched(heard.append)
+    one.on_changed(heard.append)
     key = (await began(one, to=DISPATCHING)).key
     if deaf:
         with redis_server.connect() as redis:

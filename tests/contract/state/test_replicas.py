@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from gateway.state.port import CallState, Created, Exists, Expired, Record, StateLimits, StateUnavailable
-from gateway.state.tending import Timing
+from gateway.state.replica_sync import Timing
 from tests.contract.state.conftest import OpenReplica
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import (

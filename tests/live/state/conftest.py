@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gateway.state.address import Address
+from gateway.state.connections import connect
 from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
-from gateway.state.servers import connect
 from tests.live.state.replica import TIMING
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import KEYS

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.state.address import Address
+from gateway.state.connections import connect
 from gateway.state.port import CallState, Created, StateLimits
 from gateway.state.redis import RedisState
+from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
-from gateway.state.servers import connect
-from gateway.state.tending import Timing
 from tests.support.stored_calls import KEYS, call
 
 TIMING = Timing(lease_s=0.6, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)

@@ -11,11 +11,10 @@ from typing import TypeVar
 import pytest
 
 from gateway.state.address import Address
-from gateway.state.link import FLIGHT_S
+from gateway.state.connections import BATCH_TIMEOUT_S, connect
 from gateway.state.port import Created, Exists, NewCall, StateLimits, StateUnavailable
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
-from gateway.state.servers import connect
 from tests.live.state.conftest import Replicas
 from tests.live.state.replica import TIMING
 from tests.support.redis_server import RedisServer
@@ -35,7 +34,7 @@ from tests.support.stored_calls import (
 pytestmark = pytest.mark.anyio
 
 OFTEN = 50  # questions to a server that is away; who asked it each time would need as many flights
-AT_ONCE_S = OFTEN / 5 * FLIGHT_S  # for all of them, on a busy machine
+AT_ONCE_S = OFTEN / 5 * BATCH_TIMEOUT_S  # for all of them, on a busy machine
 LONG_S = 60.0  # for what takes a second or two on an idle machine
 T = TypeVar("T")
 
@@ -83,7 +82,7 @@ async def test_a_dead_redis_is_told_at_once_and_costs_nothing(redis_server: Redi
     redis_server.kill()
     await refuses_at_once(state)
     assert not state.is_up
-    for ask in (lambda: state.get("k"), lambda: state.told("k"), lambda: state.settle("k", b"")):
+    for ask in (lambda: state.get("k"), lambda: state.mark_delivered("k"), lambda: state.settle("k", b"")):
         await answers_nothing_at_once(ask)
     await answers_nothing_at_once(lambda: state.claim_orphans(1))
     used = time.process_time()

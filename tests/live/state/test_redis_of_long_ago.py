@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from gateway.state.address import Address
+from gateway.state.connections import connect
 from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record, StateLimits, StateUnavailable
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
-from gateway.state.servers import connect
 from tests.live.state.conftest import Replicas
 from tests.live.state.replica import TIMING, replica_process
 from tests.live.state.test_redis_gone import once_reached

@@ -13,10 +13,10 @@ from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.state.address import Address
+from gateway.state.connections import Tls, connect
 from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.sealing import Sealer
-from gateway.state.servers import Tls, connect
 from tests.live.state.replica import TIMING
 from tests.live.state.tlsfront import tls_front
 from tests.support.redis_server import RedisServer

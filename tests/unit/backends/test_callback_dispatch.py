@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules, NotDispatchedError
-from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
 from tests.unit.backends.admitting import admission
@@ -27,7 +26,7 @@ IDEMPOTENT = replace(INVOCATION, idempotent=True)
 async def test_an_invocation_carries_our_credential_and_nothing_the_tool_did_not_ask_for() -> None:
     context = CallContext(user_id="user-42", tokens={"t": "canary"}, secrets={"s": "canary"})
     invocation = replace(INVOCATION, context=context, headers=((b"x-tenant", b"9"),), ancestors=("grp-0",))
-    async with facing(Toolset(), credentials=Fixed.bearer("t0k")) as at:
+    async with facing(Toolset(), token="t0k") as at:
         assert await at.backend.dispatch(invocation, CALLBACK_URL) is None
     request = at.server.requests[-1]
     fields = head_of(request)

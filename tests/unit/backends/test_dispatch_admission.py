@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
-from gateway.backends.rcrt_client import FixedTokens
 from gateway.errors import ErrorCode
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Ends, Toolset, backend_at
@@ -139,7 +138,7 @@ async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(c
 
 async def test_requests_an_rcrt_server_refuses_do_not_count_against_it(crumbs: Crumbs) -> None:
     way_in = admission(crumbs.url, breaker=LASTING)
-    async with facing_crumbs(crumbs.url, way_in=way_in, tokens=FixedTokens(())) as (backend, _):
+    async with facing_crumbs(crumbs.url, way_in=way_in, token="t0k") as (backend, _):
         crumbs.order("create", "status_401", times=5)
         for _ in range(5):
             await refusal(backend.dispatch(invocation("echo", call_id()), ""))

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from gateway.admission import NotDispatchedError
-from gateway.backends.rcrt_client import FixedTokens
 from gateway.dialects.rcrt import NOT_STORED
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.backends.conftest import Crumbs
@@ -112,8 +111,7 @@ async def test_a_call_another_process_has_stored_is_not_stored_again(crumbs: Cru
 async def test_a_server_that_does_not_let_us_in_is_unavailable(
     crumbs: Crumbs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tokens = FixedTokens(((b"authorization", b"Bearer stale"),))
-    async with facing(crumbs.url, tokens=tokens) as (backend, _):
+    async with facing(crumbs.url, token="stale") as (backend, _):
         with pytest.raises(GatewayError) as caught:
             await backend.dispatch(invocation("echo", new_id()), "")
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE

@@ -7,11 +7,11 @@ import socket
 import pytest
 
 from gateway.state.address import Address
+from gateway.state.connections import connect
 from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
+from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
-from gateway.state.servers import connect
-from gateway.state.tending import Timing
 
 HASTY = Timing(lease_s=0.5, beat_s=0.05, settle_in_s=0.1)
 

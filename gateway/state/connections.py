@@ -1,0 +1,204 @@
+"""Connections to the Redis that an address names: one server, or the one that its sentinels call the primary.
+
+Only this file relies on parts of redis-py that its documentation does not promise: the packed commands and replies of
+a connection, the TLS context it keeps, and the methods of `Sentinel` that a pool calls. `check_library` looks for them
+when this file is imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import redis
+from msgspec import Struct
+from redis.asyncio import Connection, ConnectionPool, Redis, SSLConnection
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.maint_notifications import MaintNotificationsConfig
+
+from gateway.state.address import Address
+
+BATCH_TIMEOUT_S = 1.0  # for one batch of script operations, connecting included; connecting and each read may take half
+SENTINEL_TIMEOUT_S = 0.4 * BATCH_TIMEOUT_S  # for all sentinels, asked at once; the rest is for the primary they name
+IDLE_S = 10  # after which a connection is tried with a PING before it is used
+
+_OPTIONS: dict[str, Any] = {  # clients give up early and never retry by themselves: ScriptClient and ReplicaSync do
+    "retry": Retry(NoBackoff(), 0),  # by default one command against a dead server takes 4 s
+    "socket_timeout": BATCH_TIMEOUT_S / 2,
+    "socket_connect_timeout": BATCH_TIMEOUT_S / 2,
+    "health_check_interval": IDLE_S,
+    "maint_notifications_config": MaintNotificationsConfig(enabled=False),  # saves a round trip for each connection
+}
+_REQUIRED: Sequence[tuple[type, str, Sequence[str]]] = (  # class, method, parameters
+    (AbstractConnection, "__init__", ("maint_notifications_config",)),
+    (AbstractConnection, "send_packed_command", ("command", "check_health")),
+    (AbstractConnection, "read_response", ()),
+    (AbstractConnection, "can_read", ()),
+    (AbstractConnection, "disconnect", ("nowait",)),
+    (ConnectionPool, "get_connection", ()),
+    (ConnectionPool, "ensure_connection", ("connection",)),
+    (ConnectionPool, "release", ("connection",)),
+    (ConnectionPool, "disconnect", ("inuse_connections",)),
+    (Sentinel, "discover_master", ("service_name",)),
+    (Sentinel, "check_master_state", ("state", "service_name")),
+)
+
+
+def check_library(required: Sequence[tuple[type, str, Sequence[str]]] = _REQUIRED) -> None:
+    """Raises ImportError, naming what is missing, unless redis-py has the methods and parameters used here."""
+    for owner, method, parameters in required:
+        found = getattr(owner, method, None)
+        if found is None or not set(parameters) <= inspect.signature(found).parameters.keys():
+            wanted = f"{owner.__name__}.{method}({', '.join(parameters)})"
+            raise ImportError(f"redis {redis.__version__} cannot be used, {wanted} is missing: install redis>=8.1,<9")
+
+
+check_library()
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """Files in PEM: the authority to trust (None: those that the system trusts), and the client's certificate."""
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
+def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str | None = None) -> Redis:
+    """A client, which connects with its first command. Certificates are checked against the host's name.
+
+    Raises OSError (SSLError is one) when the files of `tls` cannot be used.
+    """
+    context = _context(tls or Tls()) if address.is_tls else None
+    common = _OPTIONS | ({"context": context} if context else {})
+    options = common | {"db": address.database, "username": address.user, "password": address.password}
+    if address.service is None:
+        return _client(*address.hosts[0], **options)
+    sentinels = _Sentinels([_client(*host, password=sentinel_password, **common) for host in address.hosts])
+    kind = _SentinelTlsConnection if context else SentinelManagedConnection
+    pool = _SentinelPool(address.service, sentinels, connection_class=kind, **options)  # type: ignore[no-untyped-call]
+    return Redis.from_pool(pool)
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca)  # with a `ca` it trusts no other authority
+    if tls.cert is not None:
+        context.load_cert_chain(tls.cert, tls.key)
+    return context
+
+
+def _client(host: str, port: int, **options: Any) -> Redis:
+    kind = _TlsConnection if "context" in options else Connection
+    return Redis.from_pool(ConnectionPool(connection_class=kind, host=host, port=port, **options))
+
+
+class _TlsConnection(SSLConnection):
+    def __init__(self, *, context: ssl.SSLContext, **options: Any) -> None:
+        super().__init__(**options)
+        self.ssl_context.context = context  # its own would trust the system's authorities beside those of `ca`
+
+
+class _SentinelTlsConnection(SentinelManagedConnection, _TlsConnection): ...
+
+
+class _Sentinels(Sentinel):
+    """Asks all sentinels at once, so that a silent one takes no time from the others, and believes the newest answer.
+
+    A sentinel that was cut off during a failover names the old primary for a while; its answer has an older epoch.
+    """
+
+    def __init__(self, clients: Sequence[Redis]) -> None:
+        super().__init__([])  # type: ignore[no-untyped-call]
+        self.sentinels = list(clients)
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        answers = await asyncio.gather(*(self._ask(sentinel, service_name) for sentinel in self.sentinels))
+        known = [answer for answer in answers if answer is not None]
+        if not known:
+            raise MasterNotFoundError(f"no sentinel that answers knows a primary of {service_name!r} that is up")
+        _, host, port = max(known)
+        return host, port
+
+    async def _ask(self, sentinel: Redis, service_name: str) -> tuple[int, str, int] | None:
+        try:
+            async with asyncio.timeout(SENTINEL_TIMEOUT_S):
+                masters = cast("Mapping[str, dict[str, Any]]", await sentinel.sentinel_masters())
+        except (RedisError, OSError, TimeoutError):
+            return None
+        state = masters.get(service_name)
+        if state is None or not self.check_master_state(state, service_name):
+            return None
+        return state["config-epoch"], state["ip"], state["port"]
+
+
+class _SentinelPool(SentinelConnectionPool):
+    async def aclose(self) -> None:
+        """Closes the connections to the sentinels too, which redis-py leaves open."""
+        await super().aclose()
+        await self.sentinel_manager.aclose()
+
+
+def pack(*words: bytes) -> bytes:
+    """Encodes words of a command (RESP, bulk strings)."""
+    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+
+
+class RedisConnection:
+    """Sends one command after the other over a connection that it keeps; connects on demand, and anew after a failure.
+
+    For each command a client takes a connection from its pool, counts that, has a task of its own do the write, sets
+    two timers, and gives the connection back: 210,000 instructions, more than everything else about a batch together.
+    The first command over each connection is the `greeting`: the number of its words, and the words, packed.
+    """
+
+    def __init__(self, redis: Redis, greeting: tuple[int, Sequence[bytes]]) -> None:
+        self._pool = redis.connection_pool
+        self._greeting = greeting
+        self._connection: AbstractConnection | None = None
+
+    async def execute(self, count: int, words: Sequence[bytes]) -> Any:
+        """Returns the reply to a command of `count` words, which are packed, in any number of pieces.
+
+        The caller limits the time. Raises RedisError, OSError.
+        """
+        connection = self._connection
+        if connection is None or await _is_unfit(connection):
+            connection = await self._connect()
+            await self._send(connection, *self._greeting)
+        return await self._send(connection, count, words)
+
+    async def _send(self, connection: AbstractConnection, count: int, words: Sequence[bytes]) -> Any:
+        # Both close the connection when they fail, so that no late reply is taken for that to another command.
+        await connection.send_packed_command([b"*%d\r\n" % count, *words], check_health=False)
+        return await connection.read_response()
+
+    async def _connect(self) -> AbstractConnection:
+        connection = self._connection
+        if connection is None:
+            connection = self._connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            connection.socket_timeout = None  # with one, each write is a task, and each read sets a timer
+        else:
+            await self._pool.ensure_connection(connection)
+        return connection
+
+    async def aclose(self) -> None:
+        """Closes the connection and gives it back to its pool."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+            await self._pool.release(connection)
+
+
+async def _is_unfit(connection: AbstractConnection) -> bool:
+    """Whether it was closed, or has received something that was not asked for."""
+    try:
+        return await connection.can_read()
+    except (RedisError, OSError):
+        return True

@@ -1,0 +1,237 @@
+"""The calls that this process owns (it runs or watches over them), and what a Redis that was away has to learn.
+
+A Redis may start empty: then all owned calls are restored, and outcomes of a moment ago are reported once more. A call
+is doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost: it is
+forgotten as soon as Redis can be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from msgspec import structs
+
+from gateway.state.port import UNKNOWN, CallState, NewCall, Record, StateLimits, StateUnavailable
+from gateway.state.recent import Ending, RecentEndings
+from gateway.state.records import Records
+from gateway.state.script_client import Reply, ScriptClient
+
+MAX_DOUBTFUL = 10_000  # calls to be forgotten once Redis is back; more than a process begins until it knows it is away
+MAX_DOUBTFUL_BYTES = 4096  # of the outcome that such a call is forgotten with; refusals have some hundred
+AT_ONCE = 500  # operations asked for in one go: a few batches
+
+T = TypeVar("T")
+
+
+def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Splits a list so that its operations do not fill the queue of the script client."""
+    return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
+
+
+class OwnedCalls:
+    """Calls by key: those owned now, those that have just ended, and those to be restored, reported or forgotten."""
+
+    def __init__(self, scripts: ScriptClient, records: Records, limits: StateLimits) -> None:
+        self._scripts = scripts
+        self._records = records
+        self._limits = limits
+        self._ahead_s = 0.0  # how far the clock of Redis, by which calls are dated, is ahead of our monotonic one
+        self._owned: dict[str, Record] = {}
+        self._changed: set[str] = set()  # owned calls that other replicas have changed
+        self._beginning: set[str] = set()  # calls whose reply to `begin` is due; other replicas may end them meanwhile
+        self._recent = RecentEndings(limits.result_ttl_s)
+        self._unreported: dict[
+            str, Ending
+        ] = {}  # outcomes from here that a Redis without its data has to be sent again
+        self._unconfirmed: list[str] = []  # calls that ended elsewhere, whose outcome another replica has to send again
+        self._doubtful: dict[str, bytes | None] = {}  # calls to be forgotten, with the outcome if there is one
+        self._forgotten: dict[str, None] = {}  # doubtful calls that were forgotten, to be forgotten once more
+
+    # What becomes of calls.
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._owned or key in self._beginning
+
+    def get(self, key: str) -> Record | None:
+        """An owned call as last seen here."""
+        return self._owned.get(key)
+
+    def current(self, key: str) -> Record | None:
+        """An owned call, unless another replica has changed it or it has expired."""
+        owned = None if key in self._changed else self._owned.get(key)
+        return owned if owned is not None and owned.created_s >= self._oldest() else None
+
+    def mark_changed(self, key: str) -> None:
+        """Notes that another replica has changed a call."""
+        if key in self._owned:
+            self._changed.add(key)
+
+    def all(self) -> dict[str, Record]:
+        """A copy of those owned now."""
+        return dict(self._owned)
+
+    def pending(self) -> Counter[str]:
+        """Counts them by backend."""
+        return Counter(record.backend for record in self._owned.values())
+
+    def starting(self, call: NewCall) -> bool:
+        """Notes that a call is about to begin; False if this process owns or begins it under any of its keys."""
+        known = call.key in self or (call.older and any(key in self for key, _ in call.older))
+        if not known:
+            self._beginning.add(call.key)
+        return not known
+
+    def started(self, call: NewCall, *, doubtful: bool) -> None:
+        """Ends `starting`: the reply to `begin` has come, or never will. `doubtful`: Redis may have the call."""
+        self._beginning.discard(call.key)
+        if doubtful:
+            self.forget_later(call.key, *(key for key, _ in call.older))
+
+    def add(self, record: Record) -> None:
+        """Owns a call from now on."""
+        self._owned[record.key] = record
+
+    def advance(self, key: str, to: CallState, note: bytes | None) -> None:
+        """Moves a call on, with a new note if one is given."""
+        owned = self._owned.get(key)
+        if owned is not None:
+            self._owned[key] = structs.replace(owned, state=to, note=owned.note if note is None else note)
+
+    def update(self, found: Record) -> None:
+        """Takes over how another replica has moved a call on, so that it would be restored as it is now."""
+        owned = self._owned.get(found.key)
+        if owned is None:
+            return
+        if found.state >= UNKNOWN:
+            self.release(found.key, owned)
+        elif owned.state <= found.state:  # if they are equal its note may have changed
+            self._owned[found.key] = structs.replace(owned, state=found.state, note=found.note)
+
+    def is_behind(self, key: str, state: int) -> bool:
+        """Whether an owned call has moved on to `state` elsewhere."""
+        owned = self._owned.get(key)
+        return owned is not None and owned.state < state
+
+    def end(self, key: str, outcome: bytes | None) -> Record | None:
+        """Ends a call, with the `outcome` if that was stored from here; returns the record if the call was owned."""
+        owned = self.drop(key)
+        if owned is not None or outcome is not None:
+            self._recent.add(key, owned, outcome)
+        return owned
+
+    def drop(self, key: str) -> Record | None:
+        """Owns a call no longer, because it may be begun anew; returns the record if it was owned."""
+        self._changed.discard(key)
+        return self._owned.pop(key, None)
+
+    def release(self, key: str, record: Record) -> None:
+        """Owns a call no longer that is over or gone elsewhere, unless it has begun anew since it was `record`."""
+        if self._owned.get(key) is record:
+            self.end(key, None)
+
+    def reduce(self, key: str, outcome: bytes) -> None:
+        """Has Redis keep no more than this outcome of a call that is over. Raises StateUnavailable."""
+        self._ask_to_reduce(key, outcome).add_done_callback(partial(self._reduced, key, outcome))
+
+    def _reduced(self, key: str, outcome: bytes, asked: asyncio.Future[Reply]) -> None:
+        if not asked.cancelled() and asked.exception() is None and asked.result()[0] == b"yes":
+            self.end(key, None)  # it may have ended elsewhere without our hearing of it, and must not be restored
+            self._recent.reduce(key, outcome)
+
+    def _ask_to_reduce(self, key: str, outcome: bytes) -> asyncio.Future[Reply]:
+        return self._scripts.ask("reduce", key, self._records.outcome(key, outcome))
+
+    def expired(self) -> list[str]:
+        """Some of the calls that are owned although they have expired without an outcome."""
+        oldest = self._oldest()
+        return [key for key, record in islice(self._owned.items(), AT_ONCE) if record.created_s < oldest]
+
+    def set_clock(self, now_s: float) -> None:
+        """Takes the time from Redis, by which calls expire there; the clock of this machine may differ."""
+        self._ahead_s = now_s - time.monotonic()
+
+    def _oldest(self) -> float:
+        """When the oldest call began that has not expired, by the clock of Redis."""
+        return time.monotonic() + self._ahead_s - self._limits.pending_ttl_s
+
+    # What a Redis learns that has lost its data.
+
+    async def restore(self) -> None:
+        """Restores the calls that this process owns, or owned until lately."""
+        recent = self._recent.all()
+        records = [*self._owned.values(), *(ending.record for ending in recent if ending.record is not None)]
+        for some in portions(records):
+            await self._scripts.ask("restoring")
+            await asyncio.gather(*(self.restore_one(record) for record in some))
+        self._unreported = {ending.key: ending for ending in recent if ending.outcome is not None}
+        self._unconfirmed = [ending.key for ending in recent if ending.outcome is None]
+
+    def restore_one(self, record: Record) -> asyncio.Future[Reply]:
+        """Restores one call, unless Redis has it already."""
+        return self._scripts.ask("restore", *self._records.restore(record))
+
+    async def report_outcomes(self) -> None:
+        """Sends recent outcomes again. Those of calls that no replica has restored yet are kept for the next time."""
+        for some in portions(list(self._unreported.values())):
+            await asyncio.gather(*(self._report(ending) for ending in some))
+
+    async def _report(self, ending: Ending) -> None:
+        outcome = ending.outcome or b""
+        reply = await self._scripts.ask("settle", ending.key, self._records.outcome(ending.key, outcome), True)
+        if ending.is_reduced:
+            reply = await self._ask_to_reduce(ending.key, outcome)
+        if reply[0] != b"restoring":
+            self._unreported.pop(ending.key, None)
+
+    async def mark_unknown(self) -> None:
+        """Marks calls UNKNOWN whose outcome no replica re-reported; to be called once all have had time to do so."""
+        while some := self._unconfirmed[:AT_ONCE]:
+            await asyncio.gather(*(self._scripts.ask("lose", key) for key in some))
+            del self._unconfirmed[: len(some)]
+
+    # Calls that Redis may have although this process does not run them.
+
+    def forget_later(self, *keys: str, outcome: bytes | None = None) -> None:
+        """Has these calls forgotten as soon as possible."""
+        self._doubtful.update(dict.fromkeys(keys, outcome))
+        while len(self._doubtful) > MAX_DOUBTFUL:
+            del self._doubtful[next(iter(self._doubtful))]
+
+    async def forget(self, key: str, outcome: bytes | None) -> bool:
+        """Has Redis forget a call, now or as soon as it can be asked; False if it refuses."""
+        try:
+            reply = await self._ask_to_forget(key, outcome)
+        except StateUnavailable:
+            reply = [b"restoring"]
+        if reply[0] == b"restoring":
+            self.forget_later(key, outcome=outcome if len(outcome or b"") <= MAX_DOUBTFUL_BYTES else None)
+        return bool(reply[0] != b"no")
+
+    def _ask_to_forget(self, key: str, outcome: bytes | None) -> asyncio.Future[Reply]:
+        sealed = () if outcome is None else (self._records.outcome(key, outcome),)
+        return self._scripts.ask("forget", key, *sealed)
+
+    def unaccounted(self, keys: list[str]) -> list[str]:
+        """Those of the keys that are not known here in any way."""
+        return [key for key in keys if not (key in self or key in self._doubtful or key in self._forgotten)]
+
+    async def forget_doubtful(self) -> None:
+        """Has Redis forget the doubtful calls, each in two successive heartbeats.
+
+        Twice, because a server that was frozen may carry out an earlier `begin` after the first time.
+        """
+        for key in list(self._forgotten):
+            if key not in self and key not in self._doubtful:
+                await self._ask_to_forget(key, None)
+            self._forgotten.pop(key, None)
+        for key, outcome in list(self._doubtful.items()):
+            if key not in self:
+                await self._ask_to_forget(key, outcome)
+                self._forgotten[key] = None
+            self._doubtful.pop(key, None)

@@ -1,0 +1,262 @@
+"""The background work of a replica: it keeps its lease, restores what Redis lost, and learns what others change.
+
+One heartbeat extends the lease of all its calls. A Redis that went away is tried again with growing pauses, and gets
+back the calls it lost. One subscription brings the wake-ups; a slow poll makes up for wake-ups that got lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from msgspec import Struct
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gateway.backoff import Backoff
+from gateway.state.owned_calls import OwnedCalls, portions
+from gateway.state.port import CallState, Record, Room, StateUnavailable
+from gateway.state.script_client import ScriptClient
+from gateway.state.waiting import Waiters
+
+log = logging.getLogger("gateway.state")
+
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 1.0  # shorter than `settle_in_s`: a restarted Redis gets our calls back before callers ask for them
+LISTEN_S = 5.0  # how long one read of the subscription waits before it checks its connection
+CANCEL_AGAIN_S = 0.1
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """Which replica is dead after how long.
+
+    A replica without a heartbeat for `lease_s` counts as dead. Once Redis came up empty, replicas have `settle_in_s` to
+    restore what they own, and no call is begun in that time. It exceeds `beat_s`, because they may notice that late.
+    """
+
+    lease_s: float = 10.0
+    beat_s: float = 2.0
+    settle_in_s: float = 3.0
+    poll_s: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beat_s < min(self.settle_in_s, self.lease_s / 2):
+            raise ValueError("several heartbeats fit into a lease, and one into the settling in")
+
+
+class ReplicaSync:
+    """Four loops, each with pauses: the heartbeat, the subscription, fetching calls that have changed, the poll."""
+
+    def __init__(
+        self,
+        owned: OwnedCalls,
+        replica: str,
+        redis: Redis,
+        scripts: ScriptClient,
+        waiters: Waiters,
+        timing: Timing,
+        *,
+        watch: Callable[[str], Awaitable[Record | None]],
+    ) -> None:
+        """`watch` fetches a call and has Redis wake this process when the call is over."""
+        self.is_settled = False  # Redis is there, and so is everything that replicas own
+        self._owned = owned
+        self._replica = replica
+        self._redis = redis
+        self._scripts = scripts
+        self._waiters = waiters
+        self._timing = timing
+        self._watch = watch
+        self.on_changed: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
+        self.epoch = 0  # when the data that we know began, by the clock of Redis; 0: we know none yet
+        # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
+        # or of long ago, in old data that Redis has started with.
+        self.claims_in_doubt = False
+        self.room: Room | None = None  # as the last heartbeat found it
+        self.reason = "it was not reached yet"  # why it is not settled
+        self._up_since = 0.0
+        self._hurry = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._stale: set[str] = set()
+        self._some_stale = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def may_judge(self) -> bool:
+        """Whether a lease that ran out means a death: only if its owner could have renewed it for a whole lease."""
+        return self.is_settled and asyncio.get_running_loop().time() - self._up_since >= self._timing.lease_s
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What Redis may still take; None if it has no limit."""
+        room = self.room
+        return None if room is None or room.max_bytes is None else max(0, room.max_bytes - room.used_bytes)
+
+    async def start(self) -> None:
+        """Starts the loops; returns when the state is settled, or when that has taken too long."""
+        self._tasks = [_running(loop) for loop in (self._beat(), self._listen(), self._refresh(), self._poll())]
+        try:
+            async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
+                await self._settled.wait()
+        except TimeoutError:
+            log.warning("the state cannot be reached yet", extra={"detail": self.reason})
+
+    async def aclose(self) -> None:
+        """Stops the loops."""
+        pending = set(self._tasks)
+        while pending:
+            for task in pending:
+                task.cancel()
+            # More than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
+            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+        self.is_settled = False
+
+    def lost(self, reason: str) -> None:
+        """Tries Redis, which has just stopped answering, again without waiting for the next heartbeat."""
+        log.warning("the state cannot be reached", extra={"detail": reason})
+        self.is_settled, self.reason = False, reason
+        self._hurry.set()
+
+    def look_at(self, key: str) -> None:
+        """Has a call fetched, if a caller waits for it."""
+        if key in self._waiters:
+            self._fetch(key)
+
+    def _fetch(self, key: str) -> None:
+        self._stale.add(key)
+        self._some_stale.set()
+
+    def _look_at_all(self) -> None:
+        for key in self._waiters:
+            self._fetch(key)
+
+    async def _beat(self) -> None:
+        backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        while True:
+            try:
+                is_restoring = await self._beat_once()
+            except StateUnavailable as exc:
+                self.reason = str(exc)
+                pause_s = backoff.next_s() * random.uniform(0.75, 1.0)  # noqa: S311 - so that replicas do not come in step
+            else:
+                backoff.reset()
+                self._set_settled(not is_restoring)
+                pause_s = self._timing.beat_s if self.is_settled else self._timing.settle_in_s / 8
+            self._hurry.clear()
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._hurry.wait()
+            except TimeoutError:
+                continue
+
+    async def _beat_once(self) -> bool:
+        """Extends the lease and restores what Redis lacks; returns whether other replicas still do.
+
+        Raises StateUnavailable.
+        """
+        owned, scripts = self._owned, self._scripts
+        expired = owned.expired()
+        _, epoch, is_restoring, now_ms = await scripts.ask("beat", expired, self.epoch, probing=True)
+        owned.set_clock(now_ms / 1000)
+        for key, record in owned.all().items() if expired else ():
+            if key in expired:
+                owned.release(key, record)
+        if not scripts.is_up or epoch != self.epoch:
+            scripts.is_up = True
+            self._up_since = asyncio.get_running_loop().time()
+            await owned.restore()
+            _, _, is_restoring, _ = await scripts.ask("restored")
+            self.epoch = epoch
+        await owned.report_outcomes()
+        if self.may_judge:
+            await owned.mark_unknown()
+        await owned.forget_doubtful()
+        _, used_bytes, max_bytes = await scripts.ask("room")
+        self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
+        return bool(is_restoring)
+
+    def _set_settled(self, is_settled: bool) -> None:
+        if not is_settled:
+            self.is_settled, self.reason = False, "replicas put back what it has lost"
+        elif not self.is_settled:
+            log.info("the state is reached")
+            self.is_settled = True
+            self._settled.set()
+            self._look_at_all()
+
+    async def _listen(self) -> None:
+        backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        while True:
+            try:
+                async with self._redis.pubsub() as subscription:
+                    await subscription.subscribe(f"toolgate:wake:{self._replica}")
+                    while True:
+                        message = await subscription.get_message(timeout=LISTEN_S)
+                        if message is not None and message["type"] == "message":
+                            key = message["data"].decode()
+                            self._owned.mark_changed(key)
+                            self.on_changed(key)
+                            self.look_at(key)
+                        elif message is not None:  # subscribed, perhaps again: messages sent meanwhile are lost
+                            backoff.reset()
+                            self._look_at_all()
+                            self.claims_in_doubt = True
+                            self._hurry.set()  # perhaps to another server, or to one that has lost its data
+            except (RedisError, OSError):
+                self._hurry.set()  # a subscription breaks at once, and a heartbeat may take a while to fail
+                await asyncio.sleep(backoff.next_s())
+
+    async def _refresh(self) -> None:
+        while True:
+            await self._some_stale.wait()
+            self._some_stale.clear()
+            keys, self._stale = list(self._stale), set()
+            for some in portions(keys):
+                await asyncio.gather(*(self._refresh_one(key) for key in some))
+
+    async def _refresh_one(self, key: str) -> None:
+        try:
+            record = await self._watch(key)
+        except StateUnavailable:
+            return  # once Redis is back, every call that callers wait for is fetched
+        if record is not None:
+            self._owned.update(record)
+        self._waiters.notify(key, record)
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.poll_s)
+            owned = self._owned.all()
+            try:
+                for some in portions(list({**dict.fromkeys(self._waiters), **owned})):
+                    await self._poll_some(some, owned)
+            except StateUnavailable:
+                continue
+
+    async def _poll_some(self, keys: Sequence[str], owned: dict[str, Record]) -> None:
+        reply = await self._scripts.ask("states", keys)
+        if reply[0] == b"restoring" or reply[2] != self.epoch:
+            self._hurry.set()  # Redis came up empty behind an unbroken connection
+            return
+        for key, state in zip(keys, reply[1], strict=True):
+            if not state or state > self._waiters.threshold(key):
+                self.look_at(key)
+            if key in owned and (not state or state >= CallState.UNKNOWN):
+                self._owned.release(key, owned[key])
+                self.on_changed(key)
+            elif self._owned.is_behind(key, state):
+                self._fetch(key)
+
+
+def _running(loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(loop)
+    task.add_done_callback(_log_failure)
+    return task
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (exc := task.exception()) is not None:
+        log.error("a task of the state died", exc_info=exc)

@@ -1,0 +1,75 @@
+"""A connection that stays taken: one for everything, another when it has broken, and never a stranger's reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.exceptions import ResponseError
+
+from gateway.state.address import Address
+from gateway.state.connections import RedisConnection, connect, pack
+from tests.support.redis_server import RedisServer
+
+pytestmark = pytest.mark.anyio
+
+ID = pack(b"CLIENT", b"ID")
+
+
+@pytest.fixture
+async def connection(redis_server: RedisServer) -> AsyncIterator[RedisConnection]:
+    redis = connect(Address.parse(redis_server.url))
+    connection = RedisConnection(redis, (1, [pack(b"PING")]))
+    yield connection
+    await connection.aclose()
+    await redis.aclose()
+
+
+async def test_all_is_asked_over_one_connection_refusals_too(connection: RedisConnection) -> None:
+    first = await connection.execute(2, [ID])
+    assert await connection.execute(3, [pack(b"SET"), pack(b"key", b"two\r\nlines")]) == b"OK"
+    with pytest.raises(ResponseError):
+        await connection.execute(1, [pack(b"NONSENSE")])
+    assert await connection.execute(2, [pack(b"GET", b"key")]) == b"two\r\nlines"
+    assert await connection.execute(2, [ID]) == first
+
+
+async def test_a_connection_that_the_server_has_closed_is_replaced_before_it_is_used(
+    connection: RedisConnection, redis_server: RedisServer
+) -> None:
+    first = await connection.execute(2, [ID])
+    async with connect(Address.parse(redis_server.url)) as other:
+        await other.client_kill_filter(_id=str(first))
+        for _ in range(2):  # what the server says after it has closed the first arrives after its end
+            await other.ping()
+    assert await connection.execute(2, [ID]) != first
+
+
+async def test_a_reply_nobody_waited_for_is_not_taken_for_the_next(connection: RedisConnection) -> None:
+    await connection.execute(2, [ID])
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await connection.execute(3, [pack(b"BLPOP", b"nothing", b"0.2")])
+    assert await connection.execute(2, [pack(b"ECHO", b"mine")]) == b"mine"
+
+
+async def test_once_given_back_it_is_taken_again_when_needed(connection: RedisConnection) -> None:
+    first = await connection.execute(2, [ID])
+    await connection.aclose()
+    assert await connection.execute(2, [ID]) != first
+
+
+async def test_the_greeting_is_the_first_thing_asked_over_each_connection(redis_server: RedisServer) -> None:
+    async with connect(Address.parse(redis_server.url)) as redis:
+        connection = RedisConnection(redis, (3, [pack(b"APPEND", b"greetings", b"hello ")]))
+        first = await connection.execute(2, [ID])
+        async with connect(Address.parse(redis_server.url)) as other:
+            await other.client_kill_filter(_id=str(first))
+            for _ in range(2):
+                await other.ping()
+        said = pack(b"GET", b"greetings")
+        assert [await connection.execute(2, [said]) for _ in range(2)] == [b"hello hello "] * 2
+        await connection.aclose()
+        assert await connection.execute(2, [said]) == b"hello " * 3
+        await connection.aclose()
