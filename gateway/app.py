@@ -61,7 +61,7 @@ class Gateway:
         """`access` logs requests; without it they are not logged."""
         self._surfaces = surfaces
         remembered = config.state or StateSettings()
-        keys = [key.reveal() for key in remembered.keys]
+        keys = [key.get_secret_value() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
@@ -182,7 +182,7 @@ class Gateway:
             self._challenge_status,
             middleware.description(config, __version__),
             calls=lambda: self._setup.pipeline,
-            metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
+            metrics=None if token is None else metrics_for(token.get_secret_value(), self._scraper.text),
             strict=config.errors.strict,
         )
 

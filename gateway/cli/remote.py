@@ -1,4 +1,4 @@
-"""A running gateway, asked over HTTP in the flat form of OXP 1.0; what it refuses becomes sentences."""
+"""A client of a running gateway, in the flat form of OXP 1.0; refusals become sentences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what says which gateway, and who asks."""
+    """Adds the options for the URL of the gateway and the token."""
     url, token = os.environ.get("TOOLGATE_URL") or DEFAULT_URL, os.environ.get("TOOLGATE_TOKEN")
     parser.add_argument("--url", default=url, help="of the gateway; better in TOOLGATE_URL (now: %(default)s)")
     parser.add_argument("--token", default=token, help="a bearer token; better in TOOLGATE_TOKEN, where nobody sees it")
@@ -83,7 +83,7 @@ def _encode(body: Json) -> bytes:
 
 
 def _out_of_reach(url: str, exc: TransportError) -> list[str]:
-    """Tells a gateway that is not there from one that broke off, when the tool may have run."""
+    """Distinguishes a gateway that is not there from one that broke off, in which case the tool may have run."""
     if exc.sent:
         return [f"The gateway at {url} broke off: {exc}", "If this was a call, its tool may have run."]
     if exc.kind is Kind.TLS:
@@ -96,7 +96,7 @@ def _out_of_reach(url: str, exc: TransportError) -> list[str]:
 
 
 def code_of(reply: Reply) -> str:
-    """Why it is no result, in the gateway's word for programs; empty for a result."""
+    """The `Toolgate-Code` of a refusal or failure; empty for a result."""
     return (reply.header(CODE) or b"").decode("latin-1")
 
 
@@ -108,7 +108,7 @@ def no_gateway(url: str, reply: Reply) -> NoReturn:
 
 
 def refused_for_s(reply: Reply) -> int | None:
-    """For how many seconds a look is refused, as by a limit on polls, or while the state is away; None: for good."""
+    """Seconds until a refused poll may be repeated (rate limit, state unavailable); None if it never may."""
     after = reply.header(b"retry-after") or b""
     return int(after) if reply.status in (400, 429) and SECONDS.fullmatch(after) else None
 
