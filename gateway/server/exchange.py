@@ -228,7 +228,7 @@ class Exchange(Struct, eq=False):
             self._end()
 
     async def _write_in_parts(self, body: bytes, more: bool) -> None:
-        """Writes over TLS, which accepts any amount without saying how much was read: one part once the last was read."""
+        """Writes over TLS, which accepts any amount without saying how much was read: part by part as it is read."""
         owner, whole = self.owner, memoryview(body)
         try:
             while len(whole) > APART_BYTES:

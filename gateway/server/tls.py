@@ -22,7 +22,7 @@ CERTIFICATE = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.+?)-
 class TlsFiles:
     """Files in PEM: a certificate with its chain, its key, and the authorities of callers.
 
-    With `client_ca` a caller must show a certificate, or may without `requires_client`; one that is shown must be valid.
+    With `client_ca` callers must show a certificate, or may without `requires_client`; it must be valid if shown.
     """
 
     cert: str
