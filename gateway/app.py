@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -15,9 +17,10 @@ from gateway.assembly.authenticators import Issuers
 from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.fingerprints import fingerprints, named_files
 from gateway.assembly.setup import Setup, SwappableApp, with_fixed
-from gateway.backends.callback_receiving import receiving_for_absent
-from gateway.backends.http_listing import LIST_MEMORY_BYTES
-from gateway.calls.callbacks import PATH as CALLBACKS
+from gateway.assembly.surfaces import SURFACES
+from gateway.backends.callback_receiver import absent_receivers
+from gateway.backends.lists import LIST_MEMORY_BYTES
+from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
@@ -27,10 +30,10 @@ from gateway.challenges import Challenges, is_call
 from gateway.checks import Checks
 from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
+from gateway.http.apps import admin_app, metrics_for, public_app
 from gateway.http.edge import Edge
-from gateway.http.instrumentation import Watched
 from gateway.http.observer import Observer
-from gateway.http.surface import admin_app, metrics_for, public_app
+from gateway.http.routes import CALLBACKS, CALLS
 from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
@@ -38,7 +41,7 @@ from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend, Receiver
+from gateway.ports import Backend, Receiver, Surface
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
@@ -52,8 +55,11 @@ class Gateway:
     `requests` are the tasks of requests under way; a listener replaces them by its own.
     """
 
-    def __init__(self, config: Config, *, access: AccessLog | None = None) -> None:
+    def __init__(
+        self, config: Config, *, access: AccessLog | None = None, surfaces: Sequence[Surface] = SURFACES
+    ) -> None:
         """`access` logs requests; without it they are not logged."""
+        self._surfaces = surfaces
         remembered = config.state or StateSettings()
         keys = [key.reveal() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
@@ -70,7 +76,7 @@ class Gateway:
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Receiver] = {}
         self.metrics = Metrics(
-            reporting.label_values(config),
+            reporting.label_values(config, surfaces),
             max_tools=config.metrics.max_tools,
             gauges=lambda: reporting.readings(self._setup, self.state, self._issuers.status(), self.memory),
         )
@@ -82,7 +88,8 @@ class Gateway:
         self._responses = ResponseBuilder(
             self._challenges,
             self._checks,
-            location=lambda call_id: f"{self._challenges.public_url}/calls/{call_id}",
+            encoders={key: it for surface in surfaces for key, it in surface.encoders.items()},
+            location=lambda call_id: f"{self._challenges.public_url}{CALLS}{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )
@@ -101,7 +108,7 @@ class Gateway:
             tokens,
             receivers=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
-            absent=receiving_for_absent(self.calls, self._checker),
+            absent=absent_receivers(self.calls, self._checker),
             backlog=outcomes.backlog,
         )
         self._ids = IdSource()
@@ -120,17 +127,17 @@ class Gateway:
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            admissions[name] = admission = parts.admission(name, settings, config.routes, self.memory)
-            backends[name] = parts.backend(
-                name,
-                settings,
-                admission,
-                self.calls,
-                self._refresh,
-                self._checker,
-                self._lists,
+            patience_s = parts.patience_s(name, settings, config.routes)
+            admissions[name] = admission = open_admission(name, settings, patience_s, self.memory)
+            context = BackendContext(
+                admission=admission,
+                outcomes=self.calls,
+                checker=self._checker,
+                lists=self._lists,
+                on_change=partial(self._refresh, name),
                 pending_s=self._pending_s,
             )
+            backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
@@ -144,7 +151,7 @@ class Gateway:
             limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
-            telling=self._responses,
+            responses=self._responses,
             checks=self._checks,
             new_call_id=lambda: PREFIX + self._ids.draw()[:32].decode(),
             strict=config.errors.strict,
@@ -160,11 +167,11 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=middleware.guarded(self._edge(config, pipeline, rest), config, self.observer, self._ids),
+            public=self._edge(config, pipeline, rest),
         )
 
     def _rest(self, config: Config) -> ASGIApp:
-        """Answers what is neither a call nor a list.
+        """Answers requests to no endpoint of a surface.
 
         It looks the pipeline up for each request: Starlette's applications refer to themselves, and would keep an old
         pipeline in memory until the collector finds them.
@@ -174,26 +181,26 @@ class Gateway:
             self,
             self._challenge_status,
             middleware.description(config, __version__),
-            look=lambda request, call_id: self._setup.pipeline.look(request, call_id),
-            cancel=lambda request, call_id: self._setup.pipeline.cancel(request, call_id),
+            calls=lambda: self._setup.pipeline,
             metrics=None if token is None else metrics_for(token.reveal(), self._scraper.text),
             strict=config.errors.strict,
         )
 
     def _edge(self, config: Config, pipeline: Pipeline, rest: ASGIApp) -> Edge:
         server = config.server
-        ip_of = middleware.ip_of(server)
         return Edge(
-            call=pipeline.call,
-            list_=pipeline.list,
+            self._surfaces,
+            answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,
-            rest=Watched(rest, self.observer, self._ids, ip_of),
-            ip_of=ip_of,
+            rest=rest,
+            ip_of=middleware.ip_of(server),
             observer=self.observer,
-            chance=self._ids,
+            ids=self._ids,
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
+            hosts=middleware.allowed_hosts(server),
+            cors=middleware.cors(config),
         )
 
     @property
@@ -229,7 +236,7 @@ class Gateway:
         self._front.app = new.public
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
-        self._drainer.begin(old, new, {*self.requests, *self.calls.running()})
+        self._drainer.begin(old, new, self._under_way())
 
     def _adopt(self, setup: Setup) -> None:
         """Updates what outlives the setup and depends on its configuration."""
@@ -239,7 +246,7 @@ class Gateway:
         parts.update_timeouts(setup.admissions, config)
         self.ip_of = middleware.ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
-        self.metrics.use_labels(reporting.label_values(config), max_tools=config.metrics.max_tools)
+        self.metrics.use_labels(reporting.label_values(config, self._surfaces), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
     def listens_on(self, host: str, port: int) -> None:
@@ -258,9 +265,13 @@ class Gateway:
     def drain(self) -> None:
         """Turns readiness off, and has the listener wait for calls without callers as it does for requests."""
         self._draining = True
-        last = asyncio.create_task(until_quiet(self.requests, self.calls, self._is_pending))
+        last = asyncio.create_task(until_quiet(self._under_way, self.calls, self._is_pending))
         self.requests.add(last)
         last.add_done_callback(self.requests.discard)
+
+    def _under_way(self) -> set[asyncio.Task[Any]]:
+        """The tasks of requests, and of calls and callbacks that continue without them."""
+        return {*self.requests, *self.calls.running(), *self.callbacks.tasks}
 
     def _is_pending(self) -> bool:
         """Whether results wait to be stored, or calls for an outcome that would be lost with this process."""

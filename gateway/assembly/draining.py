@@ -92,20 +92,21 @@ class BackendDrainer:
                 await backend.aclose()
 
 
-async def until_quiet(requests: Collection[asyncio.Task[Any]], calls: Calls, is_pending: Callable[[], bool]) -> None:
-    """Returns when no request or call is running, and nothing is pending. When it is cancelled, so are the calls.
+async def until_quiet(
+    under_way: Callable[[], set[asyncio.Task[Any]]], calls: Calls, is_pending: Callable[[], bool]
+) -> None:
+    """Returns when nothing is under way or pending. When it is cancelled, it stops the calls that are running.
 
-    It looks again at `requests`, of which its own task may be one, and at `is_pending` each time.
+    Its own task may be among those under way.
     """
     try:
         while True:
-            if running := {*requests, *calls.running()} - {asyncio.current_task()}:
+            if running := under_way() - {asyncio.current_task()}:
                 await asyncio.wait(running)
             elif is_pending():
                 await asyncio.sleep(QUIET_LOOK_S)
             else:
                 return
     except asyncio.CancelledError:
-        for call in calls.running():
-            call.cancel()
+        calls.stop()
         raise

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gateway import __version__
 from gateway.assembly.setup import Setup
 from gateway.assembly.storage import is_shared
+from gateway.assembly.surfaces import SURFACES
 from gateway.auth import IssuerStatus, Reason
-from gateway.dialects import recognise
 from gateway.memory import BodyMemory
 from gateway.metrics import LabelValues, Reading, families
 from gateway.model import JsonObject
+from gateway.ports import Surface
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
@@ -19,10 +20,10 @@ from gateway.state.port import State
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 
 
-def label_values(config: Config) -> LabelValues:
+def label_values(config: Config, surfaces: Iterable[Surface] = SURFACES) -> LabelValues:
     """The values that the labels of metrics may have."""
     return LabelValues(
-        dialects=frozenset(recognise.DIALECTS),
+        dialects=frozenset[str]().union(*(surface.dialects for surface in surfaces)),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),
         rules=frozenset({BUILT_IN, *ALWAYS_THERE, *(rule.name for rule in config.rate_limits)}),

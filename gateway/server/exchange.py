@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Scope
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
 from gateway.server.uvicorn_parts import STATUS_LINE, FlowControl
-from gateway.server_extension import ANSWER, SERVED
+from gateway.server_extension import SERVED
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.server")
@@ -72,7 +72,6 @@ class Exchange(Struct, eq=False):
     response_started: bool = False
     response_complete: bool = False
     task: asyncio.Task[None] | None = None
-    is_kept: bool = False  # runs to its end even if its caller leaves
     is_taken: bool = False  # the application has the whole body
     is_bodiless: bool = False
     is_chunked: bool = False
@@ -85,7 +84,7 @@ class Exchange(Struct, eq=False):
 
     async def run_asgi(self, app: ASGIApp) -> None:
         """Runs the application to its end and answers for it if it did not."""
-        self.scope["extensions"] = {SERVED: self, ANSWER: self.answer}
+        self.scope["extensions"] = {SERVED: self}
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
@@ -105,7 +104,7 @@ class Exchange(Struct, eq=False):
             self._answer_for_application()
 
     def fail(self, answered: int | None = None) -> bool:
-        """Ends the application, unless it is kept: its caller has left, and what it waits for may be expensive.
+        """Cancels the application: its caller has left, and what it waits for may be expensive.
 
         `answered` is the status that the caller was answered with instead, for the application to see. Returns whether
         the application has begun.
@@ -115,18 +114,12 @@ class Exchange(Struct, eq=False):
         self.disconnected = True
         if self.arrival is not None:
             self.arrival.set()
-        if self.counted and not self.is_kept:
+        if self.counted:
             self.owner.forget_body(self)
-        if self.task is not None and not self.is_kept:
+        if self.task is not None:
             self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
         return "extensions" in self.scope
-
-    def keep(self) -> asyncio.Task[None]:
-        """From here on the application goes on without its caller; returns its task (see `Served`)."""
-        assert self.task is not None  # the application asks, and runs in it
-        self.is_kept = True
-        return self.task
 
     def take_body(self) -> bytes | None:
         """The whole body, if all of it is there (see `Served`)."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.catalogue import verdicts
+from gateway.catalogue import schema_checks
 from gateway.catalogue.catalogue import Catalogue
-from gateway.catalogue.offer import NOTHING, judge
+from gateway.catalogue.evaluation import UNEVALUATED, evaluate
 from gateway.errors import GatewayError
 from gateway.model import Listing, ToolDefinition
 from gateway.offload import Offload
@@ -44,52 +44,54 @@ async def test_a_schema_is_judged_the_same_in_either_process(offload: Offload) -
         tool("A.Broken", {"type": "string"} | APART),
         tool("A.Pattern", {"properties": {"a": {"pattern": "^(a+)$"}}}),
     ]
-    here = await judge(one_backend(server), listing(*tools), NOTHING)
-    apart = await judge(one_backend(server), listing(*tools), NOTHING, offload)
-    assert list(here.judged) == list(apart.judged) == [definition.id for definition in tools]
+    here = await evaluate(one_backend(server), listing(*tools), UNEVALUATED)
+    apart = await evaluate(one_backend(server), listing(*tools), UNEVALUATED, offload)
+    assert list(here.by_id) == list(apart.by_id) == [definition.id for definition in tools]
     assert here.rejected == apart.rejected
     assert {rejected.id for rejected in here.rejected} == {"A.Dangling@1.0.0", "A.Broken@1.0.0"}
     for one, other in zip(here.tools, apart.tools, strict=True):
         assert one.definition == other.definition
         assert one.schema.errors_now({"a": 1}, 7) == other.schema.errors_now({"a": 1}, 7)
-    assert [entry.digest for entry in here.judged.values()] == [entry.digest for entry in apart.judged.values()]
+    assert [entry.digest for entry in here.by_id.values()] == [entry.digest for entry in apart.by_id.values()]
 
 
 async def test_what_takes_too_long_is_left_out_and_the_rest_of_its_batch_is_not(
     offload: Offload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verdicts, "BATCH_CPU_S", 0.1)
-    monkeypatch.setattr(verdicts, "TOOL_CPU_S", 0.1)
+    monkeypatch.setattr(schema_checks, "BATCH_CPU_S", 0.1)
+    monkeypatch.setattr(schema_checks, "TOOL_CPU_S", 0.1)
     tools = [tool("A.Slow", {"properties": SLOW}), tool("A.Referring", REFERRING)]
-    offer = await judge(one_backend(ToolServer("crm"), max_schema_bytes=100_000), listing(*tools), NOTHING, offload)
-    assert [(one.id, one.reason) for one in offer.rejected] == [("A.Slow@1.0.0", "It takes too long to check.")]
-    assert [published.id for published in offer.tools] == ["A.Referring@1.0.0"]
+    evaluation = await evaluate(
+        one_backend(ToolServer("crm"), max_schema_bytes=100_000), listing(*tools), UNEVALUATED, offload
+    )
+    assert [(one.id, one.reason) for one in evaluation.rejected] == [("A.Slow@1.0.0", "It takes too long to check.")]
+    assert [published.id for published in evaluation.tools] == ["A.Referring@1.0.0"]
 
 
 async def test_what_there_was_no_time_for_is_judged_the_next_time(
     offload: Offload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, referring = one_backend(ToolServer("crm")), listing(tool("A.Referring", REFERRING))
-    monkeypatch.setattr(verdicts, "LISTING_S", -1.0)
-    offer = await judge(source, referring, NOTHING, offload)
-    assert (offer.complete, offer.tools, len(offer.rejected)) == (False, [], 1)
+    monkeypatch.setattr(schema_checks, "LISTING_S", -1.0)
+    evaluation = await evaluate(source, referring, UNEVALUATED, offload)
+    assert (evaluation.complete, evaluation.tools, len(evaluation.rejected)) == (False, [], 1)
     monkeypatch.undo()
-    offer = await judge(source, referring, offer, offload)
-    assert (offer.complete, [published.id for published in offer.tools]) == (True, ["A.Referring@1.0.0"])
+    evaluation = await evaluate(source, referring, evaluation, offload)
+    assert (evaluation.complete, [published.id for published in evaluation.tools]) == (True, ["A.Referring@1.0.0"])
 
 
 async def test_schemas_that_grow_too_much_are_listed_as_they_were_sent(
     offload: Offload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verdicts, "MAX_GROWN_BYTES", 1000)
+    monkeypatch.setattr(schema_checks, "MAX_GROWN_BYTES", 1000)
     shared = {"enum": ["x" * 100] * 3, "uniqueItems": True}
     schema: dict[str, Any] = {
         "properties": {f"p{number}": {"$ref": "#/$defs/b"} for number in range(9)},
         "$defs": {"b": shared},
     }
     schema["properties"]["z"] = APART
-    offer = await judge(one_backend(ToolServer("crm")), listing(tool("A.B", schema)), NOTHING, offload)
-    assert offer.tools[0].definition.input_schema == schema
+    evaluation = await evaluate(one_backend(ToolServer("crm")), listing(tool("A.B", schema)), UNEVALUATED, offload)
+    assert evaluation.tools[0].definition.input_schema == schema
 
 
 PLAIN = [
@@ -118,9 +120,9 @@ async def test_only_what_is_quick_as_its_text_tells_is_judged_here(schema: dict[
     source, one = one_backend(ToolServer("crm")), listing(tool("A.B", schema))
     if is_apart:
         with pytest.raises(GatewayError):
-            await judge(source, one, NOTHING, closed)
+            await evaluate(source, one, UNEVALUATED, closed)
     else:
-        assert (await judge(source, one, NOTHING, closed)).tools
+        assert (await evaluate(source, one, UNEVALUATED, closed)).tools
 
 
 class Unchanging(ToolServer):
@@ -139,9 +141,9 @@ async def test_what_has_not_changed_is_not_looked_at_again(monkeypatch: pytest.M
 
     async def noted(*about: Any) -> Any:
         looked.append(about)
-        return await judge(*about)
+        return await evaluate(*about)
 
-    monkeypatch.setattr("gateway.catalogue.catalogue.judge", noted)
+    monkeypatch.setattr("gateway.catalogue.catalogue.evaluate", noted)
     server, hours = Unchanging("crm", tool("A.X")), Hours()
     catalogue = Catalogue([one_backend(server)], clock=lambda: hours.now, sleep=hours.sleep)
     await catalogue.start()

@@ -1,7 +1,7 @@
-"""What one tool server offers, judged: which tools can be published, which cannot and why.
+"""Evaluates what one tool server lists: which tools can be published, which cannot and why.
 
-Judging thousands of tools takes seconds of compiling, so it gives way to the event loop, and whatever did not change
-since the last time is taken over as it is.
+That takes seconds for thousands of tools, so it pauses for the event loop, and reuses the last evaluation of whatever
+has not changed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Protocol, runtime_checkable
 import msgspec
 from msgspec.structs import replace
 
-from gateway.catalogue.turns import Turns
-from gateway.catalogue.verdicts import NO_TIME, Bench
+from gateway.catalogue.schema_checks import NO_TIME, SchemaChecks, TimeSlices
 from gateway.dialects import listings
 from gateway.model import Listing, Rejected, ToolDefinition
 from gateway.offload import Offload
-from gateway.offload.judging import Verdict
+from gateway.offload.validation import Verdict
 from gateway.ports import Backend
 from gateway.routing import PublishedTool, Route
 from gateway.schemas import InputSchema
@@ -29,11 +28,11 @@ _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of k
 
 
 @runtime_checkable
-class Heir(Protocol):
-    """A backend that speaks as it has heard its tool server speak."""
+class StateCarrier(Protocol):
+    """A backend with state that it learned from its tool server."""
 
     def take_over(self, before: Backend) -> None:
-        """Learns from the backend in whose place it is, until it hears for itself."""
+        """Starts with the state of the backend that it replaces."""
         ...
 
 
@@ -41,8 +40,8 @@ class Heir(Protocol):
 class Source:
     """A backend to be asked for its tools, and the bounds of what it may answer.
 
-    `routes` are all routes in their order; of those of other backends only the places in that order matter here.
-    `terms` are all that decides what its tool server lists and what that means; None if that is not known.
+    `routes` are all routes in their order; of those of other backends only their positions matter here. `terms` are the
+    settings that decide what its tool server lists and how that is read; None if they are not known.
     """
 
     name: str
@@ -54,16 +53,16 @@ class Source:
     terms: object = None
 
     def lists_as(self, other: Source) -> bool:
-        """Whether a list of the other's is as good as one of its own."""
+        """Whether a list of the other source can be used for this one."""
         return self.backend is other.backend or (self.terms is not None and self.terms == other.terms)
 
     def take_over(self, before: Source) -> None:
-        """Lets a new backend call tools that another listed, while its tool server cannot be asked again."""
-        if isinstance(self.backend, Heir) and self.backend is not before.backend:
+        """Passes what another backend has learned to the backend that replaces it."""
+        if isinstance(self.backend, StateCarrier) and self.backend is not before.backend:
             self.backend.take_over(before.backend)
 
     def route_for(self, definition: ToolDefinition) -> int | None:
-        """The number of the first route that speaks of a tool; None when none does, or when it denies."""
+        """The index of the first route that matches a tool; None if none does, or if that denies it."""
         for number, route in enumerate(self.routes):
             if route.backend_name == self.name and route.matches(definition.tool, definition.version):
                 return None if route.deny else number
@@ -71,7 +70,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class EvaluatedTool:
     """One routed tool: published, or the reason why not. `digest` is of the definition as discovered."""
 
     digest: str
@@ -81,13 +80,13 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """One answer of a tool server, judged. `trusted` is None until it has once listed a tool.
+class Evaluation:
+    """One evaluated list of a tool server. `trusted` is None until it has once listed a tool.
 
-    `complete`: there was time to judge all tools.
+    `complete`: there was time to evaluate all tools.
     """
 
-    judged: dict[str, Judged]  # by tool id
+    by_id: dict[str, EvaluatedTool]
     rejected: tuple[Rejected, ...] = ()
     trusted: frozenset[str] | None = None
     complete: bool = True
@@ -95,95 +94,97 @@ class Offer:
     @property
     def tools(self) -> list[PublishedTool]:
         """Those that can be published."""
-        return [entry.tool for entry in self.judged.values() if entry.tool is not None]
+        return [entry.tool for entry in self.by_id.values() if entry.tool is not None]
 
     @property
     def withheld(self) -> frozenset[str]:
         """All ids of tokens and secrets that some tool asks for and does not get."""
-        return frozenset[str]().union(*(entry.tool.withheld for entry in self.judged.values() if entry.tool))
+        return frozenset[str]().union(*(entry.tool.withheld for entry in self.by_id.values() if entry.tool))
 
 
-NOTHING = Offer(judged={})
+UNEVALUATED = Evaluation(by_id={})
 
 
-async def judge(source: Source, listing: Listing, before: Offer, offload: Offload | None = None) -> Offer:
-    """Judges a listing. Ids that are new since the first one that had tools are trusted only where a route says so.
+async def evaluate(source: Source, listing: Listing, before: Evaluation, offload: Offload | None = None) -> Evaluation:
+    """Evaluates a listing. Ids of tokens and secrets that are new since the first listing are trusted only by routes.
 
-    Schemas that may take long are judged by `offload`, without one all of them here. Raises BACKEND_UNAVAILABLE when
+    Schemas that may take long are checked by `offload`; without it, all of them here. Raises BACKEND_UNAVAILABLE when
     that process has no time.
     """
-    turns = Turns()
+    slices = TimeSlices()
     rejected = list(listing.rejected)
     if len(listing.tools) > source.max_tools:
         reason = f"It lists {len(listing.tools)} tools; only the first {source.max_tools} are looked at."
         rejected.append(Rejected(id=source.name, reason=reason))
     routed = []
     for definition in listing.tools[: source.max_tools]:
-        await turns.give_way()
+        await slices.pause()
         if (route := source.route_for(definition)) is not None:
             routed.append((definition, route))
-    routed, collided = await _without_collisions(routed, turns)
+    routed, collided = await _without_collisions(routed, slices)
     rejected += collided
     trusted = before.trusted
     if trusted is None and listing.tools:
-        trusted = await _asked_for_by_all(listing.tools[: source.max_tools], turns)
-    judged: dict[str, Judged] = {}
-    bench = Bench(offload, source.name, turns)
+        trusted = await _asked_for_by_all(listing.tools[: source.max_tools], slices)
+    by_id: dict[str, EvaluatedTool] = {}
+    checks = SchemaChecks(offload, source.name, slices)
     for definition, route in routed:
-        await turns.give_way()
-        entry = _known(definition, route, source, before.judged.get(definition.id), bench)
-        judged[definition.id] = entry
-    async for definition, verdict in bench.verdicts():
-        entry = judged[definition.id]
-        judged[definition.id] = _published(source, definition, verdict, entry, trusted or frozenset())
-    rejected += [Rejected(id=id_, reason=entry.reason) for id_, entry in judged.items() if entry.tool is None]
-    return Offer(judged=judged, rejected=tuple(rejected), trusted=trusted, complete=bench.complete)
+        await slices.pause()
+        entry = _known(definition, route, source, before.by_id.get(definition.id), checks)
+        by_id[definition.id] = entry
+    async for definition, verdict in checks.verdicts():
+        entry = by_id[definition.id]
+        by_id[definition.id] = _published(source, definition, verdict, entry, trusted or frozenset())
+    rejected += [Rejected(id=id_, reason=entry.reason) for id_, entry in by_id.items() if entry.tool is None]
+    return Evaluation(by_id=by_id, rejected=tuple(rejected), trusted=trusted, complete=checks.complete)
 
 
-def _known(definition: ToolDefinition, route: int, source: Source, before: Judged | None, bench: Bench) -> Judged:
-    """What is known of a tool without its schemas; these go to the bench if they have to be judged."""
+def _known(
+    definition: ToolDefinition, route: int, source: Source, before: EvaluatedTool | None, checks: SchemaChecks
+) -> EvaluatedTool:
+    """Evaluates a tool without its schemas, and adds these to the checks if that is not the end of it."""
     text = _encode(definition)
     digest = hashlib.sha256(text).hexdigest()
-    # Routes never change while a catalogue lives, and trust only once: the same definition is judged the same.
+    # Routes never change while a catalogue lives, and trust only once: the same definition has the same evaluation.
     if before is not None and before.digest == digest:
         return before
     reason = listings.too_large(definition, len(text), source.max_schema_bytes)
     if reason is None:
-        bench.add(definition, text)
-    return Judged(digest=digest, route=route, tool=None, reason=reason or "")
+        checks.add(definition, text)
+    return EvaluatedTool(digest=digest, route=route, tool=None, reason=reason or "")
 
 
 def _published(
-    source: Source, definition: ToolDefinition, verdict: Verdict, known: Judged, trusted: frozenset[str]
-) -> Judged:
+    source: Source, definition: ToolDefinition, verdict: Verdict, known: EvaluatedTool, trusted: frozenset[str]
+) -> EvaluatedTool:
     if verdict.reason:
-        digest = "" if verdict is NO_TIME else known.digest  # it is judged the next time
-        return Judged(digest=digest, route=known.route, tool=None, reason=verdict.reason)
+        digest = "" if verdict is NO_TIME else known.digest  # it is checked the next time
+        return EvaluatedTool(digest=digest, route=known.route, tool=None, reason=verdict.reason)
     route = source.routes[known.route]
     withheld = _asked_for(definition) - trusted - route.context
     schema, listed = InputSchema.uncompiled(definition.input_schema), verdict.schemas
     definition = replace(definition, input_schema=listed.input, output_schema=listed.output)
     tool = PublishedTool.publish(definition, route, schema, withheld, shows_output=verdict.shows_output)
-    return Judged(digest=known.digest, route=known.route, tool=tool)
+    return EvaluatedTool(digest=known.digest, route=known.route, tool=tool)
 
 
 async def _without_collisions(
-    routed: Sequence[tuple[ToolDefinition, int]], turns: Turns
+    routed: Sequence[tuple[ToolDefinition, int]], slices: TimeSlices
 ) -> tuple[list[tuple[ToolDefinition, int]], list[Rejected]]:
-    """Takes out tools that share an id, and tools that share a name with another tool: nobody could tell them apart.
+    """Takes out tools that share an id, and tools that share a name with another tool.
 
     Only what routes publish collides, so that an operator can deny one of two and have the other.
     """
     ids: Counter[str] = Counter()
     named: defaultdict[str, set[str]] = defaultdict(set)
     for definition, _ in routed:
-        await turns.give_way()
+        await slices.pause()
         ids[definition.id] += 1
         named[definition.name].add(definition.tool)
     kept: list[tuple[ToolDefinition, int]] = []
     rejected: dict[Rejected, None] = {}
     for definition, route in routed:
-        await turns.give_way()
+        await slices.pause()
         if ids[definition.id] > 1:
             rejected[Rejected(id=definition.id, reason="Its id is listed more than once.")] = None
         elif len(named[definition.name]) > 1:
@@ -194,11 +195,11 @@ async def _without_collisions(
     return kept, list(rejected)
 
 
-async def _asked_for_by_all(definitions: Iterable[ToolDefinition], turns: Turns) -> frozenset[str]:
+async def _asked_for_by_all(definitions: Iterable[ToolDefinition], slices: TimeSlices) -> frozenset[str]:
     """The ids of all tokens and secrets that any of so many tools asks for."""
     ids: set[str] = set()
     for definition in definitions:
-        await turns.give_way()
+        await slices.pause()
         ids |= _asked_for(definition)
     return frozenset(ids)
 

@@ -1,7 +1,7 @@
 """The calls an RCRT server has taken and not answered yet: matched with events, and polled for as insurance.
 
-Events are lost, repeated and late; a response may exist and never be announced. The first one found wins, whichever
-way it was found, and `settle` sees to it that nobody hears of a second.
+Events are lost, repeated and late; a response may exist and never be announced. The first one found counts, whichever
+way it was found; `settle` ignores every further one.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
+from gateway.backends.rcrt_limits import Timings, WorkflowPermit
 from gateway.backends.rcrt_stream import EventStream
-from gateway.backends.rcrt_timings import Timings
-from gateway.backends.rcrt_workflows import Place
 from gateway.backoff import Backoff
 from gateway.dialects import rcrt
 from gateway.model import Json, ToolResult
@@ -30,17 +29,16 @@ UNTAGGED_PER_POLL = 50
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Awaited:
-    """A run of a call, whose outcome we look for. `request_id` is that of its request.
+class PendingCall:
+    """A run of a call whose outcome is looked for. `request_id` is that of its request.
 
-    `place` is what it holds at the server if it is a workflow. `crumb_ids` are the breadcrumbs of its request as far as
-    we know them, seldom more than one.
+    `permit` is held by a workflow. `crumb_ids` are the known breadcrumbs of its request, seldom more than one.
     """
 
     call_id: str
     run: str
     idempotent: bool = False
-    place: Place | None = None
+    permit: WorkflowPermit | None = None
     crumb_ids: set[str] = field(default_factory=set)
     since: float = 0.0
     is_settling: bool = False
@@ -52,8 +50,8 @@ class Awaited:
         self.request_id = rcrt.request_id(self.call_id, self.run)
 
 
-class Awaiting:
-    """Looks for outcomes until they are found, forgotten, or no longer worth looking for."""
+class PendingCalls:
+    """Looks for outcomes until they are found, given up, or no longer worth looking for."""
 
     def __init__(
         self,
@@ -71,8 +69,8 @@ class Awaiting:
         self._outcomes = outcomes
         self._cleanup = cleanup
         self._timings = timings
-        self._calls: dict[str, Awaited] = {}
-        self._named: dict[str, Awaited] = {}  # by all that a response may say it is for
+        self._calls: dict[str, PendingCall] = {}
+        self._by_id: dict[str, PendingCall] = {}  # by every id that a response may name
         self._tasks: set[asyncio.Task[None]] = set()
         self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
         self._untagged_at = float("-inf")
@@ -80,49 +78,49 @@ class Awaiting:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def add(self, call: Awaited) -> None:
-        """Begins to look; before the request goes out, because its answer may overtake its acknowledgement.
+    def add(self, call: PendingCall) -> None:
+        """Begins to look, before the request is sent: its answer may overtake its acknowledgement.
 
-        An earlier run of the same call is over by now: what becomes of that must not end this one.
+        An earlier run of the same call is over by now, and its outcome must not end this one.
         """
         if (earlier := self._calls.get(call.call_id)) is not None:
             self.forget(earlier)
         call.since = _now()
-        self._calls[call.call_id] = self._named[call.request_id] = call
+        self._calls[call.call_id] = self._by_id[call.request_id] = call
         call.watch = asyncio.create_task(self._watch(call))
 
     def resume(self, call_id: str, run: str) -> None:
-        """Polls for a run soon, and begins to look for its outcome if nothing here does yet."""
-        call = Awaited(call_id=call_id, run=run)
-        if (known := self._named.get(call.request_id)) is None:
+        """Polls for a run soon, and begins to look for its outcome unless it is looked for already."""
+        call = PendingCall(call_id=call_id, run=run)
+        if (known := self._by_id.get(call.request_id)) is None:
             self.add(call)
         (known or call).nudge.set()
 
     def created(self, request_id: str, crumb_id: str) -> None:
-        """The request is stored; a response may name its breadcrumb."""
-        if crumb_id and (call := self._named.get(request_id)) is not None:
+        """Notes the breadcrumb of a request that is stored; a response may name it."""
+        if crumb_id and (call := self._by_id.get(request_id)) is not None:
             call.crumb_ids.add(crumb_id)
-            self._named[crumb_id] = call
+            self._by_id[crumb_id] = call
 
     async def make_sure(
-        self, call: Awaited, look_up: Callable[[str], Awaitable[str | None]], *, within_s: float
+        self, call: PendingCall, look_up: Callable[[str], Awaitable[str | None]], *, within_s: float
     ) -> None:
         """Looks for a request that may not have been stored, and ends its call if it was not.
 
-        Returns once that is known, and after `within_s` at the latest; then the looking goes on. `look_up` finds the id
-        of a request's breadcrumb.
+        Returns once that is known, and after `within_s` at the latest; then the search continues in the background.
+        `look_up` finds the id of a request's breadcrumb.
         """
         task = asyncio.create_task(self._make_sure(call, look_up))
         self._tasks.add(task)
         task.add_done_callback(self._done)
         await asyncio.wait([task], timeout=max(within_s, 0.0))
 
-    async def _make_sure(self, call: Awaited, look_up: Callable[[str], Awaitable[str | None]]) -> None:
-        """Only looks that are answered count: while the server is away nobody can tell."""
+    async def _make_sure(self, call: PendingCall, look_up: Callable[[str], Awaitable[str | None]]) -> None:
+        """Counts only searches that were answered: while the server is away they say nothing."""
         backoff, absent = Backoff(*self._timings.look_s), 0
         while absent < self._timings.looks:
             await asyncio.sleep(backoff.next_s())
-            if call.crumb_ids or self._calls.get(call.call_id) is not call:  # it was heard of, or is over
+            if call.crumb_ids or self._calls.get(call.call_id) is not call:  # it was found, or is over
                 return
             try:
                 async with self._polling:
@@ -139,25 +137,25 @@ class Awaiting:
         await self._end(call, rcrt.not_stored(idempotent=call.idempotent))
 
     def cancel(self, call_id: str) -> None:
-        """Stops looking for a call, whichever run of it that is; but not for one that holds a place.
+        """Stops looking for a call, whichever run of it that is; but not for a workflow.
 
-        It goes on holding it at the server, which cannot be told: the place is free when the outcome is there.
+        That goes on at the server, which has no way to stop it, and its permit is free when its outcome has come.
         """
         call = self._calls.get(call_id)
-        if call is not None and call.place is None:
+        if call is not None and call.permit is None:
             self.forget(call)
 
-    def forget(self, call: Awaited) -> None:
-        """Stops looking, if it has not stopped yet; a later run of the call is another matter."""
+    def forget(self, call: PendingCall) -> None:
+        """Stops looking for this run, unless it has stopped already."""
         if self._calls.get(call.call_id) is not call:
             return
         del self._calls[call.call_id]
         for name in (call.request_id, *call.crumb_ids):
-            self._named.pop(name, None)
+            self._by_id.pop(name, None)
         if call.watch is not None:
             call.watch.cancel()
-        if call.place is not None:
-            call.place.leave()
+        if call.permit is not None:
+            call.permit.release()
 
     def nudge(self) -> None:
         """Polls for every call soon: events may have been missed."""
@@ -172,7 +170,7 @@ class Awaiting:
 
     # What is found, on the stream or by polling.
 
-    def heard(self, crumb: rcrt.Crumb) -> None:
+    def take_event(self, crumb: rcrt.Crumb) -> None:
         """Takes an event: our own request, or the response to a call."""
         if (request_id := rcrt.asked(crumb)) is not None:
             self.created(request_id, crumb.id)
@@ -181,12 +179,12 @@ class Awaiting:
     def _found(self, crumb: rcrt.Crumb) -> None:
         """Ends the call a breadcrumb answers, if it is one of ours and not ended yet."""
         for answered in rcrt.answered(crumb):
-            call = self._named.get(answered)
+            call = self._by_id.get(answered)
             if call is not None:
                 self._begin(call, crumb)
                 return
 
-    def _begin(self, call: Awaited, crumb: rcrt.Crumb | None) -> None:
+    def _begin(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
         if call.is_settling:
             return
         call.is_settling = True
@@ -194,8 +192,8 @@ class Awaiting:
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(call, done))
 
-    def _ended(self, call: Awaited, task: asyncio.Task[None]) -> None:
-        """If the outcome could not be brought home, the next poll finds it again."""
+    def _ended(self, call: PendingCall, task: asyncio.Task[None]) -> None:
+        """Lets the next poll try again if the outcome could not be settled."""
         call.is_settling = False
         self._done(task)
 
@@ -204,8 +202,8 @@ class Awaiting:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an outcome could not be kept", extra={"backend": self._name}, exc_info=error)
 
-    async def _settle(self, call: Awaited, crumb: rcrt.Crumb | None) -> None:
-        """Brings home what a response says; None stands for one that cannot be read."""
+    async def _settle(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
+        """Ends a call with what a response says; None stands for one that cannot be read."""
         context = crumb.context if crumb is not None else None
         if crumb is not None and context is None:
             try:
@@ -214,7 +212,7 @@ class Awaiting:
                 return
             whole = rcrt.decode_crumb(record)
             context = whole.context if whole is not None else None
-        if self._calls.get(call.call_id) is not call:  # it is over, and the next run may have begun meanwhile
+        if self._calls.get(call.call_id) is not call:  # it is over, or its next run has begun
             return
         result = rcrt.decode_response(context, idempotent=call.idempotent)
         if result.failure is rcrt.BROKEN:
@@ -223,13 +221,13 @@ class Awaiting:
         if self._cleanup:
             await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
 
-    async def _end(self, call: Awaited, result: ToolResult) -> None:
+    async def _end(self, call: PendingCall, result: ToolResult) -> None:
         if await self._outcomes.is_open(call.call_id, call.run):
             await self._outcomes.settle(call.call_id, result)
         self.forget(call)
 
     async def _delete(self, crumb_ids: Collection[str]) -> None:
-        """Tidies up behind a call. What cannot be deleted stays; that does no harm."""
+        """Deletes the breadcrumbs of a call. Those that cannot be deleted stay, which does no harm."""
         for crumb_id in crumb_ids:
             try:
                 await self._client.delete(crumb_id)
@@ -238,12 +236,12 @@ class Awaiting:
 
     # Polling.
 
-    async def _watch(self, call: Awaited) -> None:
+    async def _watch(self, call: PendingCall) -> None:
         timings = self._timings
         while (age_s := _now() - call.since) < timings.watch_s:
             first_s, last_s = timings.insurance_s if self._stream.is_up else timings.poll_s
             await self._nudged(call, min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s))
-            if call.place is None and not await self._outcomes.is_open(call.call_id, call.run):
+            if call.permit is None and not await self._outcomes.is_open(call.call_id, call.run):
                 break  # it was ended elsewhere, by its caller or by its deadline
             async with self._polling:
                 await self._poll(call)
@@ -251,14 +249,14 @@ class Awaiting:
         call.watch = None  # it ends by itself, not by being cancelled
         self.forget(call)
 
-    async def _nudged(self, call: Awaited, within_s: float) -> None:
+    async def _nudged(self, call: PendingCall, within_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await call.nudge.wait()
         call.nudge.clear()
 
-    async def _poll(self, call: Awaited) -> None:
-        """Looks for the response to one call, and from time to time for those that no tag leads to."""
+    async def _poll(self, call: PendingCall) -> None:
+        """Looks for the response to one call, and from time to time for responses without a tag."""
         tag = rcrt.ANSWER_TAG + call.request_id
         try:
             self._search(await self._client.find(rcrt.TOOL_RESPONSE, tag, limit=RESPONSES_PER_POLL, context=True))

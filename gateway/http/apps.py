@@ -1,4 +1,4 @@
-"""The public surface besides calls and lists, and the operators' own listener: plain Starlette."""
+"""The public paths besides the endpoints of surfaces, and the operators' own listener: plain Starlette."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from starlette.routing import Route
 from gateway.dialects import recognise, versions
 from gateway.errors import CODE, ErrorCode, GatewayError
 from gateway.http.edge import strictly
-from gateway.http.instrumentation import request_of
+from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, HEALTH, METRICS, OPENAPI, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
-from gateway.request import Request, head_of, read_repeats
+from gateway.request import Request, read_repeats
 from gateway.wire import Headers, WireReply
 
 VERSION_HEADER = {"oxp-version": versions.HEADER_VERSION}
@@ -27,8 +27,15 @@ METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, se
 
 
 ChallengeStatus = Callable[[Request, str], Awaitable[str]]
-OneCall = Callable[[Request, str], Awaitable[WireReply]]
 Scrape = Callable[[], Awaitable[bytes]]
+
+
+class KeptCalls(Protocol):
+    """The pipeline, as far as calls are looked at and cancelled by their ids."""
+
+    async def look(self, request: Request, call_id: str, *, delivers: bool) -> WireReply: ...
+
+    async def cancel(self, request: Request, call_id: str) -> WireReply: ...
 
 
 class Health(Protocol):
@@ -52,15 +59,14 @@ def public_app(
     challenge_status: ChallengeStatus,
     openapi_document: bytes | None,
     *,
-    look: OneCall,
-    cancel: OneCall,
+    calls: Callable[[], KeptCalls],
     metrics: Route | None,
     strict: bool,
 ) -> Starlette:
     """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
 
-    To be `Watched`. `challenge_status` raises RATE_LIMITED. `metrics` is what `metrics_for` makes, if they
-    are shown here. `strict` as for `Edge`.
+    To be behind an `Edge`, `strict` as there. `challenge_status` raises RATE_LIMITED. `metrics` is what `metrics_for`
+    makes, if they are shown here.
     """
 
     async def show_health(request: HttpRequest) -> Response:
@@ -72,34 +78,37 @@ def public_app(
             status = await challenge_status(asked, request.path_params["token"])
         except GatewayError as error:
             asked.refused = error
-            reply = recognise.OXP.encode_error(error, recognise.OXP.canonical)  # as all that is said of challenges
+            reply = recognise.OXP.encode_error(error)  # challenges are OXP's
             return _response(reply, asked.extra)
         return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(asked.extra)))
 
     async def show_call(request: HttpRequest) -> Response:
-        answer = cancel if request.method == "DELETE" else look
-        asked = request_of(request.scope)
+        asked, call_id = request_of(request.scope), request.path_params["call_id"]
         try:
             asked.head = read_repeats(asked.head, request.scope)
         except GatewayError as error:
-            return _response(recognise.refusal(error, asked.head))
-        reply = await answer(asked, request.path_params["call_id"])
+            return _response(asked.surface.refuse(error, asked.head))
+        if request.method == "DELETE":
+            reply = await calls().cancel(asked, call_id)
+        else:
+            reply = await calls().look(asked, call_id, delivers=request.method != "HEAD")
         status = strictly(reply.status) if strict else reply.status
         return _response(WireReply(status=status, headers=reply.headers, body=reply.body), asked.extra)
 
     async def show_openapi(request: HttpRequest) -> Response:
         return Response(openapi_document, media_type="application/json")
 
-    routes = [Route(f"{prefix}/health", show_health) for prefix in ("", *(f"/{name}" for name in recognise.DIALECTS))]
-    routes.append(Route("/challenges/{token:path}", show_challenge))  # whatever it is, it has a status
+    prefixes = ("", *(f"/{name}" for name in recognise.DIALECTS))
+    routes = [Route(f"{prefix}{HEALTH}", show_health) for prefix in prefixes]
+    routes.append(Route(CHALLENGES + "{token:path}", show_challenge))  # whatever it is, it has a status
     # A caller's own call id may hold slashes.
-    routes.append(Route("/calls/{call_id:path}", show_call, methods=["GET", "DELETE"]))
-    # Callbacks themselves never get here; what comes by another method gets its 405.
-    routes.append(Route("/callbacks/{token:path}", show_health, methods=["POST"]))
+    routes.append(Route(CALLS + "{call_id:path}", show_call, methods=["GET", "DELETE"]))
+    # The edge takes callbacks themselves; what comes by another method gets its 405.
+    routes.append(Route(CALLBACKS + "{token:path}", show_health, methods=["POST"]))
     if metrics is not None:
         routes.append(metrics)
     if openapi_document is not None:
-        routes.append(Route("/openapi.json", show_openapi))
+        routes.append(Route(OPENAPI, show_openapi))
     return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
 
 
@@ -115,7 +124,7 @@ def admin_app(health: Health, scrape: Scrape) -> Starlette:
     async def show_metrics(_request: HttpRequest) -> Response:
         return _metrics_answer(await scrape())
 
-    routes = [Route("/livez", show_alive), Route("/health", show_details), Route("/metrics", show_metrics)]
+    routes = [Route("/livez", show_alive), Route(HEALTH, show_details), Route(METRICS, show_metrics)]
     return _without_redirects(Starlette(routes=routes))
 
 
@@ -127,10 +136,11 @@ def metrics_for(token: str, scrape: Scrape) -> Route:
         scheme, _, given = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
         if not hmac.compare_digest(given, expected) or scheme.lower() != b"bearer":
             error = GatewayError(ErrorCode.UNAUTHENTICATED, "The metrics take a token.", headers=(METRICS_REALM,))
-            return _response(recognise.refusal(error, head_of(request.scope)))
+            asked = request_of(request.scope)
+            return _response(asked.surface.refuse(error, asked.head))
         return _metrics_answer(await scrape())
 
-    return Route("/metrics", show_metrics)
+    return Route(METRICS, show_metrics)
 
 
 def _metrics_answer(text: bytes) -> Response:
@@ -152,7 +162,8 @@ async def _refuse(request: HttpRequest, exc: Exception) -> Response:
         error = GatewayError(ErrorCode.METHOD_NOT_ALLOWED, "This path does not answer that method.", headers=allow)
     else:
         error = GatewayError(ErrorCode.NOT_FOUND, "There is nothing at this path.")
-    return _response(recognise.refusal(error, head_of(request.scope)))
+    asked = request_of(request.scope)
+    return _response(asked.surface.refuse(error, asked.head))
 
 
 async def _fail(request: HttpRequest, exc: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Has the schemas of tools judged: plain ones here, those that may take long in another process."""
+"""Checks the schemas of tools: plain ones here, those that may take long in another process."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 
-from gateway.catalogue.turns import Turns
 from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
-from gateway.offload.judging import Schemas, Verdict, decode_verdict, judge
-from gateway.offload.tasks import JUDGE_SCHEMAS
+from gateway.offload.tasks import CHECK_SCHEMAS
+from gateway.offload.validation import Schemas, Verdict, check, decode_verdict
 
-HERE_BYTES = 4 * 1024  # of a definition judged here: 5 ms at worst
+SLICE_S = 0.005  # of work between two turns of the event loop: no call waits noticeably longer
+HERE_BYTES = 4 * 1024  # of a definition checked here: 5 ms at worst
 GROWN_BYTES = 4 * 1024  # as long as it may be with its references replaced; n of them double it n/2 times at worst
 HERE_PATTERNS = 4  # plain ones; others may take 50 ms each
-BATCH_TOOLS, BATCH_BYTES = 16, 64 * 1024  # what the child judges in one go
+BATCH_TOOLS, BATCH_BYTES = 16, 64 * 1024  # what the child checks at once
 BATCH_CPU_S, TOOL_CPU_S = 4.0, 1.0  # of the child; 60 schemas that name one another take 10 ms
 WITHIN_S = 60.0  # for one answer, with the wait for other backends
-LISTING_S = 120.0  # for all of a list; what is not judged by then is left out
+LISTING_S = 120.0  # for all of a list; what is not checked by then is left out
 MAX_GROWN_BYTES = 16 * 1024 * 1024  # of all tools of a backend, by references that are replaced with what they name
 
 # Of ASCII characters without groups, and one short repetition: three, one of the other, take 50 ms.
@@ -30,7 +30,7 @@ NO_TIME = Verdict(Schemas({}, None), reason="Too many schemas of its tool server
 
 
 def _is_plain(text: bytes) -> bool:
-    """Whether judging the schemas of a definition takes some milliseconds at most, as far as its text tells."""
+    """Whether checking the schemas of a definition takes some milliseconds at most, by its text."""
     references = text.count(b"$ref") + text.count(b'Ref"')
     if len(text) > HERE_BYTES or len(text) << min(references // 2, 8) > GROWN_BYTES:
         return False
@@ -38,13 +38,27 @@ def _is_plain(text: bytes) -> bool:
     return patterns == 0 or (patterns <= HERE_PATTERNS and len(PLAIN_PATTERN.findall(text)) == patterns)
 
 
-class Bench:
-    """Judges the schemas that are added, once. `complete`: there was time for all of them."""
+class TimeSlices:
+    """Cuts long work into slices, between which the event loop runs."""
 
-    def __init__(self, offload: Offload | None, owner: str, turns: Turns) -> None:
+    def __init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._until = self._now() + SLICE_S
+
+    async def pause(self) -> None:
+        """Lets the event loop run if the slice is used up; to be called between two pieces of work."""
+        if self._now() >= self._until:
+            await asyncio.sleep(0)
+            self._until = self._now() + SLICE_S
+
+
+class SchemaChecks:
+    """Checks the schemas that are added, once. `complete`: there was time for all of them."""
+
+    def __init__(self, offload: Offload | None, owner: str, slices: TimeSlices) -> None:
         self._offload = offload
         self._owner = owner
-        self._turns = turns
+        self._slices = slices
         self._here: list[ToolDefinition] = []
         self._apart: list[tuple[ToolDefinition, bytes]] = []
         self._room = MAX_GROWN_BYTES
@@ -58,10 +72,10 @@ class Bench:
             self._apart.append((definition, encode(Schemas(definition.input_schema, definition.output_schema))))
 
     async def verdicts(self) -> AsyncIterator[tuple[ToolDefinition, Verdict]]:
-        """What is said of each. Raises BACKEND_UNAVAILABLE."""
+        """The verdict on each. Raises BACKEND_UNAVAILABLE."""
         for definition in self._here:
-            await self._turns.give_way()
-            yield definition, judge(Schemas(definition.input_schema, definition.output_schema))
+            await self._slices.pause()
+            yield definition, check(Schemas(definition.input_schema, definition.output_schema))
         until = asyncio.get_running_loop().time() + LISTING_S
         while self._apart:
             batch = self._next_batch()
@@ -71,7 +85,7 @@ class Bench:
             else:
                 answers = await self._ask([text for _, text in batch])
             for (definition, text), answer in zip(batch, answers, strict=True):
-                await self._turns.give_way()
+                await self._slices.pause()
                 yield definition, self._decoded(answer, definition, len(text))
 
     def _next_batch(self) -> list[tuple[ToolDefinition, bytes]]:
@@ -91,7 +105,7 @@ class Bench:
         cpu_s = BATCH_CPU_S if len(texts) > 1 else TOOL_CPU_S
         try:
             return list(
-                await self._offload.run(JUDGE_SCHEMAS, *texts, cpu_s=cpu_s, within_s=WITHIN_S, owner=self._owner)
+                await self._offload.run(CHECK_SCHEMAS, *texts, cpu_s=cpu_s, within_s=WITHIN_S, owner=self._owner)
             )
         except OverrunError:
             if len(texts) == 1:

@@ -1,7 +1,7 @@
-"""What tool servers post to the callback URLs of their calls, and what becomes of the calls.
+"""Reads what tool servers post to the callback URLs of their calls, and ends the calls.
 
-Reactive Agent Protocol: Transport, Tool Result and the other messages. All that is known of a call comes with it, so
-that its outcome counts at every replica, also at one that does not have its backend (yet, or any more).
+Reactive Agent Protocol: Transport, Tool Result and the other messages. Whatever is needed of a
+call comes with the message, so that its outcome counts at every replica, with its backend or without.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import assert_never
 
 from gateway.backends.callback_notices import Notices
-from gateway.backends.urls import is_https_or_loopback
+from gateway.backends.challenges import is_https_or_loopback
+from gateway.backends.exchange import BROKEN
 from gateway.dialects import callback
 from gateway.errors import FailureCode
 from gateway.model import Decode, ToolFailure, ToolResult
@@ -24,11 +25,8 @@ log = logging.getLogger("gateway.backends")
 
 JSON = "application/json"
 MAX_AUTH_URL_BYTES = 8 * 1024  # what browsers and servers take; more does not fit what is remembered of a call
-MAX_ABSENT = 256  # backends that are not here and of which it is remembered what was said
-BROKEN = ToolResult(
-    failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
-)
-NOT_OURS = ToolResult(
+MAX_ABSENT = 256  # backends that are not configured here whose receivers are kept, so that they warn once
+NOT_ALLOWED = ToolResult(
     failure=ToolFailure(
         message="The tool server asked for something that is not allowed here.", code=FailureCode.BROKEN_ANSWER
     )
@@ -41,8 +39,8 @@ UNANSWERED = ToolResult(
 )
 
 
-class Receiving:
-    """Takes callbacks for calls of one backend. Without `notices`, as where it is not here, nobody can be told."""
+class CallbackReceiver:
+    """Takes callbacks for calls of one backend. A backend that is not configured here has no `notices`."""
 
     def __init__(self, backend: str, outcomes: Outcomes, checker: Checker, notices: Notices | None = None) -> None:
         self._backend = backend
@@ -65,14 +63,14 @@ class Receiving:
     ) -> int:
         """Takes what was posted to the callback URL of a run of a call; returns the HTTP status of the answer.
 
-        Tool servers do not repeat what was answered with 4xx, and most not even the rest. What comes once a call has
-        `ended` is taken and dropped, questions to its user too (Tool Result, Security).
+        Tool servers do not repeat what was answered with 4xx, and most repeat nothing at all. A message after a call
+        has `ended` is accepted and dropped, questions to its user too (Tool Result, Security).
         """
         if content_type != JSON:
-            self._look_at(content_type)
+            self._check_type(content_type)
         id_ = callback.invocation_id(call_id, run)
         if callback.may_take_long(body):
-            message = await self._read_elsewhere(body, id_, group, decode, failure_patterns)
+            message = await self._read_apart(body, id_, group, decode, failure_patterns)
             if message is None:
                 return 503
         else:
@@ -83,9 +81,9 @@ class Receiving:
             else:
                 await self._end(call_id, id_, group, message.result, cancels=message.subscription)
             return 200
-        return await self._heed(call_id, id_, group, message, ended=ended)
+        return await self._take_other(call_id, id_, group, message, ended=ended)
 
-    async def _read_elsewhere(
+    async def _read_apart(
         self, body: bytes, id_: str, group: str, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
     ) -> callback.Callback | None:
         """Reads a message in another process; None if that has no time for it."""
@@ -96,8 +94,8 @@ class Receiving:
         except OffloadError:
             return None
 
-    async def _heed(self, call_id: str, id_: str, group: str, message: callback.Other, *, ended: bool) -> int:
-        """Takes whatever is no result."""
+    async def _take_other(self, call_id: str, id_: str, group: str, message: callback.Other, *, ended: bool) -> int:
+        """Takes every message but results."""
         match message:
             case callback.Consent() | callback.Choice() if ended:
                 self._log_late(call_id)
@@ -107,7 +105,7 @@ class Receiving:
             case callback.Choice():
                 return await self._choose(call_id, id_, group, message)
             case callback.Event() | callback.View():
-                return 200  # nobody is there to see it
+                return 200  # callers of the gateway have no way to see it
             case callback.Foreign():
                 self._log_refusal("it is about another call")
                 return 404
@@ -121,7 +119,7 @@ class Receiving:
                 return 400
         assert_never(message)
 
-    def _look_at(self, content_type: str | None) -> None:
+    def _check_type(self, content_type: str | None) -> None:
         """Takes any content type: the work is done, and refusing its result would lose it."""
         is_json = content_type is not None and content_type.partition(";")[0].strip().lower() == JSON
         if not is_json and not self._has_warned:
@@ -129,7 +127,7 @@ class Receiving:
             log.warning("a tool server does not call back with application/json", extra={"backend": self._backend})
 
     async def _end(self, call_id: str, id_: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
-        """Ends a call; if it `cancels`, the tool server is to stop whatever it still does for what it knows as `id_`.
+        """Ends a call; `cancels` also tells the tool server to stop the invocation `id_`.
 
         Only one message ends a call, on whatever replicas they arrive, so the tool server is told only once.
         """
@@ -151,13 +149,13 @@ class Receiving:
         is_short = len(auth_url.encode()) <= MAX_AUTH_URL_BYTES
         if not is_short or not is_https_or_loopback(auth_url):
             self._log_refusal("its auth_url is neither https nor loopback" if is_short else "its auth_url is too long")
-            await self._end(call_id, id_, group, NOT_OURS, cancels=True)
+            await self._end(call_id, id_, group, NOT_ALLOWED, cancels=True)
             return 400
         await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
         return 200
 
     async def _choose(self, call_id: str, id_: str, group: str, choice: callback.Choice) -> int:
-        """Answers for a user who is not there: with the default, as if it was dismissed (User Choice, Dismissal).
+        """Answers with the default, as if the user had dismissed the question (User Choice, Dismissal).
 
         A question that cannot be answered ends its call: it is asked once, and no outcome comes without an answer.
         """
@@ -167,7 +165,7 @@ class Receiving:
             return 400
         if not self._notices.choose(id_, choice):
             self._log_refusal("its response_url is at an origin that is not allowed")
-            await self._end(call_id, id_, group, NOT_OURS, cancels=True)
+            await self._end(call_id, id_, group, NOT_ALLOWED, cancels=True)
             return 400
         return 200
 
@@ -175,12 +173,12 @@ class Receiving:
         log.warning("a callback was refused", extra={"backend": self._backend, "reason": reason})
 
 
-def receiving_for_absent(outcomes: Outcomes, checker: Checker) -> Callable[[str], Receiving]:
-    """By the name of a backend that is not here, what takes the callbacks of its calls."""
+def absent_receivers(outcomes: Outcomes, checker: Checker) -> Callable[[str], CallbackReceiver]:
+    """Makes receivers for backends that are not configured here, by their names."""
 
     @lru_cache(MAX_ABSENT)
-    def named(backend: str) -> Receiving:
+    def receiver(backend: str) -> CallbackReceiver:
         log.info("callbacks come for a backend that is not configured here", extra={"backend": backend})
-        return Receiving(backend, outcomes, checker)
+        return CallbackReceiver(backend, outcomes, checker)
 
-    return named
+    return receiver

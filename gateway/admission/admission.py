@@ -1,6 +1,6 @@
-"""The way into a backend: so many calls at once, so many more in a queue, and a replica for each.
+"""Admission to a backend: a limit of calls at once, a queue, and the choice of a replica for each call.
 
-Plain integers and no awaiting where there is room, which is nearly always; only a call that has to wait gets a future.
+Where there is room, which is nearly always, a call costs a few integers and no await; only waiting takes a future.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, OPEN, Breaker, BreakerRules
 from gateway.admission.dispatch import DispatchGate
-from gateway.admission.lease import Lease, Replica
+from gateway.admission.replica import Lease, Replica
 from gateway.admission.status import AdmissionStatus, ReplicaStatus
 from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 
@@ -27,9 +27,9 @@ Check = Callable[[T], Awaitable[bool]]
 
 
 class AdmissionLimits(Struct, frozen=True, kw_only=True):
-    """What one process asks of one backend, all replicas together.
+    """What one process sends to one backend, all replicas together: calls at once, and calls in the queue.
 
-    A call waits in the queue for `queue_timeout_s` at the most: sent when its time is nearly up, it would run in vain.
+    A call waits for at most `queue_timeout_s`: sent when its time is nearly up, it would run in vain.
     """
 
     concurrency: int = 256
@@ -39,10 +39,10 @@ class AdmissionLimits(Struct, frozen=True, kw_only=True):
 
 
 class Admission(Generic[T]):
-    """One backend's. Whoever gets a lease gives it back with `leave`, however the call ended.
+    """The admission of one backend. Each lease must be given back with `leave`, however the call ended.
 
-    `check(target)` asks a replica something that runs no tool, and tells whether it answered. Where it is set, no call
-    has to find out whether a replica is back, as long as there are other replicas to send it to.
+    `check(target)` sends a request to a replica that runs no tool, and returns whether it was answered. If it is set,
+    no call is used as a probe while other replicas can take it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Admission(Generic[T]):
         self.in_flight = 0
         self.check: Check[T] | None = None
         self._only = self.replicas[0] if len(self.replicas) == 1 else None
-        self._last = 0  # which replica was chosen last
+        self._last = 0  # index of the replica chosen last
         self._limits = limits
         self._concurrency = limits.concurrency
         self._clock = clock
@@ -69,7 +69,7 @@ class Admission(Generic[T]):
         self._checks: set[asyncio.Task[None]] = set()
 
     def snapshot(self) -> AdmissionStatus:
-        """How it stands now."""
+        """The state at this moment."""
         now = self._clock()
         return AdmissionStatus(
             in_flight=self.in_flight,
@@ -86,12 +86,12 @@ class Admission(Generic[T]):
             ),
         )
 
-    # Coming and going.
+    # Calls that enter and leave.
 
     def enter(self, tool: str) -> Lease[T] | None:
-        """Takes a call of a tool on; None if it has to `wait`.
+        """Admits a call of a tool, or returns None if it has to `wait`.
 
-        Raises BACKEND_UNAVAILABLE while no replica is worth asking for that tool.
+        Raises BACKEND_UNAVAILABLE while no replica takes calls of that tool.
         """
         if self.in_flight >= self._concurrency:
             return None
@@ -102,48 +102,48 @@ class Admission(Generic[T]):
             return Lease(only, only.breaker.generation, tool)
         replica = self._choose(tool, ())
         if replica is None:
-            raise self._shut(tool)
+            raise self._refusal(tool)
         self.in_flight += 1
         return _lease(replica, tool)
 
-    async def wait(self, tool: str, timeout_s: float, turn: DispatchGate | None = None) -> Lease[T]:
-        """Takes a call of a tool on when it is its turn, within `timeout_s` and the queue's own limit.
+    async def wait(self, tool: str, timeout_s: float, gate: DispatchGate | None = None) -> Lease[T]:
+        """Queues a call of a tool and admits it in its turn, within `timeout_s` and the queue's own limit.
 
-        Raises BACKEND_UNAVAILABLE, and what its `turn` raises.
+        Raises BACKEND_UNAVAILABLE, and what `gate` raises.
         """
         if not any(replica.admits(tool, self._clock()) for replica in self.replicas):
-            raise self._shut(tool)
+            raise self._refusal(tool)
         if len(self._waiting) >= self._limits.queue:
             raise unavailable("as many calls run and wait as are allowed")
         deadline = self._clock() + timeout_s
-        await self._wait_for_place(min(timeout_s, self._limits.queue_timeout_s), turn)
+        await self._wait_for_place(min(timeout_s, self._limits.queue_timeout_s), gate)
         with ExitStack() as unless_taken:
-            unless_taken.callback(self._pass_on)
+            unless_taken.callback(self._free_place)
             if self._clock() >= deadline:
                 raise unavailable("its turn came when its time was up")
-            if turn is not None:
-                await turn.goes()
+            if gate is not None:
+                await gate.before_send()
             replica = self._choose(tool, ())
             if replica is None:
-                raise self._shut(tool)
+                raise self._refusal(tool)
             unless_taken.pop_all()
         return _lease(replica, tool)
 
     def leave(self, lease: Lease[T]) -> None:
-        """Ends a call, tells the breakers, and lets the next one in."""
+        """Ends a call: counts how it went, and admits the next one."""
         replica, breaker = lease.replica, lease.replica.breaker
         replica.in_flight -= 1
         if lease.answered is not True or breaker.failures or breaker.state is not CLOSED or replica.tools:
-            self._settle(lease)
+            self._record(lease)
         if self._waiting:
-            self._pass_on()
+            self._free_place()
         else:
             self.in_flight -= 1
 
     def move(self, lease: Lease[T], *, reason: str, counts: bool, may_return: bool = False) -> bool:
-        """Gives a call that may be sent again to another replica; False if no other is worth asking.
+        """Moves a call that may be sent again to another replica. Returns False if no other takes it.
 
-        `counts`: it was the replica's fault. `may_return`: it may come back to this one, should the others be gone.
+        `counts`: the failure counts against the replica. `may_return`: a later move may choose this replica again.
         """
         left = lease.replica
         tried = (*lease.tried, left)
@@ -152,26 +152,26 @@ class Admission(Generic[T]):
             return False
         if counts:
             lease.failed(reason)
-        self._settle(lease)
+        self._record(lease)
         left.in_flight -= 1
         taken = _lease(replica, lease.tool)
-        lease.replica, lease.since, lease.tool_since = replica, taken.since, taken.tool_since
+        lease.replica, lease.generation, lease.tool_generation = replica, taken.generation, taken.tool_generation
         lease.answered = None
         if not may_return:
             lease.tried = tried
         return True
 
     async def aclose(self) -> None:
-        """Refuses the calls that wait, and stops looking whether replicas are back."""
-        self._send_away(lambda: unavailable("the gateway closes its connections"))
+        """Refuses the calls in the queue, and cancels the checks of replicas."""
+        self._refuse_queued(lambda: unavailable("the gateway closes its connections"))
         for task in self._checks:
             task.cancel()
         await asyncio.gather(*self._checks, return_exceptions=True)
 
     # Places, and the queue for them.
 
-    async def _wait_for_place(self, timeout_s: float, turn: DispatchGate | None) -> None:
-        """Waits until a place is free, which is this call's then. Raises as `wait`."""
+    async def _wait_for_place(self, timeout_s: float, gate: DispatchGate | None) -> None:
+        """Waits for a place, which then belongs to this call. Raises as `wait` does."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting[waiter] = None
@@ -179,8 +179,8 @@ class Admission(Generic[T]):
         with ExitStack() as unless_taken:
             unless_taken.callback(self._give_back, waiter)
             try:
-                if turn is not None:
-                    await turn.waits()  # in the queue, or nobody would call it when a place is free meanwhile
+                if gate is not None:
+                    await gate.on_queued()  # after it joined the queue, so that it gets a place that is freed meanwhile
                 await waiter
             finally:
                 timer.cancel()
@@ -188,11 +188,11 @@ class Admission(Generic[T]):
             unless_taken.pop_all()
 
     def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Passes the place on if the call was given one and cancelled before it could go."""
+        """Frees the place of a call that was cancelled between getting it and running."""
         if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-            self._pass_on()
+            self._free_place()
 
-    def _pass_on(self) -> None:
+    def _free_place(self) -> None:
         """Gives a place to the call that has waited longest, or leaves it free."""
         while self._waiting:
             waiter, _ = self._waiting.popitem(last=False)
@@ -201,8 +201,8 @@ class Admission(Generic[T]):
                 return
         self.in_flight -= 1
 
-    def _send_away(self, refusal: Callable[[], GatewayError]) -> None:
-        """Refuses every call in the queue: there is nothing to wait for."""
+    def _refuse_queued(self, refusal: Callable[[], GatewayError]) -> None:
+        """Refuses every call in the queue."""
         while self._waiting:
             waiter, _ = self._waiting.popitem(last=False)
             if not waiter.done():
@@ -210,25 +210,25 @@ class Admission(Generic[T]):
 
     # Replicas.
 
-    def by_worth(self) -> list[Replica[T]]:
-        """All replicas, those that take calls first; among equals each is the first in turn."""
+    def by_preference(self) -> list[Replica[T]]:
+        """All replicas: those that take calls first, then by load; equals in rotation."""
         self._last = (self._last + 1) % len(self.replicas)
         in_turn = self.replicas[self._last :] + self.replicas[: self._last]
         return sorted(in_turn, key=lambda replica: (replica.breaker.state is not CLOSED, replica.in_flight))
 
-    def vouch_for(self, replica: Replica[T]) -> None:
-        """The replica has answered something that ran no tool."""
-        replica.breaker.vouched_for()
+    def note_alive(self, replica: Replica[T]) -> None:
+        """The replica has answered a request that runs no tool."""
+        replica.breaker.note_alive()
 
     def _choose(self, tool: str, tried: tuple[Replica[T], ...]) -> Replica[T] | None:
-        """The replica for a call: one that is due for its probe, else the one with the fewest calls, each in turn."""
+        """The replica for a call: one due for a probe, else the one with the fewest calls; equals rotate."""
         best = probed = None
         count, first = len(self.replicas), self._last + 1
         for index in range(first, first + count):
             replica = self.replicas[index % count]
             if replica in tried:
                 continue
-            if replica.breaker.state is not CLOSED or (replica.tools and replica.obstacles(tool)):
+            if replica.breaker.state is not CLOSED or (replica.tools and replica.open_breakers(tool)):
                 if probed is None and replica.admits(tool, self._clock()):
                     probed = replica
             elif best is None or replica.in_flight < best.in_flight:
@@ -236,33 +236,33 @@ class Admission(Generic[T]):
                 self._last = index % count
         if probed is None:
             return best
-        obstacles = probed.obstacles(tool)
-        if best is not None and self.check is not None and not all(breaker.checked for breaker in obstacles):
-            self._begin_check(probed, obstacles, self.check)
+        shut = probed.open_breakers(tool)
+        if best is not None and self.check is not None and not all(breaker.checked for breaker in shut):
+            self._begin_check(probed, shut, self.check)
             return best
-        for breaker in obstacles:
-            breaker.probe()
+        for breaker in shut:
+            breaker.begin_probe()
         return probed
 
-    def _shut(self, tool: str) -> GatewayError:
-        """The refusal while no replica takes calls of a tool, until the next may be tried."""
+    def _refusal(self, tool: str) -> GatewayError:
+        """The refusal while no replica takes calls of a tool, with the time until the next probe."""
         now = self._clock()
         waits_s = (
-            max(breaker.probe_at - now if breaker.state is OPEN else 0.0 for breaker in replica.obstacles(tool))
+            max(breaker.probe_at - now if breaker.state is OPEN else 0.0 for breaker in replica.open_breakers(tool))
             for replica in self.replicas
         )
         is_tools = any(replica.breaker.state is CLOSED for replica in self.replicas)
         detail = f"{'the tool' if is_tools else 'its tool server'} failed too often lately"
         return unavailable(detail, max(math.ceil(min(waits_s)), RETRY_AFTER_S))
 
-    def _settle(self, lease: Lease[T]) -> None:
-        """Tells the breakers how an attempt went; with the last replica given up, so are the calls in the queue."""
-        if lease.replica.settle(lease) and not any(each.breaker.state is CLOSED for each in self.replicas):
-            self._send_away(lambda: self._shut(""))
+    def _record(self, lease: Lease[T]) -> None:
+        """Counts how an attempt went; when the last replica stops taking calls, the queue is refused."""
+        if lease.replica.record(lease) and not any(each.breaker.state is CLOSED for each in self.replicas):
+            self._refuse_queued(lambda: self._refusal(""))
 
     def _begin_check(self, replica: Replica[T], breakers: Sequence[Breaker], check: Check[T]) -> None:
-        """Finds out, off everybody's path, whether a replica is back."""
-        probes = [(breaker, breaker.probe()) for breaker in breakers]
+        """Checks in a task of its own, which no call waits for, whether a replica answers again."""
+        probes = [(breaker, breaker.begin_probe()) for breaker in breakers]
         task = asyncio.get_running_loop().create_task(self._run_check(replica, probes, check))
         self._checks.add(task)
         task.add_done_callback(self._checks.discard)
@@ -272,18 +272,18 @@ class Admission(Generic[T]):
         try:
             answers = await check(replica.target)
         finally:
-            for breaker, since in probes:
+            for breaker, generation in probes:
                 if answers is False:
-                    breaker.failed(since)
+                    breaker.record_failure(generation)
                 else:
-                    breaker.came_to_nothing(since)
+                    breaker.record_nothing(generation)
         if answers:
             for breaker, _ in probes:
-                breaker.vouched_for()
+                breaker.note_alive()
 
 
 def _lease(replica: Replica[T], tool: str) -> Lease[T]:
-    """A place for a call at a replica, which has one call more from here on."""
+    """Counts one call more at a replica, and returns its lease."""
     replica.in_flight += 1
     own = replica.tools.get(tool)
     return Lease(replica, replica.breaker.generation, tool, 0 if own is None else own.generation)
