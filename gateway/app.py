@@ -61,7 +61,7 @@ class Gateway:
         """`access` logs requests; without it they are not logged."""
         self._surfaces = surfaces
         remembered = config.state or StateSettings()
-        keys = [key.reveal() for key in remembered.keys]
+        keys = [key.get_secret_value() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
         self._draining = False
         self._pending_s = remembered.pending_ttl_s

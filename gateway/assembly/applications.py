@@ -37,7 +37,7 @@ def rest_app(
         challenge_status,
         middleware.description(config, __version__),
         calls=pipeline,
-        metrics=None if token is None else metrics_for(token.reveal(), scraper.text),
+        metrics=None if token is None else metrics_for(token.get_secret_value(), scraper.text),
         strict=config.errors.strict,
     )
 

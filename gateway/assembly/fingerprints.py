@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from gateway.settings.keys import keys_of
+from gateway.settings.sections import Section
 from gateway.settings.tls import FilePath
 
 Fingerprint = tuple[int, int, int, int]  # time of the last change in nanoseconds, size, inode, device
@@ -26,24 +25,17 @@ def _fingerprint(path: str) -> Fingerprint | None:
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
 
 
-def named_files(section: object) -> Iterator[str]:
-    """The files that settings name by path; they are read when the settings are used."""
-    match section:
+def named_files(settings: object) -> Iterator[str]:
+    """The paths of files that settings name, and that are read when the settings are used."""
+    match settings:
+        case FilePath():
+            yield settings
         case Mapping():
-            for value in section.values():
+            for value in settings.values():
                 yield from named_files(value)
         case tuple():
-            for value in section:
+            for value in settings:
                 yield from named_files(value)
-        case _ if dataclasses.is_dataclass(section):
-            for key in keys_of(type(section)).values() if _is_section(section) else ():
-                value = getattr(section, key.field)
-                if isinstance(key.kind, FilePath):
-                    yield from () if value is None else (value,)
-                else:
-                    yield from named_files(value)
-
-
-def _is_section(value: object) -> bool:
-    """Whether it was declared key by key."""
-    return all(field.metadata for field in dataclasses.fields(value))  # type: ignore[arg-type]
+        case Section():
+            for _, value in settings:
+                yield from named_files(value)

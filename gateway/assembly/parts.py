@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from gateway.admission import Admission
@@ -92,16 +91,17 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
 
 def _terms(settings: BackendSettings) -> BackendSettings:
     """The settings that decide which tools a tool server lists and what they mean: all but those of calls alone."""
-    return replace(
-        settings,
-        connect_timeout_s=0.0,
-        timeout_s=0.0,
-        max_concurrency=0,
-        max_queue=0,
-        queue_timeout_s=0.0,
-        breaker=BreakerSettings(),
-        max_response_bytes=0,
-        forward_headers=(),
+    return settings.model_copy(
+        update={
+            "connect_timeout_s": 0.0,
+            "timeout_s": 0.0,
+            "max_concurrency": 0,
+            "max_queue": 0,
+            "queue_timeout_s": 0.0,
+            "breaker": BreakerSettings(),
+            "max_response_bytes": 0,
+            "forward_headers": (),
+        }
     )
 
 
@@ -113,7 +113,7 @@ def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: Backe
         deny=entry.deny,
         timeout_s=entry.timeout_s or backend.timeout_s,
         scopes=frozenset(entry.scopes),
-        secrets={key: secret.reveal() for key, secret in entry.secrets.items()},
+        secrets={key: secret.get_secret_value() for key, secret in entry.secrets.items()},
         context=frozenset(entry.context),
         authorization_urls=entry.authorization_urls,
         idempotent=entry.idempotent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -103,19 +103,19 @@ def with_fixed(config: Config, running: Config) -> Config:
     server, now = config.server, running.server
     changed = [f"server.{name}" for name in ("host", "port", "workers") if getattr(server, name) != getattr(now, name)]
     changed += [
-        f"server.admin.{each.name}"
-        for each in fields(server.admin)
-        if getattr(server.admin, each.name) != getattr(now.admin, each.name)
+        f"server.admin.{each}"
+        for each in type(server.admin).model_fields
+        if getattr(server.admin, each) != getattr(now.admin, each)
     ]
     if (server.tls is None) != (now.tls is None):
         changed.append("server.tls")
-        server = replace(server, tls=now.tls)
+        server = server.model_copy(update={"tls": now.tls})
     if config.state != running.state:
         changed.append("state")
     if changed:
         log.warning("a change takes effect only at the next start", extra={"keys": changed})
-    server = replace(server, host=now.host, port=now.port, workers=now.workers, admin=now.admin)
-    kept = replace(config, server=server, state=running.state)
-    if problems := [f"{where}: {what}; before the next start it cannot be used" for where, what in kept.problems(())]:
+    fixed = {name: getattr(now, name) for name in ("host", "port", "workers", "admin")}
+    kept = config.model_copy(update={"server": server.model_copy(update=fixed), "state": running.state})
+    if problems := [f"{where}: {what}; before the next start it cannot be used" for where, what in kept.problems()]:
         raise ConfigError(problems)
     return kept

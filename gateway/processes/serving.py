@@ -92,7 +92,8 @@ class Serving:
         if isinstance(tls, ServingContext) and renewed is not None:
             tls.take(renewed)
         # The context stays, because the listening sockets hold it.
-        self.options = replace(server_options(replace(now, server=replace(now.server, tls=None))), tls=tls)
+        without_tls = now.model_copy(update={"server": now.server.model_copy(update={"tls": None})})
+        self.options = replace(server_options(without_tls), tls=tls)
         if self._listener is not None:
             self._listener.change(self.options)
         if now.logging != logging:

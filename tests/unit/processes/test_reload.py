@@ -44,7 +44,7 @@ class Taker:
     def tokens(self) -> list[str]:
         """The token of each configuration that was taken."""
         found = [taken.backends["crm"].auth for taken in self.taken]
-        return [auth.bearer.reveal() for auth in found if isinstance(auth, BearerAuthSettings)]
+        return [auth.bearer.get_secret_value() for auth in found if isinstance(auth, BearerAuthSettings)]
 
     async def until_counted(self, count: int) -> None:
         async with asyncio.timeout(DEADLINE_S):

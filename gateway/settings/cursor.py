@@ -1,4 +1,4 @@
-"""One pass over one file: where we are, and everything found wrong so far."""
+"""A place in a configuration file that is being read, and the problems found in the file so far."""
 
 from __future__ import annotations
 
@@ -11,42 +11,28 @@ from gateway.settings import yamlnode
 from gateway.settings.substitution import Substitution, UnfitError
 from gateway.settings.yamlnode import Mark, Node
 
-MAX_PROBLEMS = 100  # a screenful or two; whoever has more has given us the wrong file
+MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
 SHOWN_KEY = 64  # characters; keys of ours are shorter
 HARMLESS_KEY = re.compile(rf"[A-Za-z0-9_@*?<-]{{1,{SHOWN_KEY}}}", re.ASCII)
 NULLS = frozenset({"null", "Null", "NULL", "~"})  # YAML 1.2 core schema, section 10.3.2
 
 
-class RefusedError(Exception):
-    """A value that cannot be had; what is wrong with it is recorded already."""
+class RefusedError(ValueError):
+    """A value that cannot be used. The problem is recorded already; pydantic goes on with the next key."""
 
 
 class TooManyProblemsError(Exception):
-    """So many problems that more would not help."""
+    """The file has so many problems that more of them would not help."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One finding. The path is empty for the file as a whole."""
-
-    mark: Mark
-    path: str
-    message: str
-
-    def line(self, source: str) -> str:
-        """The finding as a compiler prints it, so that editors and terminals can jump there."""
-        where = f"{source}:{self.mark.line}:{self.mark.column}: "
-        return where + (f"{self.path}: {self.message}" if self.path else self.message)
-
-
-class Reading:
-    """Collects problems while cursors move over the tree."""
+class ParseContext:
+    """Collects the problems of one file while cursors move over its nodes."""
 
     def __init__(self, root: Node, substitution: Substitution) -> None:
         self.root = root
         self.substitution = substitution
-        self.problems: list[Problem] = []
-        self.made_up: set[str] = set()  # paths of values, and of lists with items, that something stands in for
+        self.stand_ins: set[str] = set()  # paths of values, and of lists with items, whose variable is missing
+        self.problems: dict[tuple[Mark, str, str], None] = {}  # a problem found twice counts once
         self._names: dict[str, dict[str, None]] = {}
 
     def cursor(self) -> Cursor:
@@ -54,8 +40,8 @@ class Reading:
         return Cursor(self, self.root, "", Mark(1, 1))
 
     def record(self, mark: Mark, path: str, message: str) -> None:
-        """Notes a problem. Raises TooManyProblemsError."""
-        self.problems.append(Problem(mark, path, message))
+        """Notes a problem; the path is empty for the file as a whole. Raises TooManyProblemsError."""
+        self.problems[mark, path, message] = None
         if len(self.problems) >= MAX_PROBLEMS:
             raise TooManyProblemsError
 
@@ -67,9 +53,11 @@ class Reading:
         return self._names[section]
 
     def lines(self, source: str) -> list[str]:
-        """All problems in the order of the file."""
-        found = sorted(self.problems, key=lambda problem: (problem.mark.line, problem.mark.column))
-        lines = [problem.line(source) for problem in found]
+        """All problems in the order of the file, each as a compiler prints it, so that editors can jump there."""
+        found = sorted(self.problems, key=lambda problem: (problem[0].line, problem[0].column))
+        lines = [
+            f"{source}:{mark.line}:{mark.column}: {path and f'{path}: '}{message}" for mark, path, message in found
+        ]
         if len(found) >= MAX_PROBLEMS:
             lines.append(f"{source}: stopped after {MAX_PROBLEMS} problems")
         return lines
@@ -80,16 +68,16 @@ class Written:
     """A scalar as written, after substitution; `plain` and `quoted` are both false for a substituted one."""
 
     text: str
-    plain: bool
-    quoted: bool
-    missing: bool
+    plain: bool = False
+    quoted: bool = False
+    missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cursor:
     """A value, the path of keys that leads to it, and where its key stands."""
 
-    reading: Reading
+    context: ParseContext
     node: Node
     path: str
     key_mark: Mark
@@ -101,7 +89,7 @@ class Cursor:
 
     @property
     def is_null(self) -> bool:
-        """Whether somebody wrote `null`."""
+        """Whether the value is written as `null`."""
         return isinstance(self.node, yamlnode.Scalar) and self.node.plain and self.node.text in NULLS
 
     @property
@@ -110,50 +98,53 @@ class Cursor:
         return isinstance(self.node, yamlnode.Scalar) and self.node.plain and not self.node.text
 
     @property
-    def is_made_up(self) -> bool:
-        """Whether something stands in for the value, or for an item of the list that it is."""
-        return self.path in self.reading.made_up
+    def is_stand_in(self) -> bool:
+        """Whether the value, or an item of the list that it is, stands in for a missing variable."""
+        return self.path in self.context.stand_ins
 
     def refuse(self, message: str) -> RefusedError:
         """Records what is wrong with the value; the caller raises what it gets, or goes on."""
-        self.reading.record(self.node.mark, self.path, message)
+        self.context.record(self.node.mark, self.path, message)
         return RefusedError()
 
     def refuse_key(self, message: str) -> RefusedError:
         """Records what is wrong with the key."""
-        self.reading.record(self.key_mark, self.path, message)
+        self.context.record(self.key_mark, self.path, message)
         return RefusedError()
 
     def refuse_missing(self, name: str) -> RefusedError:
-        """Records a key that is not there."""
-        self.reading.record(self.key_mark, self._join(name), "is missing")
+        """Records a required key that is not there."""
+        self.context.record(self.key_mark, self._join(name), "is missing")
         return RefusedError()
+
+    def refuse_valueless(self, parent: Cursor, message: str) -> None:
+        """Records a problem without showing the key: `{hunter2}` is a key to YAML, but was meant as a password."""
+        self.context.record(self.key_mark, parent.path, message)
 
     def scalar(self) -> Written:
         """The value with variables and files put in. Raises RefusedError."""
         self._must_be(yamlnode.Scalar, "must be a single value")
         assert isinstance(self.node, yamlnode.Scalar)
         try:
-            expanded = self.reading.substitution.expand(self.node.text)
+            expanded = self.context.substitution.expand(self.node.text)
         except UnfitError as exc:
             raise self.refuse(str(exc)) from None
         if not _is_unicode(expanded.text):
             raise self.refuse("is not valid Unicode text")
-        literally = not expanded.replaced
-        return Written(
-            expanded.text, self.node.plain and literally, not self.node.plain and literally, expanded.missing
-        )
+        if expanded.replaced:
+            return Written(expanded.text, missing=expanded.missing)
+        return Written(expanded.text, plain=self.node.plain, quoted=not self.node.plain)
 
     def items(self) -> list[Cursor]:
         """One cursor for each item of a list. Raises RefusedError."""
         self._must_be(yamlnode.Sequence, "must be a list")
         assert isinstance(self.node, yamlnode.Sequence)
         return [
-            Cursor(self.reading, node, f"{self.path}[{index}]", node.mark) for index, node in enumerate(self.node.items)
+            Cursor(self.context, node, f"{self.path}[{index}]", node.mark) for index, node in enumerate(self.node.items)
         ]
 
     def entries(self) -> dict[str, Cursor]:
-        """One cursor for each key of a mapping; keys that cannot be are recorded and left out. Raises RefusedError."""
+        """One cursor for each key of a mapping; invalid keys are recorded and left out. Raises RefusedError."""
         self._must_be(yamlnode.Mapping, "must be a mapping of keys to values")
         found: dict[str, Cursor] = {}
         for name, cursor in self._pairs():
@@ -167,11 +158,11 @@ class Cursor:
         assert isinstance(self.node, yamlnode.Mapping)
         for key, value in self.node.entries:
             if not isinstance(key, yamlnode.Scalar) or key.tagged or not _is_unicode(key.text):
-                self.reading.record(key.mark, self.path, "has a key that is not plain text")
+                self.context.record(key.mark, self.path, "has a key that is not plain text")
             elif key.plain and key.text == "<<":
-                self.reading.record(key.mark, self.path, "has a merge key '<<'; use an alias for a whole value instead")
+                self.context.record(key.mark, self.path, "has a merge key '<<'; use an alias for a whole value instead")
             else:
-                yield key.text, Cursor(self.reading, value, self._join(key.text), key.mark)
+                yield key.text, Cursor(self.context, value, self._join(key.text), key.mark)
 
     def _must_be(self, kind: type[Node], message: str) -> None:
         if self.node.tagged:
@@ -189,7 +180,7 @@ class Cursor:
 
 
 def _is_unicode(text: str) -> bool:
-    """Refuses lone surrogates: from `"\\ud800"` in the file, or from bytes in the environment."""
+    """Whether the text has no lone surrogate, as from `"\\ud800"` in the file or from bytes in the environment."""
     try:
         text.encode()
     except UnicodeEncodeError:

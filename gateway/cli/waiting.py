@@ -1,4 +1,7 @@
-"""Waiting for a call that goes on although the gateway has answered it, because its tool takes long."""
+"""Waiting for a call that is not over yet: for a tool that takes long, or for the consent of a user.
+
+A consent follows OXP 1.0, Tool Authorization Challenges.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ import httpx
 from gateway.cli import answers
 from gateway.cli.output import USAGE, CommandError, complain
 from gateway.cli.remote import Remote, code_of, explain, refused_for_s
-from gateway.errors import FailureCode
+from gateway.errors import ErrorCode, FailureCode
 from gateway.model import JsonObject
 
+CONSENT_S = 600.0  # to find the page, log in and decide; providers forget sooner or later, too
 POLL_S = 1.0  # between two looks at least
 KEPT = {"location", "toolgate-call-id"}  # headers of an answer to a call that can be asked for
 
@@ -67,7 +71,7 @@ def _pause_s(reply: httpx.Response) -> float:
 
 
 async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) -> httpx.Response:
-    """Looks until there is a result, a consent to be given, or no time left; a look may be refused for a while."""
+    """Polls until there is a result, a consent to be given, or no time left; a poll may be refused for a while."""
     # By its id rather than at `Location`: our credential goes nowhere but to the gateway that was typed.
     path = f"/calls/{quote(reply.headers['toolgate-call-id'], safe='')}"
     pause_s = _pause_s(reply)
@@ -83,3 +87,39 @@ async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) 
         else:
             raise CommandError(USAGE, *explain(remote, seen))
     return reply
+
+
+async def wait_for_consent(remote: Remote, reply: httpx.Response, give_up_at: float) -> bool:
+    """Shows where to consent and waits until it is given; False when the answer has nothing to watch.
+
+    `give_up_at` is a time of the monotonic clock in seconds. Raises CommandError.
+    """
+    needs = code_of(reply) == ErrorCode.MISSING_REQUIREMENTS
+    refused = answers.read(reply.content, answers.Refusal) if needs else None
+    missing = refused.missing_requirements if refused else answers.Missing()
+    watched = [challenge.check_url for challenge in missing.authorization if challenge.check_url is not None]
+    # With something else missing too, the repeated call would only be refused again.
+    if not watched or len(watched) < len(missing.authorization) or missing.secrets or missing.user_id:
+        return False
+    complain("The tool needs your consent. Open", *(f"  {challenge.url}" for challenge in missing.authorization))
+    complain("Waiting for it; Ctrl-C gives up.")
+    for check_url in watched:
+        await _until_settled(remote, check_url, give_up_at)
+    return True
+
+
+async def _until_settled(remote: Remote, check_url: str, give_up_at: float) -> None:
+    while time.monotonic() < give_up_at:
+        reply = await remote.look(check_url)
+        if reply.status_code == 429:  # many look, perhaps behind the same address
+            await asyncio.sleep(POLL_S)
+            continue
+        answer = answers.read(reply.content, answers.ChallengeStatus)
+        match answer.status if answer else None:
+            case "completed":
+                return
+            case "pending":
+                await asyncio.sleep(POLL_S)
+            case _:
+                raise CommandError(USAGE, "The consent was declined, or it took too long.")
+    raise CommandError(USAGE, f"Nobody consented within {CONSENT_S:.0f} s; repeat the command to try again.")
