@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from gateway.errors import ConfigError
 from gateway.settings import Config, reference, yamlnode
-from gateway.settings.groups import Section
-from gateway.settings.reading import Reading, RefusedError, TooManyProblemsError
+from gateway.settings.cursor import ParseContext, TooManyProblemsError
 from gateway.settings.substitution import Substitution
 
 MAX_BYTES = 4 * 1024 * 1024  # as many as the YAML reader takes characters
@@ -58,26 +59,23 @@ def read(
         root = yamlnode.parse(text)
     except yamlnode.YamlError as exc:
         raise ConfigError([f"{source}:{exc.mark.line}:{exc.mark.column}: {exc.message}"]) from None
-    reading = Reading(root, Substitution(env, base, allow_missing_env))
+    context = ParseContext(root, Substitution(env, base, allow_missing_env))
     try:
-        config = Section(Config).read(reading.cursor())
-    except (RefusedError, TooManyProblemsError):
-        raise ConfigError(reading.lines(source)) from None
-    if reading.problems:
-        raise ConfigError(reading.lines(source))
+        config = Config.model_validate(context.cursor())
+    except TooManyProblemsError:
+        raise ConfigError(context.lines(source)) from None
+    except ValidationError as exc:
+        if not context.problems:
+            raise TypeError("a key is annotated with a type that cannot be read from a file") from exc
+        raise ConfigError(context.lines(source)) from None
+    if context.problems:
+        raise ConfigError(context.lines(source))
     return config
 
 
 def json_schema() -> dict[str, Any]:
     """Describes the file as JSON Schema (draft 2020-12)."""
-    defs: dict[str, Any] = {}
-    root = Section(Config).schema(defs)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Toolgate configuration",
-        **root,
-        "$defs": dict(sorted(defs.items())),
-    }
+    return reference.json_schema(Config)
 
 
 def schema_text() -> str:
@@ -87,7 +85,7 @@ def schema_text() -> str:
 
 def reference_text() -> str:
     """The reference of all keys as it lies in `docs/`."""
-    return reference.markdown(Config)
+    return reference.markdown(json_schema())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway.calls.execution import CallRequest
+from gateway.calls.executor import CallRequest
 from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
 from gateway.calls.status import BROKEN, CallView
 from gateway.catalogue.listing import Lists
@@ -224,7 +224,7 @@ class Pipeline:
             try:
                 request.tool = router.resolve(ref, caller, self._strict)
             except GatewayError:
-                request.tool = router.meant(ref)
+                request.tool = router.find_hidden(ref)
                 raise
         elif isinstance(opened, RefusedOpening):
             raise opened.error
@@ -314,7 +314,6 @@ class Pipeline:
             preference=preference,
             dialect=request.encoder.name,
             wire_version=request.encoder.wire_version,
-            keep=None if request.served is None else request.served.keep,
         )
         request.outcome = "unknown"  # if the caller leaves now
         request.joined, request.counts = True, False

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Encoder, Operation, Surface
 from gateway.routing import PublishedTool
-from gateway.server_extension import ServerRequest
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers
 
@@ -35,7 +34,6 @@ class Request(Struct, eq=False):
     head: Head
     surface: Surface
     ip: str = ""  # the caller's address
-    served: ServerRequest | None = None  # our own server's view of it; lets a call go on when its caller leaves
     trace: Trace = UNTRACED
     operation: Operation = "call"  # its endpoint's, until it is opened
     needs_document: bool = True  # as in its endpoint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -21,10 +20,6 @@ class ServerRequest(Protocol):
     fields: Mapping[bytes, bytes]
     answered: int | None
     holder: str  # the caller for whom its body is held in memory, once the application knows it
-
-    def keep(self) -> asyncio.Task[None]:
-        """Has the application run to its end even if its caller leaves; returns the task it runs in."""
-        ...
 
     def take_body(self) -> bytes | None:
         """The body, once, if all of it is there; None leaves it to be received."""

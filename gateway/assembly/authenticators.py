@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
 
 import httpx
 
@@ -68,16 +67,17 @@ class Issuers:
 
 def _origin(entry: JwtSettings) -> JwtSettings:
     """Where an issuer's keys come from: its settings, less what tokens must be like and how often keys are fetched."""
-    return replace(
-        entry,
-        audience=(),
-        require=(),
-        scope_claim="",
-        user_id_claim=None,
-        leeway_s=0.0,
-        max_lifetime_s=None,
-        jwks_refresh_s=0.0,
-        jwks_cooldown_s=0.0,
+    return entry.model_copy(
+        update={
+            "audience": (),
+            "require": (),
+            "scope_claim": "",
+            "user_id_claim": None,
+            "leeway_s": 0.0,
+            "max_lifetime_s": None,
+            "jwks_refresh_s": 0.0,
+            "jwks_cooldown_s": 0.0,
+        }
     )
 
 
@@ -98,7 +98,7 @@ def _issuer(entry: JwtSettings, keys: Keys) -> JwtIssuer:
 
 def _keys(entry: JwtSettings) -> Keys:
     if entry.secret is not None:
-        return FixedKeys.secret(entry.secret.reveal())
+        return FixedKeys.secret(entry.secret.get_secret_value())
     if entry.public_key is not None:
         return FixedKeys.public_key(read_pem(entry.public_key), entry.algorithms)
     assert entry.issuer is not None  # the settings insist on it

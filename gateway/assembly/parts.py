@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from gateway.admission import Admission
@@ -11,7 +10,7 @@ from gateway.backends.callback import CallbackBackend
 from gateway.backends.http import HttpBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
-from gateway.catalogue.offer import Source
+from gateway.catalogue.evaluation import Source
 from gateway.ports import Backend, Receiver
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
@@ -61,7 +60,7 @@ def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
 
 
 def update_timeouts(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
-    """Gives backends that stay the timeouts of the routes there are now."""
+    """Sets the patience of backends by the current routes."""
     for name, admission in admissions.items():
         given_s = patience_s(name, config.backends[name], config.routes)
         for replica in admission.replicas:
@@ -92,16 +91,17 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
 
 def _terms(settings: BackendSettings) -> BackendSettings:
     """The settings that decide which tools a tool server lists and what they mean: all but those of calls alone."""
-    return replace(
-        settings,
-        connect_timeout_s=0.0,
-        timeout_s=0.0,
-        max_concurrency=0,
-        max_queue=0,
-        queue_timeout_s=0.0,
-        breaker=BreakerSettings(),
-        max_response_bytes=0,
-        forward_headers=(),
+    return settings.model_copy(
+        update={
+            "connect_timeout_s": 0.0,
+            "timeout_s": 0.0,
+            "max_concurrency": 0,
+            "max_queue": 0,
+            "queue_timeout_s": 0.0,
+            "breaker": BreakerSettings(),
+            "max_response_bytes": 0,
+            "forward_headers": (),
+        }
     )
 
 
@@ -113,7 +113,7 @@ def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: Backe
         deny=entry.deny,
         timeout_s=entry.timeout_s or backend.timeout_s,
         scopes=frozenset(entry.scopes),
-        secrets={key: secret.reveal() for key, secret in entry.secrets.items()},
+        secrets={key: secret.get_secret_value() for key, secret in entry.secrets.items()},
         context=frozenset(entry.context),
         authorization_urls=entry.authorization_urls,
         idempotent=entry.idempotent,

@@ -20,17 +20,17 @@ def client(settings: StateSettings, address: Address) -> Redis:
     return connect(
         address,
         tls=Tls(ca=files.ca, cert=files.cert, key=files.key),
-        sentinel_password=None if password is None else password.reveal(),
+        sentinel_password=None if password is None else password.get_secret_value(),
     )
 
 
 def state(settings: StateSettings, address: Address, limits: StateLimits) -> RedisState:
     """Calls that every replica can see."""
-    sealer = Sealer([key.reveal() for key in settings.keys], "state")
+    sealer = Sealer([key.get_secret_value() for key in settings.keys], "state")
     return RedisState(client(settings, address), limits, sealer)
 
 
 def buckets(settings: StateSettings, address: Address) -> RedisBuckets:
     """Limits that hold for all replicas together."""
-    digester = Digester([key.reveal() for key in settings.keys], "rate limits")
+    digester = Digester([key.get_secret_value() for key in settings.keys], "rate limits")
     return RedisBuckets(client(settings, address), digester)

@@ -91,12 +91,12 @@ def credentials_of(settings: BackendSettings) -> Credentials:
         case None:
             return Fixed()
         case BearerAuthSettings(bearer=token):
-            return Fixed.bearer(token.reveal())
+            return Fixed.bearer(token.get_secret_value())
         case ApiKeyAuthSettings(api_key=key):
-            return Fixed.api_key(settings.protocol, key.reveal())
+            return Fixed.api_key(settings.protocol, key.get_secret_value())
         case JwtAuthSettings(jwt=token):
             return Minted(
-                token.secret.reveal(),
+                token.secret.get_secret_value(),
                 issuer=token.issuer,
                 audience=token.audience,
                 subject=token.subject,

@@ -20,7 +20,7 @@ DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     configuration.add_option(parser)
-    parser.add_argument("--sub", default="developer", metavar="NAME", help="whom it names (default: %(default)s)")
+    parser.add_argument("--sub", default="developer", metavar="NAME", help="the caller it names (default: %(default)s)")
     parser.add_argument(
         "--issuer", metavar="ISS", help="which entry of auth.jwt signs it (default: the first with a secret)"
     )
@@ -67,7 +67,7 @@ def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer
         _put(claims, entry.scope_claim, " ".join(scopes))
     if lacking := [claim for claim in entry.require if claim not in claims]:
         raise CommandError(USAGE, f"This gateway refuses tokens without {' and '.join(lacking)}; give the entry one.")
-    return jwt.encode(claims, entry.secret.reveal(), algorithm=HS256)
+    return jwt.encode(claims, entry.secret.get_secret_value(), algorithm=HS256)
 
 
 def _entry(auth: AuthSettings, issuer: str | None) -> JwtSettings:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import cast
-
-from starlette.types import Scope
 
 from gateway.app import Gateway
 from gateway.http import middleware
@@ -61,7 +58,7 @@ class Serving:
         listener.refused = lambda status, why, client: observer.turned_away(status, why, peer({"client": client}))
         callbacks = self.gateway.callbacks
         listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
-        listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(cast(Scope, scope))
+        listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(scope)
         if isinstance(self.options.tls, ServingContext):
             self.options.tls.refused = partial(observer.turned_away, 0, operation="handshake")
 
@@ -95,7 +92,8 @@ class Serving:
         if isinstance(tls, ServingContext) and renewed is not None:
             tls.take(renewed)
         # The context stays, because the listening sockets hold it.
-        self.options = replace(server_options(replace(now, server=replace(now.server, tls=None))), tls=tls)
+        without_tls = now.model_copy(update={"server": now.server.model_copy(update={"tls": None})})
+        self.options = replace(server_options(without_tls), tls=tls)
         if self._listener is not None:
             self._listener.change(self.options)
         if now.logging != logging:

@@ -11,11 +11,12 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
+from pydantic import SecretStr
+
 from gateway import __version__
-from gateway.assembly.measuring import label_values
+from gateway.assembly.reporting import label_values
 from gateway.assembly.setup import with_fixed
 from gateway.http.apps import admin_app
 from gateway.logs import output
@@ -32,7 +33,7 @@ from gateway.server import (
     admin_listener,
     report_capacity,
 )
-from gateway.settings import Config, Secret, StateSettings
+from gateway.settings import Config, StateSettings
 
 log = logging.getLogger("gateway.workers")
 
@@ -140,7 +141,7 @@ class Supervisor:
         Raises ServerError if one cannot; then all of them return to the one before.
         """
         await self._started.wait()
-        config = with_fixed(replace(config, state=self._with_our_keys(config)), self._config)
+        config = with_fixed(config.model_copy(update={"state": self._with_our_keys(config)}), self._config)
         # A worker that is replaced meanwhile starts with the old one, and may be ready before the others have the new.
         while lacking := [slot for slot in self._slots if slot.lacks(config)]:
             if not all(await asyncio.gather(*(slot.apply(config) for slot in lacking))):
@@ -165,7 +166,7 @@ class Supervisor:
         now = self._config.state
         if config.state is None or config.state.keys or now is None:
             return config.state
-        return replace(config.state, keys=now.keys)
+        return config.state.model_copy(update={"keys": now.keys})
 
     async def _refresh(self) -> None:
         """Adds what the workers have counted up to now."""
@@ -201,4 +202,5 @@ def _with_keys(config: Config) -> Config:
     """The configuration with a key for the state that all workers share, if it names none."""
     if config.state is None or config.state.keys:
         return config
-    return replace(config, state=replace(config.state, keys=(Secret(secrets.token_urlsafe(32)),)))
+    state = config.state.model_copy(update={"keys": (SecretStr(secrets.token_urlsafe(32)),)})
+    return config.model_copy(update={"state": state})

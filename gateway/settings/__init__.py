@@ -1,17 +1,17 @@
-"""What can be configured: one frozen class per section, from which reader and JSON Schema are derived.
+"""What can be configured: one frozen pydantic model for each section of the file.
 
-`kinds`, `web` and `groups` say what values may be, `keys` how a section declares them; the sections themselves
-are in `server`, `access`, `state`, `backends`, `routes` and `limits`.
+`values` and `web` say what single values may be, `sections` how they are put together; the sections themselves are in
+`server`, `access`, `state`, `backends`, `routes` and `limits`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import get_args
+from collections.abc import Iterator, Mapping
+from typing import Annotated
 
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.backends import (
-    PROTOCOLS,
+    AnyBackend,
     ApiKeyAuthSettings,
     BackendSettings,
     BearerAuthSettings,
@@ -21,12 +21,9 @@ from gateway.settings.backends import (
     JwtAuthSettings,
     RcrtBackendSettings,
 )
-from gateway.settings.groups import ListOf, MapOf, OrWord, Section, Tagged
-from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.routes import RouteSettings, routes_never_reached
-from gateway.settings.secret import Secret
+from gateway.settings.sections import ByName, Items, OrWord, Section, setting
 from gateway.settings.server import (
     ErrorSettings,
     LoggingSettings,
@@ -36,41 +33,38 @@ from gateway.settings.server import (
 )
 from gateway.settings.state import StateSettings
 from gateway.settings.tls import TlsSettings
+from gateway.settings.values import Choice
 from gateway.settings.web import is_loopback
 
 
-@settings
-class Config:
+class Config(Section):
     """The whole file."""
 
-    server: ServerSettings = key(Section(ServerSettings), "The listeners and their limits.", default={})
-    auth: AuthSettings | None = key(
-        OrWord("none", AuthSettings), "How callers prove who they are; the word none lets everybody in."
+    server: ServerSettings = setting({}, "The listeners and their limits.")
+    auth: Annotated[AuthSettings | None, OrWord("none")] = setting(
+        ..., "How callers prove who they are; the word none lets everybody in."
     )
-    state: StateSettings | None = key(
-        Section(StateSettings), "How what the gateway remembers is protected.", default=None
+    state: StateSettings | None = setting(None, "How what the gateway remembers is protected.")
+    backends: Annotated[Mapping[str, AnyBackend], ByName(NAME)] = setting(
+        {}, "The tool servers, by a name of your choice."
     )
-    backends: Mapping[str, BackendSettings] = key(
-        MapOf(Tagged("protocol", PROTOCOLS), NAME), "The tool servers, by a name of your choice.", default={}
+    routes: Annotated[tuple[RouteSettings, ...], Items(routes_never_reached)] = setting(
+        [], "Which of their tools are published."
     )
-    routes: tuple[RouteSettings, ...] = key(
-        ListOf(Section(RouteSettings), check=routes_never_reached), "Which of their tools are published.", default=[]
+    rate_limits: Annotated[tuple[RateLimitSettings, ...], Items(limits_that_clash)] = setting(
+        [], "How often callers may ask."
     )
-    rate_limits: tuple[RateLimitSettings, ...] = key(
-        ListOf(Section(RateLimitSettings), check=limits_that_clash), "How often callers may ask.", default=[]
+    limits_on_failure: Choice[OnFailure] = setting(
+        "local",
+        "How requests are counted while Redis is away: by each process itself, or not at all, in which case those "
+        "that a shared limit would count are refused, or allowed.",
     )
-    limits_on_failure: OnFailure = key(
-        Choice(*get_args(OnFailure)),
-        "How requests are counted while Redis is away: by each process itself, or not at all, in which case those that "
-        "a shared limit would count are refused, or allowed.",
-        default="local",
-    )
-    reload: ReloadSettings = key(Section(ReloadSettings), "When this file is read again.", default={})
-    metrics: MetricsSettings = key(Section(MetricsSettings), "What is counted, and who sees it.", default={})
-    logging: LoggingSettings = key(Section(LoggingSettings), "What is logged, and how.", default={})
-    errors: ErrorSettings = key(Section(ErrorSettings), "How refusals are told to callers.", default={})
+    reload: ReloadSettings = setting({}, "When this file is read again.")
+    metrics: MetricsSettings = setting({}, "What is counted, and who sees it.")
+    logging: LoggingSettings = setting({}, "What is logged, and how.")
+    errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 
-    def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """What no section knows by itself."""
         if self.server.workers > 1 and (self.state is None or self.state.url is None):
             yield "server", f"has {self.server.workers} workers, which need state.url to share what they remember"
@@ -107,7 +101,6 @@ __all__ = [
     "RateLimitSettings",
     "RcrtBackendSettings",
     "RouteSettings",
-    "Secret",
     "ServerSettings",
     "StateSettings",
     "TlsSettings",

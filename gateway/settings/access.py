@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import Literal, get_args
+from typing import Annotated, Literal
+
+from pydantic import SecretStr
 
 from gateway.auth.signatures import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
-from gateway.settings.groups import ListOf, Section
-from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Choice, Duration, Flag, Leaf, Schema, SecretText, Text, or_substituted
-from gateway.settings.reading import Written
-from gateway.settings.secret import Secret
+from gateway.settings.sections import Items, ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
+from gateway.settings.values import AnyText, Choice, Duration, Flag, Secret, Text
 from gateway.settings.web import AuthorizationUrl, is_issuer_url
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
@@ -22,131 +20,88 @@ SigningAlgorithm = Literal[
 ]
 FETCHED = ("jwks_url", "discovery")  # where keys come from that are not in the file
 SOURCES = ("secret", *FETCHED, "public_key")
-OF_FETCHED = ("jwks_refresh", "jwks_cooldown")
-NOBODY = (
-    "exp",
-    "iat",
-    "nbf",
-    "iss",
-    "aud",
-    "jti",
-)  # registered claims that are the same for many users, or never twice
+OF_FETCHED = ("jwks_refresh_s", "jwks_cooldown_s")
+SHARED_CLAIMS = frozenset({"exp", "iat", "nbf", "iss", "aud", "jti"})  # the same for many users, or new each time
 OF_NOTHING = sha256().digest()
 
 
-class SharedSecret(SecretText):
-    """A secret for HS256; never something that its owner publishes, such as a public key."""
-
-    def __init__(self) -> None:
-        super().__init__(bytes_=SECRET_BYTES)
-
-    def parse(self, written: Written) -> Secret:
-        secret = super().parse(written)
-        try:
-            with_secret(secret.reveal())
-        except UnfitKeyError as exc:
-            raise UnfitError(f"{exc}") from None
-        return secret
+def _check_shared_secret(text: str) -> None:
+    """Refuses what its owner publishes, such as a public key."""
+    try:
+        with_secret(text)
+    except UnfitKeyError as exc:
+        raise UnfitError(str(exc)) from None
 
 
-class PublicKeyText(Leaf[str]):
-    """A public key in PEM form; empty where it is missing and that is allowed."""
-
-    noun = "public key in PEM"
-
-    def parse(self, written: Written) -> str:
-        try:
-            read_pem(written.text)
-        except UnfitKeyError as exc:
-            raise UnfitError(str(exc)) from None
-        return written.text
-
-    def stand_in(self, raw: str) -> str:
-        return ""
-
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        return {"type": "string", "minLength": 1}
+def _check_public_key(text: str) -> str:
+    try:
+        read_pem(text)
+    except UnfitKeyError as exc:
+        raise UnfitError(str(exc)) from None
+    return text
 
 
-class KeyHash(Leaf[bytes]):
-    """The SHA-256 digest of an API key, as `toolgate hash-key` prints it."""
-
-    noun = "`sha256:` and 64 hexadecimal digits"
-    PATTERN = "sha256:[0-9a-f]{64}"
-
-    def parse(self, written: Written) -> bytes:
-        if re.fullmatch(self.PATTERN, written.text) is None:
-            raise UnfitError("must be sha256: and 64 hexadecimal digits, as toolgate hash-key prints it")
-        digest = bytes.fromhex(written.text.removeprefix("sha256:"))
-        if digest == OF_NOTHING:  # what is made of a variable that was not set, and would let in whoever sends nothing
-            raise UnfitError("is the hash of nothing at all")
-        return digest
-
-    def stand_in(self, raw: str) -> bytes:
-        return bytes(32)
-
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        return {"type": "string", "pattern": or_substituted(self.PATTERN)}
+def _digest(text: str) -> bytes:
+    digest = bytes.fromhex(text.removeprefix("sha256:"))
+    if digest == OF_NOTHING:  # made of a variable that was not set: callers without a key would be let in
+        raise UnfitError("is the hash of nothing at all")
+    return digest
 
 
-@settings
-class JwtSettings:
+SharedSecret = Annotated[SecretStr, Secret(bytes_=SECRET_BYTES, check=_check_shared_secret)]
+PublicKey = Annotated[str, Text(convert=_check_public_key, title="public key in PEM", stand_in="")]
+KeyHash = Annotated[
+    bytes,
+    Text(
+        r"sha256:[0-9a-f]{64}",
+        "must be sha256: and 64 hexadecimal digits, as toolgate hash-key prints it",
+        _digest,
+        title="`sha256:` and 64 hexadecimal digits",
+        stand_in=bytes(32),
+    ),
+]
+
+
+class JwtSettings(Section):
     """One issuer of tokens: a secret shared with it, or where its public keys are."""
 
-    issuer: str | None = key(
-        Text(),
-        "The `iss` of its tokens; one entry with a secret may do without and takes tokens of any other issuer.",
-        default=None,
+    issuer: AnyText | None = setting(
+        None, "The `iss` of its tokens; one entry with a secret may do without and takes tokens of any other issuer."
     )
-    secret: Secret | None = key(SharedSecret(), "The shared secret for HS256, at least 32 bytes.", default=None)
-    jwks_url: str | None = key(AuthorizationUrl(), "Where it publishes its keys as a JWK set.", default=None)
-    discovery: bool = key(
-        Flag(), "Whether it says where its keys are: OpenID Connect Discovery, below its own URL.", default=False
+    secret: SharedSecret | None = setting(None, "The shared secret for HS256, at least 32 bytes.")
+    jwks_url: AuthorizationUrl | None = setting(None, "Where it publishes its keys as a JWK set.")
+    discovery: Flag = setting(False, "Whether it says where its keys are: OpenID Connect Discovery, below its own URL.")
+    public_key: PublicKey | None = setting(None, "Its public key in PEM form.")
+    algorithms: ListOf[Choice[SigningAlgorithm]] = setting(
+        [], "What it signs with, and nothing else is accepted; with a secret always HS256, otherwise to be written out."
     )
-    public_key: str | None = key(PublicKeyText(), "Its public key in PEM form.", default=None)
-    algorithms: tuple[SigningAlgorithm, ...] = key(
-        ListOf(Choice(*get_args(SigningAlgorithm))),
-        "What it signs with, and nothing else is accepted; with a secret always HS256, otherwise to be written out.",
-        default=[],
+    audience: ListOf[AnyText] = setting(
+        [], "A token must name one of these. With a secret it may also have no `aud`, and must if the list is empty."
     )
-    audience: tuple[str, ...] = key(
-        ListOf(Text()),
-        "A token must name one of these. With a secret it may also have no `aud`, and must if the list is empty.",
-        default=[],
-    )
-    require: tuple[RegisteredClaim, ...] = key(
-        ListOf(Choice(*get_args(RegisteredClaim))),
-        "Claims a token must have; exp and sub always.",
-        default=["exp", "sub"],
-    )
-    scope_claim: str = key(
-        Text(), "The claim that lists what the caller may use; dots lead into objects.", default="scope"
-    )
-    user_id_claim: str | None = key(
-        Text(),
+    require: ListOf[Choice[RegisteredClaim]] = setting(["exp", "sub"], "Claims a token must have; exp and sub always.")
+    scope_claim: AnyText = setting("scope", "The claim that lists what the caller may use; dots lead into objects.")
+    user_id_claim: AnyText | None = setting(
+        None,
         "The claim that says which user calls; a token must have it, a call must name no other user, and what it says "
         "in `user_info` is not passed on.",
-        default=None,
     )
-    leeway_s: float = key(Duration("0s", "5m"), "By how much clocks may differ.", default="30s")
-    max_lifetime_s: float | None = key(
-        Duration("1s", "365d"), "How far ahead the end of a token may lie; farther is refused.", default=None
+    leeway_s: Annotated[float, Duration("0s", "5m")] = setting("30s", "By how much clocks may differ.")
+    max_lifetime_s: Annotated[float, Duration("1s", "365d")] | None = setting(
+        None, "How far ahead the end of a token may lie; farther is refused."
     )
-    jwks_refresh_s: float = key(Duration("1s", "7d"), "How often its keys are fetched again.", default="5m")
-    jwks_cooldown_s: float = key(
-        Duration("1s", "1d"),
-        "How often they are fetched at most for tokens with a key that is not known, and after a failure.",
-        default="30s",
+    jwks_refresh_s: Annotated[float, Duration("1s", "7d")] = setting("5m", "How often its keys are fetched again.")
+    jwks_cooldown_s: Annotated[float, Duration("1s", "1d")] = setting(
+        "30s", "How often they are fetched at most for tokens with a key that is not known, and after a failure."
     )
 
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """Keys that do not go together, and what would let a token in that is not for us."""
         missing = [claim for claim in ("exp", "sub") if claim not in self.require]
         if missing:
             yield "require", f"must also list {' and '.join(missing)}"
         if "aud" in self.require and not self.audience:
             yield "require", "lists aud, of which none is accepted without audience"
-        if self.user_id_claim in NOBODY:
+        if self.user_id_claim in SHARED_CLAIMS:
             yield "user_id_claim", f"must be a claim that says who the user is, which {self.user_id_claim} never does"
         sources = [name for name in SOURCES if getattr(self, name) not in (None, False)]
         if len(sources) != 1:
@@ -155,7 +110,11 @@ class JwtSettings:
         else:
             yield from self._unlike_a_secret(sources[0]) if self.secret is None else self._unlike_a_key()
         if not any(name in sources for name in FETCHED):
-            yield from ((name, "has no effect on keys that are not fetched") for name in OF_FETCHED if name in written)
+            yield from (
+                (name, "has no effect on keys that are not fetched")
+                for name in OF_FETCHED
+                if name in self.model_fields_set
+            )
 
     def _unlike_a_key(self) -> Iterator[tuple[str, str]]:
         if self.algorithms not in ((), (HS256,)):
@@ -190,16 +149,14 @@ def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[
         seen.add(entry.issuer)
 
 
-@settings
-class ApiKeySettings:
+class ApiKeySettings(Section):
     """One key that is accepted in the header `OXP-API-Key` or `OTC-API-Key`, or as a bearer token."""
 
-    id: str = key(
-        Text(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "must be letters, digits, and . _ -, at most 64"),
-        "Whose it is; two keys may share an id, so that one can replace the other.",
+    id: Annotated[str, Text("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "must be letters, digits, and . _ -, at most 64")] = (
+        setting(..., "Whose it is; two keys may share an id, so that one can replace the other.")
     )
-    hash: bytes = key(KeyHash(), "What toolgate hash-key prints for it.")
-    scopes: tuple[str, ...] = key(ListOf(Text()), "What its owner may use.", default=[])
+    hash: KeyHash = setting(..., "What toolgate hash-key prints for it.")
+    scopes: ListOf[AnyText] = setting([], "What its owner may use.")
 
 
 def keys_that_clash(entries: Sequence[ApiKeySettings | None]) -> Iterator[tuple[int, str]]:
@@ -213,20 +170,17 @@ def keys_that_clash(entries: Sequence[ApiKeySettings | None]) -> Iterator[tuple[
         seen.add(entry.hash)
 
 
-@settings
-class AuthSettings:
+class AuthSettings(Section):
     """How callers prove who they are: with tokens, with API keys, or some with one and some with the other."""
 
-    jwt: tuple[JwtSettings, ...] | None = key(
-        ListOf(Section(JwtSettings), at_least=1, check=issuers_that_clash),
-        "Issuers of tokens that are accepted.",
-        default=None,
+    jwt: Annotated[tuple[JwtSettings, ...], Items(issuers_that_clash, at_least=1)] | None = setting(
+        None, "Issuers of tokens that are accepted."
     )
-    api_keys: tuple[ApiKeySettings, ...] | None = key(
-        ListOf(Section(ApiKeySettings), at_least=1, check=keys_that_clash), "API keys that are accepted.", default=None
+    api_keys: Annotated[tuple[ApiKeySettings, ...], Items(keys_that_clash, at_least=1)] | None = setting(
+        None, "API keys that are accepted."
     )
 
-    def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """Nobody could call."""
         if not self.jwt and not self.api_keys:
             yield "jwt", "must have jwt or api_keys; to let everybody in, write 'auth: none'"

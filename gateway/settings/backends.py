@@ -5,15 +5,15 @@ Another protocol is another class here, one line in `PROTOCOLS`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Literal, get_args
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
-from gateway.settings.groups import ListOf, OneOf, Section, repeats
-from gateway.settings.keys import key, settings
-from gateway.settings.kinds import UUID, Choice, Duration, Flag, Integer, SecretText, Size, Text
-from gateway.settings.secret import Secret
+from pydantic import SecretStr
+
+from gateway.settings.sections import ByOnlyKey, ByWord, Items, ListOf, Section, repeats, setting
 from gateway.settings.tls import TlsSettings
+from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
 from gateway.settings.web import BaseUrl, HeaderName, OriginUrl
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
@@ -23,117 +23,95 @@ MAX_REPLICAS = 32  # all are looked at for every call, and each has a pool of co
 PRINCIPAL = "principal"  # as `subject`: whoever makes the call
 
 
-@settings
-class BearerAuthSettings:
+class BearerAuthSettings(Section):
     """A fixed token in `Authorization: Bearer`."""
 
-    bearer: Secret = key(SecretText(header=True), "The token the tool server expects.")
+    bearer: Annotated[SecretStr, Secret(header=True)] = setting(..., "The token the tool server expects.")
 
 
-@settings
-class ApiKeyAuthSettings:
+class ApiKeyAuthSettings(Section):
     """A fixed key in the header the protocol has for it."""
 
-    api_key: Secret = key(SecretText(header=True), "The key the tool server expects.")
+    api_key: Annotated[SecretStr, Secret(header=True)] = setting(..., "The key the tool server expects.")
 
 
-@settings
-class SigningSettings:
+class SigningSettings(Section):
     """Short-lived tokens the gateway signs with HS256 for each call."""
 
-    secret: Secret = key(SecretText(bytes_=32), "The secret shared with the tool server, at least 32 bytes.")
-    issuer: str = key(Text(), "The `iss` of the tokens.", default="toolgate")
-    audience: str | None = key(Text(), "The `aud` of the tokens.", default=None)
-    subject: str = key(
-        Text(), "The `sub` of the tokens; the word principal stands for whoever makes the call.", default=PRINCIPAL
+    secret: Annotated[SecretStr, Secret(bytes_=32)] = setting(
+        ..., "The secret shared with the tool server, at least 32 bytes."
     )
-    ttl_s: float = key(Duration("1s", "15m"), "How long a token is good for.", default="60s")
+    issuer: AnyText = setting("toolgate", "The `iss` of the tokens.")
+    audience: AnyText | None = setting(None, "The `aud` of the tokens.")
+    subject: AnyText = setting(
+        PRINCIPAL, "The `sub` of the tokens; the word principal stands for whoever makes the call."
+    )
+    ttl_s: Annotated[float, Duration("1s", "15m")] = setting("60s", "How long a token is good for.")
 
 
-@settings
-class JwtAuthSettings:
+class JwtAuthSettings(Section):
     """A token in `Authorization: Bearer`, made for each call."""
 
-    jwt: SigningSettings = key(Section(SigningSettings), "What the token says and how it is signed.")
+    jwt: SigningSettings = setting(..., "What the token says and how it is signed.")
 
 
 BackendAuthSettings = BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings
 
 
-@settings
-class DiscoverySettings:
+class DiscoverySettings(Section):
     """How the gateway asks a tool server for its tools."""
 
-    refresh_s: float = key(Duration("1s", "1d"), "How long a list of tools is good for.", default="60s")
-    max_tools: int = key(Integer(1, 1_000_000), "How many tools one tool server may offer.", default=20000)
-    max_schema_bytes: int = key(
-        Size("1KiB", "16MiB"),
-        "The largest schema of one tool, and as much for all else it says; a larger one is left out.",
-        default="256KiB",
+    refresh_s: Annotated[float, Duration("1s", "1d")] = setting("60s", "How long a list of tools is good for.")
+    max_tools: Annotated[int, Integer(1, 1_000_000)] = setting(20000, "How many tools one tool server may offer.")
+    max_schema_bytes: Annotated[int, Size("1KiB", "16MiB")] = setting(
+        "256KiB", "The largest schema of one tool, and as much for all else it says; a larger one is left out."
     )
 
 
-@settings
-class BreakerSettings:
+class BreakerSettings(Section):
     """When a tool server, or one of its tools, gets no more calls for a while."""
 
-    failures: int = key(
-        Integer(0, 1_000_000),
-        "After how many failures in a row, of a replica: no connection, broken off, status 502, 503 or 504; of a tool: "
-        "any other 5xx, no answer in time, a broken answer; 0: never.",
-        default=5,
+    failures: Annotated[int, Integer(0, 1_000_000)] = setting(
+        5,
+        "After how many failures in a row, of a replica: no connection, broken off, status 502, 503 or 504; of a "
+        "tool: any other 5xx, no answer in time, a broken answer; 0: never.",
     )
-    open_for_s: float = key(
-        Duration("10ms", "1h"), "For how long, about; then one call tries, and decides for the others.", default="10s"
+    open_for_s: Annotated[float, Duration("10ms", "1h")] = setting(
+        "10s", "For how long, about; then one call tries, and decides for the others."
     )
 
 
-@settings
-class BackendSettings(ABC):
+class BackendSettings(Section):
     """What every backend has, whatever it speaks."""
 
-    protocol: str = key(Text(), "What the tool server speaks.")
-    connect_timeout_s: float = key(Duration("10ms", "5m"), "How long connecting may take.", default="2s")
-    timeout_s: float = key(
-        Duration("10ms", "1h"), "How long a call may take, from its admission to its answer.", default="30s"
+    protocol: AnyText = setting(..., "What the tool server speaks.")
+    connect_timeout_s: Annotated[float, Duration("10ms", "5m")] = setting("2s", "How long connecting may take.")
+    timeout_s: Annotated[float, Duration("10ms", "1h")] = setting(
+        "30s", "How long a call may take, from its admission to its answer."
     )
-    max_concurrency: int = key(
-        Integer(1, 100_000),
-        "How many calls one process has the tool server run at once, or with callback and rcrt take at once.",
-        default=256,
+    max_concurrency: Annotated[int, Integer(1, 100_000)] = setting(
+        256, "How many calls one process has the tool server run at once, or with callback and rcrt take at once."
     )
-    max_queue: int = key(
-        Integer(0, 1_000_000), "How many more calls may wait for their turn; further ones are refused.", default=1024
+    max_queue: Annotated[int, Integer(0, 1_000_000)] = setting(
+        1024, "How many more calls may wait for their turn; further ones are refused."
     )
-    queue_timeout_s: float = key(
-        Duration("1ms", "1h"),
-        "How long a call may wait for its turn, which is part of its timeout; then it is refused.",
-        default="10s",
+    queue_timeout_s: Annotated[float, Duration("1ms", "1h")] = setting(
+        "10s", "How long a call may wait for its turn, which is part of its timeout; then it is refused."
     )
-    breaker: BreakerSettings = key(
-        Section(BreakerSettings),
-        "When the tool server, or one of its tools, gets no more calls for a while.",
-        default={},
+    breaker: BreakerSettings = setting({}, "When the tool server, or one of its tools, gets no more calls for a while.")
+    max_response_bytes: Annotated[int, Size("1KiB", "1GiB")] = setting(
+        "8MiB", "The largest answer that is read from the tool server."
     )
-    max_response_bytes: int = key(
-        Size("1KiB", "1GiB"), "The largest answer that is read from the tool server.", default="8MiB"
+    auth: Annotated[BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings, ByOnlyKey()] | None = setting(
+        None, "How the gateway proves to the tool server who it is."
     )
-    auth: BackendAuthSettings | None = key(
-        OneOf[BackendAuthSettings](BearerAuthSettings, ApiKeyAuthSettings, JwtAuthSettings),
-        "How the gateway proves to the tool server who it is.",
-        default=None,
+    tls: TlsSettings | None = setting(None, "Certificates for https; left out, those the system trusts.")
+    forward_headers: ListOf[HeaderName] = setting(
+        [], "Headers of the caller that are passed on; never its credentials."
     )
-    tls: TlsSettings | None = key(
-        Section(TlsSettings), "Certificates for https; left out, those the system trusts.", default=None
-    )
-    forward_headers: tuple[str, ...] = key(
-        ListOf(HeaderName()), "Headers of the caller that are passed on; never its credentials.", default=[]
-    )
-    discovery: DiscoverySettings = key(Section(DiscoverySettings), "How the gateway asks for the tools.", default={})
-    toolkit: str | None = key(
-        Text(r"[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64"),
-        "The toolkit of tools whose ids name none; left out, the name of the backend.",
-        default=None,
+    discovery: DiscoverySettings = setting({}, "How the gateway asks for the tools.")
+    toolkit: Annotated[str, Text("[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64")] | None = setting(
+        None, "The toolkit of tools whose ids name none; left out, the name of the backend."
     )
 
     @property
@@ -141,7 +119,7 @@ class BackendSettings(ABC):
     def addresses(self) -> tuple[str, ...]:
         """The URLs of all replicas."""
 
-    def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """Certificates say something about https only."""
         if self.tls is not None and not any(url.startswith("https:") for url in self.addresses):
             yield "tls", "has no effect unless the tool server's URL begins with https"
@@ -154,119 +132,91 @@ def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:
         yield MAX_REPLICAS, f"is one too many; there may be {MAX_REPLICAS}"
 
 
-@settings
 class HttpBackendSettings(BackendSettings):
     """A tool server that answers each call in the same HTTP exchange."""
 
-    url: str | None = key(
-        BaseUrl(), "Where the tool server is; a path is put before every path of the protocol.", default=None
+    url: BaseUrl | None = setting(None, "Where the tool server is; a path is put before every path of the protocol.")
+    urls: Annotated[tuple[BaseUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
+        None, "In place of url: where all replicas of the tool server are."
     )
-    urls: tuple[str, ...] | None = key(
-        ListOf(BaseUrl(), at_least=1, check=too_many_replicas),
-        "In place of url: where all replicas of the tool server are.",
-        default=None,
-    )
-    dialect: str = key(Text(), "The form of the protocol; auto learns it from the list of tools.", default="auto")
+    dialect: AnyText = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
 
     @property
     def addresses(self) -> tuple[str, ...]:
         return self.urls or ((self.url,) if self.url else ())
 
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """A tool server is somewhere, and that is said once."""
-        yield from BackendSettings.problems(self, written)
+        yield from BackendSettings.problems(self)
         if (self.url is None) is (self.urls is None):
             yield "urls", "must have exactly one of url and urls"
 
 
-@settings
 class OtcBackendSettings(HttpBackendSettings):
     """A tool server that speaks Open Tool Calling, in any of its forms."""
 
-    protocol: Literal["otc"] = key(Choice("otc"), "Open Tool Calling.")
-    dialect: OtcDialect = key(
-        Choice(*get_args(OtcDialect)),
-        "The form of the protocol; auto learns it from the list of tools.",
-        default="auto",
-    )
+    protocol: Choice[Literal["otc"]] = setting(..., "Open Tool Calling.")
+    dialect: Choice[OtcDialect] = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
 
 
-@settings
 class OxpBackendSettings(HttpBackendSettings):
     """A tool server that speaks OXP, flat or enveloped."""
 
-    protocol: Literal["oxp"] = key(Choice("oxp"), "Open Execution Protocol.")
-    dialect: OxpDialect = key(
-        Choice(*get_args(OxpDialect)),
-        "The form of the protocol; auto learns it from the list of tools.",
-        default="auto",
-    )
+    protocol: Choice[Literal["oxp"]] = setting(..., "Open Execution Protocol.")
+    dialect: Choice[OxpDialect] = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
 
 
-@settings
 class SingleBackendSettings(BackendSettings):
     """A tool server whose calls outlive their exchange: replicas, if it has any, are its own business."""
 
-    url: str = key(BaseUrl(), "Where the tool server is; a path is put before every path of the protocol.")
+    url: BaseUrl = setting(..., "Where the tool server is; a path is put before every path of the protocol.")
 
     @property
     def addresses(self) -> tuple[str, ...]:
         return (self.url,)
 
 
-@settings
 class CallbackBackendSettings(SingleBackendSettings):
     """A tool server that takes a call at once and calls back with its result."""
 
-    protocol: Literal["callback"] = key(Choice("callback"), "Callback invocation (RAP).")
-    allowed_origins: tuple[str, ...] = key(
-        ListOf(OriginUrl()),
-        "Other servers the tool server may send the gateway to; they see the same credentials.",
-        default=[],
+    protocol: Choice[Literal["callback"]] = setting(..., "Callback invocation (RAP).")
+    allowed_origins: ListOf[OriginUrl] = setting(
+        [], "Other servers the tool server may send the gateway to; they see the same credentials."
     )
     # The protocol has no header for keys.
-    auth: BearerAuthSettings | JwtAuthSettings | None = key(
-        OneOf[BearerAuthSettings | JwtAuthSettings](BearerAuthSettings, JwtAuthSettings),
-        "How the gateway proves to the tool server who it is.",
-        default=None,
+    auth: Annotated[BearerAuthSettings | JwtAuthSettings, ByOnlyKey()] | None = setting(
+        None, "How the gateway proves to the tool server who it is."
     )
 
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """The toolkit has a name already."""
-        yield from BackendSettings.problems(self, written)
-        if "toolkit" in written:
+        yield from BackendSettings.problems(self)
+        if "toolkit" in self.model_fields_set:
             yield "toolkit", "has no effect; the tool server names its toolset itself"
 
 
-@settings
 class RcrtBackendSettings(SingleBackendSettings):
     """A server of breadcrumbs with a workspace whose runner answers some of them with others."""
 
-    protocol: Literal["rcrt"] = key(Choice("rcrt"), "RCRT breadcrumbs.")
-    owner_id: str = key(UUID, "The tenant of the workspace; the server must know it.")
-    agent_id: str = key(UUID, "Who the gateway is there; no agent of its own may have this id.")
-    workspace: str = key(
-        Text(r"[!-~]{1,256}", "must be 1 to 256 characters without spaces"),
-        "The tag of the workspace.",
-        default="workspace:tools",
+    protocol: Choice[Literal["rcrt"]] = setting(..., "RCRT breadcrumbs.")
+    owner_id: Uuid = setting(..., "The tenant of the workspace; the server must know it.")
+    agent_id: Uuid = setting(..., "Who the gateway is there; no agent of its own may have this id.")
+    workspace: Annotated[str, Text("[!-~]{1,256}", "must be 1 to 256 characters without spaces")] = setting(
+        "workspace:tools", "The tag of the workspace."
     )
-    request_schema: RequestSchema = key(
-        Choice(*get_args(RequestSchema)),
-        "What asks for a call: tool.request.v1, or agent.response.v1 where the server expands it.",
-        default="tool_request",
+    request_schema: Choice[RequestSchema] = setting(
+        "tool_request", "What asks for a call: tool.request.v1, or agent.response.v1 where the server expands it."
     )
-    return_to_llm: bool = key(Flag(), "What requests say about where their results go.", default=True)
-    cleanup: bool = key(Flag(), "Whether requests and responses are deleted once they are read.", default=False)
-    auth: BearerAuthSettings | None = key(
-        OneOf[BearerAuthSettings](BearerAuthSettings),
-        "A token for the server; left out, the gateway has its own endpoint issue them.",
-        default=None,
+    return_to_llm: Flag = setting(True, "What requests say about where their results go.")
+    cleanup: Flag = setting(False, "Whether requests and responses are deleted once they are read.")
+    auth: Annotated[BearerAuthSettings, ByOnlyKey()] | None = setting(
+        None, "A token for the server; left out, the gateway has its own endpoint issue them."
     )
 
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """A breadcrumb has no headers."""
-        yield from BackendSettings.problems(self, written)
-        if "forward_headers" in written:
+        yield from BackendSettings.problems(self)
+        if "forward_headers" in self.model_fields_set:
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"
 
 
@@ -276,3 +226,4 @@ PROTOCOLS: Mapping[str, type[BackendSettings]] = {
     "callback": CallbackBackendSettings,
     "rcrt": RcrtBackendSettings,
 }
+AnyBackend = Annotated[BackendSettings, ByWord("protocol", PROTOCOLS)]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from gateway.settings import yamlnode
+from gateway.settings.cursor import Cursor, ParseContext
 from gateway.settings.globs import overlap
-from gateway.settings.groups import ListOf
-from gateway.settings.keys import key as declared
-from gateway.settings.keys import settings
-from gateway.settings.kinds import Choice, Integer, Leaf, Reference, Schema, Text, or_substituted
-from gateway.settings.reading import Cursor, Reading, Written
 from gateway.settings.routes import GLOB
+from gateway.settings.sections import Items, ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
+from gateway.settings.values import Choice, Integer, Reference, Text
 from gateway.suggestions import suggestion
 
 LimitPart = Literal["caller", "ip", "tool", "route"]
@@ -39,55 +36,45 @@ NAME = Text(
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many in so many seconds."""
+    """So many requests in so many seconds."""
 
     count: int
     per_s: int
 
-
-class RateKind(Leaf[Rate]):
-    """A rate such as `50/s`."""
-
-    noun = "rate, such as `50/s`"
-    PATTERN = r"[0-9]{1,12}/(s|m|h|d)"
-
-    def parse(self, written: Written) -> Rate:
-        if re.fullmatch(self.PATTERN, written.text) is None:
-            raise UnfitError("must be a rate such as 50/s, 30/m, 1000/h or 5000/d")
-        count, unit = written.text.split("/")
-        rate = Rate(int(count), UNITS_S[unit])
+    @classmethod
+    def parse(cls, text: str) -> Rate:
+        """Reads `50/s`. Raises UnfitError."""
+        count, unit = text.split("/")
+        rate = cls(int(count), UNITS_S[unit])
         if not 1 <= rate.count <= FASTEST * rate.per_s:
             raise UnfitError(f"must be a rate from 1/{unit} to {FASTEST}/s")
         return rate
 
-    def stand_in(self, raw: str) -> Rate:
-        return Rate(1, 1)
 
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        return {"type": "string", "pattern": or_substituted(self.PATTERN)}
+def parse_limit_key(text: str) -> tuple[LimitPart, ...]:
+    """Reads one part, or several joined by `+` in any order. Raises UnfitError."""
+    words = [word.strip() for word in text.split("+")]
+    for word in words:
+        if word not in PARTS:
+            known = f"{', '.join(PARTS)}, or several of them joined by +"
+            raise UnfitError(f"must be one of {known}{suggestion(word, PARTS)}")
+    if len(set(words)) < len(words):
+        raise UnfitError("names the same part twice")
+    return tuple(part for part in PARTS if part in words)
 
 
-class LimitKey(Leaf[tuple[LimitPart, ...]]):
-    """What is counted apart: one part, or several joined by `+` in any order."""
-
-    noun = "`caller`, `ip`, `tool` or `route`, or several joined by `+`"
-
-    def parse(self, written: Written) -> tuple[LimitPart, ...]:
-        words = [word.strip() for word in written.text.split("+")]
-        for word in words:
-            if word not in PARTS:
-                known = f"{', '.join(PARTS)}, or several of them joined by +"
-                raise UnfitError(f"must be one of {known}{suggestion(word, PARTS)}")
-        if len(set(words)) < len(words):
-            raise UnfitError("names the same part twice")
-        return tuple(part for part in PARTS if part in words)
-
-    def stand_in(self, raw: str) -> tuple[LimitPart, ...]:
-        return ("caller",)
-
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        part = f" *({'|'.join(PARTS)}) *"
-        return {"type": "string", "pattern": or_substituted(rf"{part}(\+{part}){{0,{len(PARTS) - 1}}}")}
+RATE = Text(
+    r"[0-9]{1,12}/(s|m|h|d)",
+    "must be a rate such as 50/s, 30/m, 1000/h or 5000/d",
+    Rate.parse,
+    title="rate, such as `50/s`",
+    stand_in=Rate(1, 1),
+)
+LIMIT_KEY = Text(
+    convert=parse_limit_key,
+    title="`caller`, `ip`, `tool` or `route`, or several joined by `+`",
+    stand_in=("caller",),
+)
 
 
 class PublishedTools(Text):
@@ -96,17 +83,16 @@ class PublishedTools(Text):
     def __init__(self) -> None:
         super().__init__(GLOB.pattern, GLOB.must)
 
-    def read(self, cursor: Cursor) -> str:
-        glob = super().read(cursor)
-        known = published(cursor.reading)
-        if cursor.scalar().missing or any(overlap(glob, pattern) for pattern in known):
-            return glob
-        raise cursor.refuse(f"matches no tool of any route{suggestion(glob, known)}")
+    def resolve(self, value: str, cursor: Cursor) -> str:
+        known = published(cursor.context)
+        if any(overlap(value, pattern) for pattern in known):
+            return value
+        raise UnfitError(f"matches no tool of any route{suggestion(value, known)}")
 
 
-def published(reading: Reading) -> list[str]:
+def published(context: ParseContext) -> list[str]:
     """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
-    routes = next(iter(yamlnode.values(reading.root, "routes")), None)
+    routes = next(iter(yamlnode.values(context.root, "routes")), None)
     if not isinstance(routes, yamlnode.Sequence):
         return []
     open_ = [route for route in routes.items if "true" not in _texts(route, "deny")]
@@ -118,28 +104,26 @@ def _texts(node: yamlnode.Node, name: str) -> list[str]:
     return [value.text for value in yamlnode.values(node, name) if isinstance(value, yamlnode.Scalar)]
 
 
-@settings
-class RateLimitSettings:
+class RateLimitSettings(Section):
     """One limit. Requests of the same key share it; a request that any limit refuses is not counted by the others."""
 
-    name: str = declared(NAME, "What callers, metrics and logs see of it.")
-    key: tuple[LimitPart, ...] = declared(
-        LimitKey(), "What is counted apart: caller, ip, tool, route, or several joined by +."
+    name: Annotated[str, NAME] = setting(..., "What callers, metrics and logs see of it.")
+    key: Annotated[tuple[LimitPart, ...], LIMIT_KEY] = setting(
+        ..., "What is counted apart: caller, ip, tool, route, or several joined by +."
     )
-    rate: Rate = declared(RateKind(), "How many requests on average, such as 50/s, 30/m, 1000/h or 5000/d.")
-    burst: int | None = declared(
-        Integer(1, MAX_BURST), "How many at once after a pause; left out, as many as the rate has.", default=None
+    rate: Annotated[Rate, RATE] = setting(..., "How many requests on average, such as 50/s, 30/m, 1000/h or 5000/d.")
+    burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(
+        None, "How many at once after a pause; left out, as many as the rate has."
     )
-    operations: tuple[LimitOperation, ...] = declared(
-        ListOf(Choice(*get_args(LimitOperation)), at_least=1),
+    operations: Annotated[tuple[Choice[LimitOperation], ...], Items(at_least=1)] = setting(
+        ["call", "list"],
         "What counts: calls, lists of tools, polls for results, or credentials that were not accepted.",
-        default=["call", "list"],
     )
-    tools: tuple[str, ...] = declared(
-        ListOf(PublishedTools()), "Patterns of the tools whose calls count; empty, all of them.", default=[]
+    tools: ListOf[Annotated[str, PublishedTools()]] = setting(
+        [], "Patterns of the tools whose calls count; empty, all of them."
     )
-    backends: tuple[str, ...] = declared(
-        ListOf(Reference("backends", "backend")), "The backends whose calls count; empty, all of them.", default=[]
+    backends: ListOf[Annotated[str, Reference("backends", "backend")]] = setting(
+        [], "The backends whose calls count; empty, all of them."
     )
 
     @property
@@ -147,26 +131,26 @@ class RateLimitSettings:
         """The burst, whether written or not."""
         return min(self.rate.count, MAX_BURST) if self.burst is None else self.burst
 
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """What can never be met, or never come back."""
         if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
             yield "burst", "takes more than 30 days to come back at this rate"
         if self.name in ALWAYS_THERE:
             yield "name", "is that of a built-in limit"
         if FAILED_VERIFICATION in self.operations:
-            yield from self._problems_of_failures(written)
+            yield from self._problems_of_failures()
         elif self.name == BUILT_IN:
             yield "name", f"is that of the built-in limit; it counts operations: [{FAILED_VERIFICATION}]"
-        elif "operations" in written:
+        elif "operations" in self.model_fields_set:
             yield from self._problems_of_targets()
 
-    def _problems_of_failures(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def _problems_of_failures(self) -> Iterator[tuple[str, str]]:
         if len(self.operations) > 1:
             yield "operations", f"must list {FAILED_VERIFICATION} alone"
         if self.key != ("ip",):
             yield "key", f"must be ip where {FAILED_VERIFICATION} counts, since nobody knows more by then"
         for name in ("tools", "backends"):
-            if name in written:
+            if name in self.model_fields_set:
                 yield name, f"has no effect where {FAILED_VERIFICATION} counts"
 
     def _problems_of_targets(self) -> Iterator[tuple[str, str]]:

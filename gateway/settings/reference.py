@@ -1,6 +1,7 @@
-"""The declared keys as a page for people: every section, key, type, default and meaning, in Markdown.
+"""The configuration described: as JSON Schema (draft 2020-12) for editors, and as a page in Markdown for people.
 
-Walks the same declarations as the reader and the JSON Schema, so that the page cannot say anything else than they do.
+Pydantic makes the schema from the models, and the page is made from the schema, so that neither can disagree with what
+is read.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.settings.backends import PROTOCOLS, BackendSettings
-from gateway.settings.groups import ListOf, MapOf, OneOf, OrWord, Section, Tagged
-from gateway.settings.keys import Key, keys_of
-from gateway.settings.kinds import Choice, Duration, Flag, Integer, Kind, SecretText, Size, Text
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from gateway.settings.backends import BackendSettings
+from gateway.settings.values import Schema
 
 TAG = "protocol"
 HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")
@@ -38,127 +41,141 @@ errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every
 EVERY_BACKEND = "Keys of every backend. `<name>` is yours: letters, digits, `-` and `_`."
 
 
-def markdown(root: type[Any]) -> str:
-    """The whole page. `root` is the class of the file's top level."""
-    parts = [PREFACE, _part("The file", keys_of(root), "", "What may stand at the top.")]
-    for key in keys_of(root).values():
-        parts += _parts_of(key.kind, key.name)
-    return "\n\n".join(parts) + "\n"
+class _Generator(GenerateJsonSchema):
+    """JSON Schema without titles made of Python names; the only titles are those of `values`."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        return {name: part for name, part in found.items() if name != "title"}
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        values = self.generate_inner(schema["values_schema"])  # pydantic leaves out their title
+        return {**super().dict_schema(schema), "additionalProperties": values}
 
 
-def _parts_of(kind: Kind[Any], path: str) -> Iterator[str]:
-    """The sections that values of a kind have, and those below them."""
-    match kind:
-        case Section():
-            yield _part(f"`{path}`", kind.keys, path, _sentence(kind.cls))
-            for key in kind.keys.values():
-                yield from _parts_of(key.kind, f"{path}.{key.name}")
-        case OrWord():
-            yield from _parts_of(kind.section, path)
-        case ListOf():
-            yield from _parts_of(kind.item, f"{path}[]")
-        case MapOf():
-            yield from _parts_of(kind.value, f"{path}.<name>")
-        case OneOf():
-            yield _one_of(kind, path)
-            for section in kind.sections.values():
-                for key in section.keys.values():
-                    yield from _parts_of(key.kind, f"{path}.{key.name}")
-        case Tagged():
-            yield from _backends(path)
+def json_schema(root: type[BaseModel]) -> Schema:
+    """Describes a file with the keys of `root`."""
+    found = root.model_json_schema(schema_generator=_Generator)
+    definitions = found.pop("$defs")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Toolgate configuration",
+        **found,
+        "$defs": definitions,
+    }
 
 
-def _backends(path: str) -> Iterator[str]:
-    """First what all protocols have, then for each what it has besides, or otherwise."""
-    common = {name: key for name, key in keys_of(BackendSettings).items() if name != TAG}
-    yield _part(f"`{path}`", common, path, EVERY_BACKEND)
-    for key in common.values():
-        yield from _parts_of(key.kind, f"{path}.{key.name}")
-    for word, cls in PROTOCOLS.items():
-        own = {name: key for name, key in keys_of(cls).items() if not _same(key, common.get(name))}
-        yield _part(f"`{path}` with `{TAG}: {word}`", own, path, _sentence(cls))
+def markdown(schema: Schema) -> str:
+    """The whole page, of a schema as `json_schema` makes it."""
+    return "\n\n".join([PREFACE, *_Page(schema["$defs"]).parts(schema)]) + "\n"
 
 
-def _one_of(kind: OneOf[Any], path: str) -> str:
-    rows = [
-        _row(key, f"{path}.{key.name}", needed="one of them", meaning=f"{section.cls.__doc__} {key.doc}")
-        for section in kind.sections.values()
-        for key in section.keys.values()
-    ]
-    return "\n".join([f"## `{path}`", "", "Exactly one of these keys.", "", *HEAD, *rows])
+class _Page:
+    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+        self._definitions = definitions
+
+    def parts(self, root: Schema) -> Iterator[str]:
+        """The table of the top of the file, then those of all sections."""
+        yield self._table("The file", "What may stand at the top.", root, root["properties"], "")
+        for name, value in root["properties"].items():
+            yield from self._sections(value, name)
+
+    def _sections(self, value: Schema, path: str) -> Iterator[str]:
+        """The tables of the sections that a value has, and of those below them."""
+        match value:
+            case {"$ref": ref}:
+                section = self._definition(ref)
+                yield self._table(f"`{path}`", _escaped(section["description"]), section, section["properties"], path)
+                for name, inner in section["properties"].items():
+                    yield from self._sections(inner, f"{path}.{name}")
+            case {"items": item}:
+                yield from self._sections(item, f"{path}[]")
+            case {"additionalProperties": {"allOf": chosen}}:
+                words = [each["if"]["properties"][TAG]["const"] for each in chosen]
+                refs = [each["then"]["$ref"] for each in chosen]
+                yield from self._backends(list(zip(words, refs, strict=True)), f"{path}.<name>")
+            case {"oneOf": sections}:
+                yield from self._one_of([self._definition(section["$ref"]) for section in sections], path)
+            case {"anyOf": options}:
+                for option in options:
+                    yield from self._sections(option, path)
+
+    def _backends(self, chosen: Sequence[tuple[str, str]], path: str) -> Iterator[str]:
+        """First what all protocols have, then for each what it has besides, or otherwise."""
+        base = BackendSettings.model_json_schema(schema_generator=_Generator)["properties"]
+        common = {name: value for name, value in base.items() if name != TAG}
+        yield self._table(f"`{path}`", EVERY_BACKEND, {}, common, path)
+        for name, value in common.items():
+            yield from self._sections(value, f"{path}.{name}")
+        for word, ref in chosen:
+            section = self._definition(ref)
+            own = {name: value for name, value in section["properties"].items() if value != common.get(name)}
+            yield self._table(f"`{path}` with `{TAG}: {word}`", _escaped(section["description"]), section, own, path)
+
+    def _one_of(self, sections: Sequence[Schema], path: str) -> Iterator[str]:
+        only = [(section["description"], *next(iter(section["properties"].items()))) for section in sections]
+        rows = [
+            self._row(name, {**value, "description": f"{sentence} {value['description']}"}, "one of them", path)
+            for sentence, name, value in only
+        ]
+        yield "\n".join([f"## `{path}`", "", "Exactly one of these keys.", "", *HEAD, *rows])
+        for _, name, value in only:
+            yield from self._sections(value, f"{path}.{name}")
+
+    def _table(self, title: str, sentence: str, section: Schema, keys: Mapping[str, Schema], path: str) -> str:
+        required = section.get("required", ())
+        rows = [
+            self._row(name, value, "**required**" if name in required else _default(value), path)
+            for name, value in keys.items()
+        ]
+        return "\n".join([f"## {title}", "", sentence, "", *HEAD, *rows])
+
+    def _row(self, name: str, value: Schema, default: str, path: str) -> str:
+        kind = self._type(value, f"{path}.{name}" if path else name)
+        return f"| `{name}` | {kind} | {default} | {_escaped(value['description'])} |"
+
+    def _type(self, value: Schema, path: str) -> str:
+        """What may stand there, in words; `path` is where, so that sections below can be linked."""
+        section = f"[section](#{anchor(path)})"
+        match value:
+            case {"anyOf": [{"enum": words}, _]}:
+                return _either([f"`{word}`" for word in words])
+            case {"anyOf": [{"const": word}, _, _]}:
+                return f"`{word}`, or a {section}"
+            case {"anyOf": [inner, {"type": "null"}]}:
+                return self._type(inner, path)
+            case {"oneOf": sections}:
+                names = [f"`{next(iter(self._definition(each['$ref'])['properties']))}`" for each in sections]
+                return f"{_either(names)} in a {section}"
+            case {"$ref": _} | {"allOf": _}:
+                return section
+            case {"items": item}:
+                return f"list; each: {self._type(item, f'{path}[]')}"
+            case {"additionalProperties": inner, "propertyNames": _}:
+                return f"by name; each: {self._type(inner, f'{path}.<name>')}"
+            case {"type": ["boolean", _]}:
+                return "`true` or `false`"
+        return _escaped(value["title"])
+
+    def _definition(self, ref: str) -> Schema:
+        return self._definitions[ref.removeprefix("#/$defs/")]
 
 
-def _same(key: Key, other: Key | None) -> bool:
-    return other is not None and (key.doc, _type_of(key.kind, "")) == (other.doc, _type_of(other.kind, ""))
-
-
-def _part(title: str, keys: Mapping[str, Key], path: str, sentence: str) -> str:
-    rows = [_row(key, f"{path}.{key.name}" if path else key.name) for key in keys.values()]
-    return "\n".join([f"## {title}", "", sentence, "", *HEAD, *rows])
-
-
-def _row(key: Key, path: str, *, needed: str = "**required**", meaning: str = "") -> str:
-    default = needed if key.required else _default(key)
-    cells = (f"`{key.name}`", _type_of(key.kind, path), default, _escaped(meaning or key.doc))
-    return f"| {' | '.join(cells)} |"
-
-
-def _default(key: Key) -> str:
+def _default(value: Schema) -> str:
     """How the default would be written. A section's is what its own keys say."""
-    match key.default:
-        case None:
+    match value:
+        case {"default": None}:
             return "*left out*"
-        case {} if isinstance(key.kind, Section):
+        case {"default": {}, "$ref": _}:
             return "see there"
-        case bool():
-            return "`true`" if key.default else "`false`"
-        case list():
-            return f"`[{', '.join(key.default)}]`"
-        case _:
-            return f"`{key.default}`"
-
-
-def _type_of(kind: Kind[Any], path: str) -> str:
-    """What may stand there, in words; `path` is where, so that sections below can be linked. Raises TypeError."""
-    section = f"[section](#{anchor(path)})"
-    match kind:
-        case Section() | Tagged():
-            return section
-        case OrWord():
-            return f"`{kind.word}`, or a {section}"
-        case OneOf():
-            return f"{_either([f'`{name}`' for name in kind.sections])} in a {section}"
-        case ListOf():
-            return f"list; each: {_type_of(kind.item, f'{path}[]')}"
-        case MapOf():
-            return f"by name; each: {_type_of(kind.value, f'{path}.<name>')}"
-    return _escaped(kind.noun) if kind.noun else _value(kind)
-
-
-def _value(kind: Kind[Any]) -> str:
-    """The same for a value without parts."""
-    match kind:
-        case Flag():
-            return "`true` or `false`"
-        case Choice():
-            return _either([f"`{word}`" for word in kind.words])
-        case Integer():
-            return f"whole number from {kind.low} to {kind.high}"
-        case Duration():
-            return f"duration {kind.range.words}"
-        case Size():
-            return f"size {kind.range.words}"
-        case SecretText():
-            return f"secret{_at_least(kind)}"
-        case Text():
-            return _escaped(kind.must.removeprefix("must be ")) if kind.must.startswith("must be ") else "text"
-    raise TypeError(f"{type(kind).__name__} says not what its values are called")
-
-
-def _at_least(kind: SecretText) -> str:
-    if kind.characters > 1:
-        return f" of at least {kind.characters} characters"
-    return f" of at least {kind.bytes_} bytes" if kind.bytes_ > 1 else ""
+        case {"default": bool() as flag}:
+            return "`true`" if flag else "`false`"
+        case {"default": list() as items}:
+            return f"`[{', '.join(items)}]`"
+    return f"`{value['default']}`"
 
 
 def _either(words: Sequence[str]) -> str:
@@ -166,13 +183,9 @@ def _either(words: Sequence[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _sentence(cls: type[Any]) -> str:
-    return _escaped(" ".join((cls.__doc__ or "").split()))
-
-
 def _escaped(text: str) -> str:
     """Text for a cell of a table: what stands in backticks stays as it is."""
-    parts = re.split(r"(`[^`]*`)", text)
+    parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(part if part.startswith("`") else re.sub(r"([|*<])", r"\\\1", part) for part in parts)
 
 

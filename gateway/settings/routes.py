@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
-from gateway.settings.groups import ListOf, MapOf
-from gateway.settings.keys import key, settings
-from gateway.settings.kinds import UUID, Choice, Duration, Flag, Reference, Regex, SecretText, Text
-from gateway.settings.secret import Secret
+from pydantic import SecretStr
+
+from gateway.settings.sections import ByName, ListOf, Section, setting
+from gateway.settings.substitution import UnfitError
+from gateway.settings.values import Choice, Duration, Flag, Reference, Secret, Text, Uuid
 from gateway.settings.web import AuthorizationUrl
 
 OutputCheck = Literal["off", "warn", "fail"]
@@ -22,62 +23,68 @@ GLOB = Text(r"[A-Za-z0-9_.@*?]{1,256}", "must be a pattern of letters, digits, a
 ID = Text(r"[^\x00-\x20\x7f]{1,256}", "must be 1 to 256 characters without spaces")
 
 
-@settings
-class RouteSettings:
+def compile_regex(text: str) -> re.Pattern[str]:
+    """Compiles a pattern in Python's syntax. Raises UnfitError."""
+    try:
+        return re.compile(text)
+    except re.error as exc:
+        raise UnfitError(f"is no regular expression: {exc.msg}") from None
+
+
+Regex = Annotated[
+    re.Pattern[str],
+    Text(convert=compile_regex, any_scalar=True, title="regular expression", stand_in=re.compile("missing")),
+]
+
+
+class RouteSettings(Section):
     """A filter over the tools of one backend; each tool takes the first route that matches it."""
 
-    tools: str = key(GLOB, "Which tools, as a pattern over Toolkit.Tool@x.y.z; * and ? stand for anything.")
-    backend: str = key(Reference("backends", "backend"), "The name of the backend that has the tools.")
-    deny: bool = key(Flag(), "Whether these tools are hidden instead of published.", default=False)
-    timeout_s: float | None = key(
-        Duration("10ms", "1h"), "How long a call may take; left out, the timeout of the backend.", default=None
+    tools: Annotated[str, GLOB] = setting(
+        ..., "Which tools, as a pattern over Toolkit.Tool@x.y.z; * and ? stand for anything."
     )
-    scopes: tuple[str, ...] = key(
-        ListOf(ID), "The scopes a caller must have, all of them; without, the tools are hidden.", default=[]
+    backend: Annotated[str, Reference("backends", "backend")] = setting(
+        ..., "The name of the backend that has the tools."
     )
-    secrets: Mapping[str, Secret] = key(
-        MapOf(SecretText(), ID), "Secrets the gateway supplies to tools that declare these ids.", default={}
+    deny: Flag = setting(False, "Whether these tools are hidden instead of published.")
+    timeout_s: Annotated[float, Duration("10ms", "1h")] | None = setting(
+        None, "How long a call may take; left out, the timeout of the backend."
     )
-    context: tuple[str, ...] = key(
-        ListOf(ID), "Ids of tokens and secrets that go to the tools even when newly declared.", default=[]
+    scopes: ListOf[Annotated[str, ID]] = setting(
+        [], "The scopes a caller must have, all of them; without, the tools are hidden."
     )
-    authorization_urls: Mapping[str, str] = key(
-        MapOf(AuthorizationUrl(), ID),
-        "Where users grant access, by provider id; a call without the token is then refused with this URL.",
-        default={},
+    secrets: Annotated[Mapping[str, Annotated[SecretStr, Secret()]], ByName(ID)] = setting(
+        {}, "Secrets the gateway supplies to tools that declare these ids."
     )
-    idempotent: bool = key(
-        Flag(), "Whether the tools may run twice for one call, so that a call cut off is sent again.", default=False
+    context: ListOf[Annotated[str, ID]] = setting(
+        [], "Ids of tokens and secrets that go to the tools even when newly declared."
     )
-    validate_output: OutputCheck = key(
-        Choice(*get_args(OutputCheck)), "What happens when a result does not fit the tool's schema.", default="warn"
+    authorization_urls: Annotated[Mapping[str, AuthorizationUrl], ByName(ID)] = setting(
+        {}, "Where users grant access, by provider id; a call without the token is then refused with this URL."
+    )
+    idempotent: Flag = setting(
+        False, "Whether the tools may run twice for one call, so that a call cut off is sent again."
+    )
+    validate_output: Choice[OutputCheck] = setting("warn", "What happens when a result does not fit the tool's schema.")
+
+    on_timeout: Choice[OnTimeout] = setting(
+        "keep", "What becomes of a callback or RCRT call that outlasts its timeout: keep waiting for it, or cancel it."
+    )
+    decode: Choice[Decode] = setting(
+        "auto", "When the text of a callback tool is read as JSON: auto, where it is an object or an array."
+    )
+    failure_patterns: ListOf[Regex] = setting(
+        [], "Patterns that the text of a callback tool begins with when it failed, besides 'Error: '."
+    )
+    config_ids: ListOf[Uuid] = setting(
+        [], "The configurations of RCRT tools callers may pick with `config_id`; no others pass."
     )
 
-    on_timeout: OnTimeout = key(
-        Choice(*get_args(OnTimeout)),
-        "What becomes of a callback or RCRT call that outlasts its timeout: keep waiting for it, or cancel it.",
-        default="keep",
-    )
-    decode: Decode = key(
-        Choice(*get_args(Decode)),
-        "When the text of a callback tool is read as JSON: auto, where it is an object or an array.",
-        default="auto",
-    )
-    failure_patterns: tuple[re.Pattern[str], ...] = key(
-        ListOf(Regex()),
-        "Patterns that the text of a callback tool begins with when it failed, besides 'Error: '.",
-        default=[],
-    )
-    config_ids: tuple[str, ...] = key(
-        ListOf(UUID), "The configurations of RCRT tools callers may pick with `config_id`; no others pass.", default=[]
-    )
-
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """A route that denies runs no calls, hence has nothing to say about them."""
         if self.deny:
-            for name in written:
-                if name not in OF_ROUTES_THAT_DENY:
-                    yield name, "has no effect on a route with 'deny: true'"
+            for name in self.model_fields_set - OF_ROUTES_THAT_DENY:
+                yield name, "has no effect on a route with 'deny: true'"
 
 
 def routes_never_reached(routes: Sequence[RouteSettings | None]) -> Iterator[tuple[int, str]]:

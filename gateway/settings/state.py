@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
 
-from gateway.settings.groups import ListOf, Section
-from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Duration, Flag, Integer, SecretText, Size
-from gateway.settings.reading import Written
-from gateway.settings.secret import Secret
+from pydantic import SecretStr
+
+from gateway.settings.sections import ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.tls import TlsSettings
+from gateway.settings.values import Duration, Flag, Integer, Secret, Size
 from gateway.settings.web import is_loopback
 from gateway.state.address import Address
 
@@ -23,32 +22,32 @@ EXAMPLES = (
 )
 
 
-class RedisUrl(SecretText):
+class RedisUrl(Secret):
     """Where Redis is; a secret, because it may hold a password."""
 
-    noun = "Redis URL, a secret"
-    judged_anyway = True
+    always_judged = True
 
-    def parse(self, written: Written) -> Secret:
-        secret = super().parse(written)
-        try:
-            Address.parse(secret.reveal())
-        except ValueError:
-            raise UnfitError(EXAMPLES) from None
-        return secret
+    def __init__(self) -> None:
+        super().__init__(check=_check_address, title="Redis URL, a secret")
 
-    def stand_in(self, raw: str) -> Secret:
+    def stand_in(self, raw: str) -> SecretStr:
         """The URL as far as it is written in the file, else one that nothing can be wrong with."""
         known = VARIABLE.sub("missing", raw)
         try:
             Address.parse(known)
         except ValueError:
-            return Secret("rediss+sentinel://localhost/missing")
-        return Secret(known)
+            return SecretStr("rediss+sentinel://localhost/missing")
+        return SecretStr(known)
 
 
-@settings
-class StateSettings:
+def _check_address(url: str) -> None:
+    try:
+        Address.parse(url)
+    except ValueError:
+        raise UnfitError(EXAMPLES) from None
+
+
+class StateSettings(Section):
     """Where calls are remembered, for how long, and how that is protected."""
 
     replaced: ClassVar[Mapping[str, str]] = {
@@ -56,50 +55,40 @@ class StateSettings:
         "limits while Redis is away; a call that must be remembered is always refused then, because it could run twice"
     }
 
-    url: Secret | None = key(
-        RedisUrl(),
+    url: Annotated[SecretStr, RedisUrl()] | None = setting(
+        None,
         "A Redis server or the sentinels of one, so that any replica may go on with a call; without it, this process "
         "remembers by itself.",
-        default=None,
     )
-    tls: TlsSettings | None = key(
-        Section(TlsSettings), "Certificates for a url that begins with rediss; left out, the system's.", default=None
+    tls: TlsSettings | None = setting(None, "Certificates for a url that begins with rediss; left out, the system's.")
+    sentinel_password: Annotated[SecretStr, Secret()] | None = setting(
+        None, "What the sentinels of the url want to hear; left out, nothing."
     )
-    sentinel_password: Secret | None = key(
-        SecretText(), "What the sentinels of the url want to hear; left out, nothing.", default=None
+    keys: ListOf[Annotated[SecretStr, Secret(characters=32)]] = setting(
+        [], "Secrets of at least 32 characters: the first seals, all of them open, so that keys can be changed."
     )
-    keys: tuple[Secret, ...] = key(
-        ListOf(SecretText(characters=32)),
-        "Secrets of at least 32 characters: the first seals, all of them open, so that keys can be changed.",
-        default=[],
+    insecure: Flag = setting(False, "Whether a Redis server elsewhere may be used without TLS or without keys.")
+    result_ttl_s: Annotated[float, Duration("1s", "7d")] = setting("1h", "How long a result is kept for repetitions.")
+    pending_ttl_s: Annotated[float, Duration("1s", "30d")] = setting("1d", "How long a call may take at the most.")
+    seen_ttl_s: Annotated[float, Duration("1s", "30d")] = setting(
+        "1d", "How long a call whose result is gone is still known, so as not to run again."
     )
-    insecure: bool = key(
-        Flag(), "Whether a Redis server elsewhere may be used without TLS or without keys.", default=False
+    max_result_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting(
+        "1MiB", "The largest result that is kept; a larger one reaches only who waits where it arrives."
     )
-    result_ttl_s: float = key(Duration("1s", "7d"), "How long a result is kept for repetitions.", default="1h")
-    pending_ttl_s: float = key(Duration("1s", "30d"), "How long a call may take at the most.", default="1d")
-    seen_ttl_s: float = key(
-        Duration("1s", "30d"),
-        "How long a call whose result is gone is still known, so as not to run again.",
-        default="1d",
+    max_bytes: Annotated[int, Size("1MiB", "64GiB")] = setting(
+        "256MiB", "How much a process keeps in memory.", alias="max_bytes"
     )
-    max_result_bytes: int = key(
-        Size("1KiB", "64MiB"),
-        "The largest result that is kept; a larger one reaches only who waits where it arrives.",
-        default="1MiB",
+    max_bytes_per_caller: Annotated[int, Size("64KiB", "64GiB")] | None = setting(
+        None,
+        "How much of that, or of Redis, the calls of one caller may take, which is never more than is still free; "
+        "left out, half of max_bytes.",
     )
-    max_bytes: int = key(Size("1MiB", "64GiB", unit=""), "How much a process keeps in memory.", default="256MiB")
-    max_bytes_per_caller: int | None = key(
-        Size("64KiB", "64GiB", unit=""),
-        "How much of that, or of Redis, the calls of one caller may take, which is never more than is still free; left "
-        "out, half of max_bytes.",
-        default=None,
+    max_pending_per_caller: Annotated[int, Integer(1, 1_000_000)] = setting(
+        1000, "How many unfinished calls a caller may have."
     )
-    max_pending_per_caller: int = key(
-        Integer(1, 1_000_000), "How many unfinished calls a caller may have.", default=1000
-    )
-    max_records_per_caller: int = key(
-        Integer(1, 10_000_000), "How many finished calls are remembered for a caller.", default=10000
+    max_records_per_caller: Annotated[int, Integer(1, 10_000_000)] = setting(
+        10000, "How many finished calls are remembered for a caller."
     )
 
     @property
@@ -110,9 +99,9 @@ class StateSettings:
     @property
     def address(self) -> Address | None:
         """The url in its parts."""
-        return None if self.url is None else Address.parse(self.url.reveal())
+        return None if self.url is None else Address.parse(self.url.get_secret_value())
 
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """What others could read or forge on its way to Redis must be sealed, and the way closed."""
         address = self.address
         if address is not None and not (self.insecure or all(is_loopback(host) for host, _ in address.hosts)):
@@ -125,7 +114,10 @@ class StateSettings:
         if self.sentinel_password is not None and (address is None or address.service is None):
             yield "sentinel_password", "has no effect unless url names sentinels"
         if self.max_result_bytes > self.max_bytes:
-            yield ("max_result" if "max_result" in written else "max_bytes"), "lets a result be larger than max_bytes"
+            yield (
+                ("max_result_bytes" if "max_result_bytes" in self.model_fields_set else "max_bytes"),
+                "lets a result be larger than max_bytes",
+            )
         if self.max_bytes_per_caller is not None and self.max_result_bytes > self.max_bytes_per_caller:
             yield "max_bytes_per_caller", "is less than max_result, one result"
         if address is None and self.quota_bytes > self.max_bytes:

@@ -17,7 +17,7 @@ EXPRESSION = re.compile(r"\$\$|\$\{(?:(?P<source>env|file):(?P<name>[^}]{1,1024}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-class UnfitError(Exception):
+class UnfitError(ValueError):
     """A value that is not what its key expects; the message continues the key's path and holds no value."""
 
 

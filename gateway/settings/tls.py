@@ -3,54 +3,56 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
-from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Flag, Text
-from gateway.settings.reading import Cursor
+from gateway.settings.cursor import Cursor
+from gateway.settings.sections import Section, setting
+from gateway.settings.substitution import UnfitError
+from gateway.settings.values import Flag, Text
 
 PEM = "-----BEGIN "  # RFC 7468, section 2
 
 
-class FilePath(Text):
-    """A regular file that can be read; a relative path starts where the configuration lies.
+class FilePath(str):
+    """The path of a regular file that could be read when the configuration was."""
+
+    __slots__ = ()
+
+
+class _ReadableFile(Text):
+    """A file by its path; a relative one starts where the configuration lies.
 
     It may be absent wherever variables may. Problems quote what the file says: a variable may hold the key itself.
     """
 
-    noun = "path of a file"
-
-    def read(self, cursor: Cursor) -> str:
-        name = super().read(cursor)
-        if PEM in name:
-            raise cursor.refuse("holds a certificate or a key itself; it must be the path of the file that does")
-        substitution = cursor.reading.substitution
-        path = substitution.base / name
+    def resolve(self, value: str, cursor: Cursor) -> FilePath:
+        if PEM in value:
+            raise UnfitError("holds a certificate or a key itself; it must be the path of the file that does")
+        substitution = cursor.context.substitution
+        path = substitution.base / value
         try:
-            if substitution.allow_missing and not path.exists():
-                return str(path)
-            if not path.is_file():
-                raise cursor.refuse(f"names no file: {cursor.raw!r} does not exist or is no regular file")
-            with path.open("rb"):
-                return str(path)
+            if path.is_file():
+                path.open("rb").close()
+            elif path.exists() or not substitution.allow_missing:
+                raise UnfitError(f"names no file: {cursor.raw!r} does not exist or is no regular file")
         except OSError as exc:
-            raise cursor.refuse(f"names a file that cannot be read: {exc.strerror}") from None
+            raise UnfitError(f"names a file that cannot be read: {exc.strerror}") from None
+        return FilePath(path)
 
 
-@settings
-class TlsSettings:
+File = Annotated[FilePath, _ReadableFile(title="path of a file")]
+
+
+class TlsSettings(Section):
     """How a server's certificate is verified, and the one it gets if it wants one. Files in PEM."""
 
-    ca: str | None = key(
-        FilePath(), "Certificates of who may sign the server's; left out, those the system trusts.", default=None
-    )
-    cert: str | None = key(FilePath(), "The gateway's own certificate and its chain.", default=None)
-    key: str | None = key(
-        FilePath(), "The private key of the gateway's certificate, without a passphrase.", default=None
-    )
+    ca: File | None = setting(None, "Certificates of who may sign the server's; left out, those the system trusts.")
+    cert: File | None = setting(None, "The gateway's own certificate and its chain.")
+    key: File | None = setting(None, "The private key of the gateway's certificate, without a passphrase.")
 
-    def problems(self, _written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """What would only be found out when the first connection fails."""
         if self.ca is not None and not _holds_certificates(self.ca):
             yield "ca", "holds no certificate in PEM"
@@ -60,27 +62,22 @@ class TlsSettings:
             yield "cert", "and key are no certificate in PEM and its private key without a passphrase"
 
 
-@settings
-class ServerTlsSettings:
+class ServerTlsSettings(Section):
     """TLS towards callers. Files in PEM, read again when the configuration is."""
 
-    cert: str = key(FilePath(), "The gateway's certificate and its chain.")
-    client_ca: str | None = key(
-        FilePath(),
-        "Certificates of who may sign those of callers; left out, callers are not asked for any.",
-        default=None,
+    cert: File = setting(..., "The gateway's certificate and its chain.")
+    client_ca: File | None = setting(
+        None, "Certificates of who may sign those of callers; left out, callers are not asked for any."
     )
-    require_client_cert: bool = key(
-        Flag(), "With client_ca: whether a caller without a certificate is turned away.", default=True
-    )
-    key: str = key(FilePath(), "The private key of the certificate, without a passphrase.")
+    require_client_cert: Flag = setting(True, "With client_ca: whether a caller without a certificate is turned away.")
+    key: File = setting(..., "The private key of the certificate, without a passphrase.")
 
-    def problems(self, written: Collection[str]) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """What would only be found out when nobody can connect, or when anybody can."""
         if not _belong_together(self.cert, self.key):
             yield "cert", "and key are no certificate in PEM and its private key without a passphrase"
         if self.client_ca is None:
-            if "require_client_cert" in written:
+            if "require_client_cert" in self.model_fields_set:
                 yield "require_client_cert", "has no effect without client_ca"
         elif not _holds_certificates(self.client_ca):
             yield "client_ca", "holds no certificate in PEM"

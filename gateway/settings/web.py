@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from typing import Annotated
 
-from gateway.settings.kinds import Leaf, Schema, Text, or_substituted
-from gateway.settings.reading import Written
 from gateway.settings.substitution import UnfitError
+from gateway.settings.values import Text
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
 ORIGIN = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
@@ -29,98 +29,53 @@ OWN_HEADERS = frozenset(
     | {"accept", "accept-encoding", "range"}
     | {"x-request-id", "traceparent", "tracestate"}  # sent on with every call
 )
+HOST_NAME_MUST = "must be a host, *. before a domain, or an address, without a port"
 OWN_PREFIXES = ("proxy-", "content-")
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAPPED_BITS = 96  # in front of an IPv4 address inside of an IPv6 one: RFC 4291, section 2.5.5.2
 
 
-class BaseUrl(Text):
-    """Where a server is: http or https, a path prefix at most; read without its trailing slash."""
-
-    def __init__(self) -> None:
-        super().__init__(ORIGIN + PATH, "must be an http or https URL without user, query and fragment")
-
-    def parse(self, written: Written) -> str:
-        url = super().parse(written)
-        _check_authority(url)
-        return url.rstrip("/")
-
-    def stand_in(self, raw: str) -> str:
-        return MISSING_URL
+def _base_url(text: str) -> str:
+    """Without its trailing slash."""
+    _check_authority(text)
+    return text.rstrip("/")
 
 
-class OriginUrl(BaseUrl):
-    """A server and nothing below it."""
-
-    def __init__(self) -> None:
-        Text.__init__(self, ORIGIN + "/?", "must be an http or https URL without a path")
-
-
-class HostName(Text):
-    """A host as the Host header names it, without a port; `*.` stands for whatever is below a name."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            r"(\*\.)?[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*|\[[0-9A-Fa-f:.]+\]",
-            "must be a host, *. before a domain, or an address, without a port",
-        )
-
-    def parse(self, written: Written) -> str:
-        host = super().parse(written)
-        if ":" in host or "[" in host:
-            try:
-                return str(ipaddress.IPv6Address(host.strip("[]")))
-            except ValueError:
-                raise UnfitError(self.must) from None
-        return host.lower()
-
-
-class PageOrigin(Text):
-    """An origin as browsers send it (RFC 6454 section 6.2): lower case, no default port. `*` stands for every one."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            r"\*|[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?",
-            "must be an origin such as https://app.example.com, without a path, or '*'",
-        )
-
-    def parse(self, written: Written) -> str:
-        origin = super().parse(written).lower()
-        for scheme, port in (("https://", ":443"), ("http://", ":80")):
-            if origin.startswith(scheme):
-                origin = origin.removesuffix(port)
-        return origin
-
-
-class Network(Leaf[IpNetwork]):
-    """The addresses that begin with the same bits, or one address."""
-
-    noun = "network such as 10.0.0.0/8, or an address"
-    must = "must be a network such as 10.0.0.0/8 or an address"
-
-    def parse(self, written: Written) -> IpNetwork:
+def _host_name(text: str) -> str:
+    if ":" in text or "[" in text:
         try:
-            address = ipaddress.ip_interface(written.text)
+            return str(ipaddress.IPv6Address(text.strip("[]")))
         except ValueError:
-            raise UnfitError(self.must) from None
-        network: IpNetwork = address.network
-        if address.ip != network.network_address:
-            raise UnfitError(f"has bits set beyond its length; the network is {network}")
-        network = _without_ipv6_around(network)
-        if network.prefixlen == 0:
-            raise UnfitError("trusts everybody, so that any caller could pass for any other")
-        return network
+            raise UnfitError(HOST_NAME_MUST) from None
+    return text.lower()
 
-    def stand_in(self, raw: str) -> ipaddress.IPv4Network:
-        return ipaddress.IPv4Network("192.0.2.0/24")  # RFC 5737: nobody's
 
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        return {"type": "string", "pattern": or_substituted(r"[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?")}
+def _page_origin(text: str) -> str:
+    """As browsers send it (RFC 6454 section 6.2): lower case, no default port."""
+    origin = text.lower()
+    for scheme, port in (("https://", ":443"), ("http://", ":80")):
+        if origin.startswith(scheme):
+            origin = origin.removesuffix(port)
+    return origin
+
+
+def _network(text: str) -> IpNetwork:
+    try:
+        address = ipaddress.ip_interface(text)
+    except ValueError:
+        raise UnfitError("must be a network such as 10.0.0.0/8 or an address") from None
+    network: IpNetwork = address.network
+    if address.ip != network.network_address:
+        raise UnfitError(f"has bits set beyond its length; the network is {network}")
+    network = _without_ipv6_around(network)
+    if network.prefixlen == 0:
+        raise UnfitError("trusts everybody, so that any caller could pass for any other")
+    return network
 
 
 def _without_ipv6_around(network: IpNetwork) -> IpNetwork:
-    """An IPv4 network inside of IPv6 as one of IPv4, as addresses of callers and proxies are told."""
+    """An IPv4 network inside of IPv6 as one of IPv4, which is how addresses of callers and proxies are compared."""
     if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:
@@ -128,21 +83,74 @@ def _without_ipv6_around(network: IpNetwork) -> IpNetwork:
     return network
 
 
-class AuthorizationUrl(Text):
-    """Where a user is sent to grant access: https, or http on the machine itself."""
+def _authorization_url(text: str) -> str:
+    scheme, host = _check_authority(text)
+    if scheme == "http" and not is_loopback(host):
+        raise UnfitError("must be an https URL; http is for loopback addresses only")
+    return text
 
-    def __init__(self) -> None:
-        super().__init__(ORIGIN + PATH + QUERY, "must be an https URL without user and fragment")
 
-    def parse(self, written: Written) -> str:
-        url = super().parse(written)
-        scheme, host = _check_authority(url)
-        if scheme == "http" and not is_loopback(host):
-            raise UnfitError("must be an https URL; http is for loopback addresses only")
-        return url
+def _header_name(text: str) -> str:
+    """In lower case."""
+    name = text.lower()
+    if name in OWN_HEADERS or name.startswith(OWN_PREFIXES):
+        raise UnfitError("must not be forwarded; the gateway sets or withholds this header itself")
+    return name
 
-    def stand_in(self, raw: str) -> str:
-        return MISSING_URL
+
+# Where a server is: a path prefix at most.
+BaseUrl = Annotated[
+    str,
+    Text(
+        ORIGIN + PATH,
+        "must be an http or https URL without user, query and fragment",
+        _base_url,
+        stand_in=MISSING_URL,
+    ),
+]
+# A server and nothing below it.
+OriginUrl = Annotated[
+    str, Text(ORIGIN + "/?", "must be an http or https URL without a path", _base_url, stand_in=MISSING_URL)
+]
+# Where a user is sent to grant access, or keys are fetched: https, or http on the machine itself.
+AuthorizationUrl = Annotated[
+    str,
+    Text(
+        ORIGIN + PATH + QUERY,
+        "must be an https URL without user and fragment",
+        _authorization_url,
+        stand_in=MISSING_URL,
+    ),
+]
+# A host as the Host header names it; `*.` stands for whatever is below a name.
+HostName = Annotated[
+    str,
+    Text(r"(\*\.)?[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*|\[[0-9A-Fa-f:.]+\]", HOST_NAME_MUST, _host_name),
+]
+# Where a web page comes from; `*` stands for every origin.
+PageOrigin = Annotated[
+    str,
+    Text(
+        r"\*|[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?",
+        "must be an origin such as https://app.example.com, without a path, or '*'",
+        _page_origin,
+    ),
+]
+# The addresses that begin with the same bits, or one address. The network that stands in is nobody's (RFC 5737).
+Network = Annotated[
+    IpNetwork,
+    Text(
+        r"[0-9A-Fa-f:.]{2,45}(/[0-9]{1,3})?",
+        "must be a network such as 10.0.0.0/8 or an address",
+        _network,
+        title="network such as 10.0.0.0/8, or an address",
+        stand_in=ipaddress.IPv4Network("192.0.2.0/24"),
+    ),
+]
+# The name of a header that may be passed on.
+HeaderName = Annotated[
+    str, Text(HEADER_NAME, "must be the name of one header: letters, digits, and - _ .", _header_name)
+]
 
 
 def is_issuer_url(text: str) -> bool:
@@ -150,23 +158,10 @@ def is_issuer_url(text: str) -> bool:
     if re.fullmatch(ORIGIN + PATH, text) is None:
         return False
     try:
-        scheme, host = _check_authority(text)
+        _authorization_url(text)
     except UnfitError:
         return False
-    return scheme == "https" or is_loopback(host)
-
-
-class HeaderName(Text):
-    """The name of a header that may be passed on, in lower case."""
-
-    def __init__(self) -> None:
-        super().__init__(HEADER_NAME, "must be the name of one header: letters, digits, and - _ .")
-
-    def parse(self, written: Written) -> str:
-        name = super().parse(written).lower()
-        if name in OWN_HEADERS or name.startswith(OWN_PREFIXES):
-            raise UnfitError("must not be forwarded; the gateway sets or withholds this header itself")
-        return name
+    return True
 
 
 def is_loopback(host: str) -> bool:

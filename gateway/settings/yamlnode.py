@@ -106,20 +106,6 @@ def values(node: Node, name: str) -> list[Node]:
     return [value for key, value in named(node) if key == name]
 
 
-def literal(value: Any) -> Node:
-    """The node somebody would have written for this plain value; how defaults pass through the same readers."""
-    mark = Mark(0, 0)
-    match value:
-        case dict():
-            return Mapping(mark, tuple((Scalar(mark, name), literal(item)) for name, item in value.items()))
-        case list():
-            return Sequence(mark, tuple(literal(item) for item in value))
-        case bool():
-            return Scalar(mark, "true" if value else "false")
-        case _:
-            return Scalar(mark, str(value))
-
-
 class _Builder:
     """Builds the tree from PyYAML's events: its own composer recurses without limit and expands aliases unseen."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from gateway.config import json_schema, load, read
 from gateway.errors import ConfigError
@@ -68,13 +68,13 @@ GOOD: list[tuple[str, Look, object]] = [
     ("errors: {strict: '${env:YES}'}", lambda c: c.errors.strict, True),
     # substitution
     ("server: {host: 'a.${env:HOST}'}", lambda c: c.server.host, "a.gateway.internal"),
-    ("state: {keys: ['${file:key}']}", lambda c: c.state and c.state.keys[0].reveal(), CANARY),
-    ("state: {keys: ['${file:windows}']}", lambda c: c.state and c.state.keys[0].reveal(), CANARY),
-    (f"state: {{keys: ['{'$$' * 32}']}}", lambda c: c.state and c.state.keys[0].reveal(), "$" * 32),
-    (f"state: {{keys: ['{'$x' * 32}']}}", lambda c: c.state and c.state.keys[0].reveal(), "$x" * 32),
+    ("state: {keys: ['${file:key}']}", lambda c: c.state and c.state.keys[0].get_secret_value(), CANARY),
+    ("state: {keys: ['${file:windows}']}", lambda c: c.state and c.state.keys[0].get_secret_value(), CANARY),
+    (f"state: {{keys: ['{'$$' * 32}']}}", lambda c: c.state and c.state.keys[0].get_secret_value(), "$" * 32),
+    (f"state: {{keys: ['{'$x' * 32}']}}", lambda c: c.state and c.state.keys[0].get_secret_value(), "$x" * 32),
     (
         "state: {keys: ['$${env:SECRET} ${env:NESTED} ${env:PORT}']}",
-        lambda c: c.state and c.state.keys[0].reveal(),
+        lambda c: c.state and c.state.keys[0].get_secret_value(),
         "${env:SECRET} ${env:SECRET} 8081",  # what is put in is not looked at again
     ),
     # the state
@@ -149,8 +149,8 @@ def test_a_good_value_is_read_as_documented(text: str, look: Look, expected: obj
 
 def test_nothing_in_a_config_can_be_changed() -> None:
     config = read(BACKENDS)
-    with pytest.raises(FrozenInstanceError):
-        config.server.port = 1  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        config.server.port = 1
     with pytest.raises(TypeError):
         config.backends["x"] = config.backends["crm"]  # type: ignore[index]
 
@@ -161,7 +161,7 @@ def test_secrets_are_shown_by_reveal_only(base: Path) -> None:
     assert config.auth.jwt is not None
     secret = config.auth.jwt[-1].secret
     assert secret is not None
-    assert secret.reveal() == CANARY
+    assert secret.get_secret_value() == CANARY
     assert CANARY not in f"{config} {config!r} {secret} {secret!r}"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pydantic import SecretStr
+
 from gateway.config import read
-from gateway.settings import BearerAuthSettings, HttpBackendSettings, JwtAuthSettings, Secret
+from gateway.settings import BearerAuthSettings, HttpBackendSettings, JwtAuthSettings
 from gateway.settings.backends import OxpBackendSettings
 from tests.unit.configured import BACKENDS, CANARY, ENV, problems
 
@@ -18,7 +20,7 @@ def test_a_backend_is_of_the_class_its_protocol_names() -> None:
     mail, pay = backends["mail"], backends["pay"]
     assert isinstance(mail, OxpBackendSettings)
     assert (mail.url, mail.dialect) == ("http://x", "oxp-env")
-    assert mail.auth == BearerAuthSettings(bearer=Secret(CANARY))
+    assert mail.auth == BearerAuthSettings(bearer=SecretStr(CANARY))
     assert isinstance(pay, HttpBackendSettings)
     assert isinstance(pay.auth, JwtAuthSettings)
     assert (pay.auth.jwt.subject, pay.auth.jwt.ttl_s) == ("principal", 60.0)
@@ -61,7 +63,7 @@ def test_a_route_carries_what_it_gives_to_its_tools() -> None:
     )
     (route,) = read(text, env=ENV).routes
     assert (route.timeout_s, route.validate_output) == (0.1, "warn")
-    assert route.secrets["SMTP_KEY"].reveal() == CANARY
+    assert route.secrets["SMTP_KEY"].get_secret_value() == CANARY
     assert dict(route.authorization_urls) == {"google": "https://a.example/?p=1", "dev": "http://localhost:1/x"}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.examples import introduction
+from gateway.cli.demo import introduction
 from tests.live.docs.conftest import Site
 from tests.live.docs.terminal import Terminal, assert_made
 from tests.support.markdown import DOCS, PAGES, blocks, commands, prose

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from gateway.config import json_schema, reference_text
 from gateway.settings import reference
-from gateway.settings.keys import key, settings
-from gateway.settings.kinds import Kind, Leaf, Schema
-from gateway.settings.reading import Written
 from tests.support.markdown import DOCS, rows
 
 PAGE = DOCS / "configuration.md"
@@ -49,27 +44,3 @@ def test_every_section_that_a_table_leads_to_is_there() -> None:
 def test_a_protocol_lists_only_what_it_has_besides_the_common_keys() -> None:
     names = [row[0] for row in rows(reference_text(), "`backends.<name>` with `protocol: callback`")]
     assert names == ["`protocol`", "`auth`", "`url`", "`allowed_origins`"]
-
-
-class Nameless(Leaf[str]):
-    """A kind that does not say what its values are called."""
-
-    def parse(self, written: Written) -> str:
-        return written.text
-
-    def stand_in(self, raw: str) -> str:
-        return raw
-
-    def schema(self, defs: dict[str, Schema]) -> Schema:
-        return {"type": "string"}
-
-
-def test_a_kind_without_a_name_for_its_values_is_noticed() -> None:
-    kind: Kind[str] = Nameless()
-
-    @settings
-    class File:
-        odd: str = key(kind, "What nobody can name.")
-
-    with pytest.raises(TypeError, match="Nameless"):
-        reference.markdown(File)

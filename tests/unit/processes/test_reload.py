@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway import config
-from gateway.assembly.stamps import named_files
+from gateway.assembly.fingerprints import named_files
 from gateway.processes.reload import Reloader
 from gateway.settings import BearerAuthSettings, Config
 from tests.support.authority import Authority
@@ -44,7 +44,7 @@ class Taker:
     def tokens(self) -> list[str]:
         """The token of each configuration that was taken."""
         found = [taken.backends["crm"].auth for taken in self.taken]
-        return [auth.bearer.reveal() for auth in found if isinstance(auth, BearerAuthSettings)]
+        return [auth.bearer.get_secret_value() for auth in found if isinstance(auth, BearerAuthSettings)]
 
     async def until_counted(self, count: int) -> None:
         async with asyncio.timeout(DEADLINE_S):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.settings.yamlnode import MAX_CHARACTERS, Mapping, Mark, Scalar, Sequence, YamlError, literal, parse
+from gateway.settings.yamlnode import MAX_CHARACTERS, Mapping, Mark, Scalar, Sequence, YamlError, parse
 
 
 def test_nodes_know_their_position_counted_from_one() -> None:
@@ -76,19 +76,3 @@ def test_what_is_not_yaml_is_refused_where_it_goes_wrong(text: str, mark: Mark) 
     with pytest.raises(YamlError) as caught:
         parse(text)
     assert caught.value.mark == mark
-
-
-def test_literals_become_the_nodes_somebody_would_have_written() -> None:
-    written, made = parse("{a: [1, true], b: {c: x}}"), literal({"a": [1, True], "b": {"c": "x"}})
-    assert _without_marks(made) == _without_marks(written)
-
-
-def _without_marks(node: object) -> object:
-    match node:
-        case Mapping():
-            return {_without_marks(name): _without_marks(value) for name, value in node.entries}
-        case Sequence():
-            return [_without_marks(item) for item in node.items]
-        case Scalar():
-            return node.text
-    return node

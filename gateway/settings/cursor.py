@@ -1,0 +1,188 @@
+"""A place in a configuration file that is being read, and the problems found in the file so far."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.settings import yamlnode
+from gateway.settings.substitution import Substitution, UnfitError
+from gateway.settings.yamlnode import Mark, Node
+
+MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
+SHOWN_KEY = 64  # characters; keys of ours are shorter
+HARMLESS_KEY = re.compile(rf"[A-Za-z0-9_@*?<-]{{1,{SHOWN_KEY}}}", re.ASCII)
+NULLS = frozenset({"null", "Null", "NULL", "~"})  # YAML 1.2 core schema, section 10.3.2
+
+
+class RefusedError(ValueError):
+    """A value that cannot be used. The problem is recorded already; pydantic goes on with the next key."""
+
+
+class TooManyProblemsError(Exception):
+    """The file has so many problems that more of them would not help."""
+
+
+class ParseContext:
+    """Collects the problems of one file while cursors move over its nodes."""
+
+    def __init__(self, root: Node, substitution: Substitution) -> None:
+        self.root = root
+        self.substitution = substitution
+        self.stand_ins: set[str] = set()  # paths of values, and of lists with items, whose variable is missing
+        self.problems: dict[tuple[Mark, str, str], None] = {}  # a problem found twice counts once
+        self._names: dict[str, dict[str, None]] = {}
+
+    def cursor(self) -> Cursor:
+        """The whole file."""
+        return Cursor(self, self.root, "", Mark(1, 1))
+
+    def record(self, mark: Mark, path: str, message: str) -> None:
+        """Notes a problem; the path is empty for the file as a whole. Raises TooManyProblemsError."""
+        self.problems[mark, path, message] = None
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise TooManyProblemsError
+
+    def names(self, section: str) -> dict[str, None]:
+        """The keys of a mapping at the top of the file, whatever is wrong with their values."""
+        if section not in self._names:
+            mappings = yamlnode.values(self.root, section)[:1]
+            self._names[section] = dict.fromkeys(key for node in mappings for key, _ in yamlnode.named(node))
+        return self._names[section]
+
+    def lines(self, source: str) -> list[str]:
+        """All problems in the order of the file, each as a compiler prints it, so that editors can jump there."""
+        found = sorted(self.problems, key=lambda problem: (problem[0].line, problem[0].column))
+        lines = [
+            f"{source}:{mark.line}:{mark.column}: {path and f'{path}: '}{message}" for mark, path, message in found
+        ]
+        if len(found) >= MAX_PROBLEMS:
+            lines.append(f"{source}: stopped after {MAX_PROBLEMS} problems")
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A scalar as written, after substitution; `plain` and `quoted` are both false for a substituted one."""
+
+    text: str
+    plain: bool = False
+    quoted: bool = False
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Cursor:
+    """A value, the path of keys that leads to it, and where its key stands."""
+
+    context: ParseContext
+    node: Node
+    path: str
+    key_mark: Mark
+
+    @property
+    def raw(self) -> str | None:
+        """The text of a scalar before substitution."""
+        return self.node.text if isinstance(self.node, yamlnode.Scalar) else None
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the value is written as `null`."""
+        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and self.node.text in NULLS
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing stands behind the key."""
+        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and not self.node.text
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether the value, or an item of the list that it is, stands in for a missing variable."""
+        return self.path in self.context.stand_ins
+
+    def refuse(self, message: str) -> RefusedError:
+        """Records what is wrong with the value; the caller raises what it gets, or goes on."""
+        self.context.record(self.node.mark, self.path, message)
+        return RefusedError()
+
+    def refuse_key(self, message: str) -> RefusedError:
+        """Records what is wrong with the key."""
+        self.context.record(self.key_mark, self.path, message)
+        return RefusedError()
+
+    def refuse_missing(self, name: str) -> RefusedError:
+        """Records a required key that is not there."""
+        self.context.record(self.key_mark, self._join(name), "is missing")
+        return RefusedError()
+
+    def refuse_valueless(self, parent: Cursor, message: str) -> None:
+        """Records a problem without showing the key: `{hunter2}` is a key to YAML, but was meant as a password."""
+        self.context.record(self.key_mark, parent.path, message)
+
+    def scalar(self) -> Written:
+        """The value with variables and files put in. Raises RefusedError."""
+        self._must_be(yamlnode.Scalar, "must be a single value")
+        assert isinstance(self.node, yamlnode.Scalar)
+        try:
+            expanded = self.context.substitution.expand(self.node.text)
+        except UnfitError as exc:
+            raise self.refuse(str(exc)) from None
+        if not _is_unicode(expanded.text):
+            raise self.refuse("is not valid Unicode text")
+        if expanded.replaced:
+            return Written(expanded.text, missing=expanded.missing)
+        return Written(expanded.text, plain=self.node.plain, quoted=not self.node.plain)
+
+    def items(self) -> list[Cursor]:
+        """One cursor for each item of a list. Raises RefusedError."""
+        self._must_be(yamlnode.Sequence, "must be a list")
+        assert isinstance(self.node, yamlnode.Sequence)
+        return [
+            Cursor(self.context, node, f"{self.path}[{index}]", node.mark) for index, node in enumerate(self.node.items)
+        ]
+
+    def entries(self) -> dict[str, Cursor]:
+        """One cursor for each key of a mapping; invalid keys are recorded and left out. Raises RefusedError."""
+        self._must_be(yamlnode.Mapping, "must be a mapping of keys to values")
+        found: dict[str, Cursor] = {}
+        for name, cursor in self._pairs():
+            if name in found:
+                cursor.refuse_key(f"is written twice; the first is on line {found[name].key_mark.line}")
+            else:
+                found[name] = cursor
+        return found
+
+    def _pairs(self) -> Iterator[tuple[str, Cursor]]:
+        assert isinstance(self.node, yamlnode.Mapping)
+        for key, value in self.node.entries:
+            if not isinstance(key, yamlnode.Scalar) or key.tagged or not _is_unicode(key.text):
+                self.context.record(key.mark, self.path, "has a key that is not plain text")
+            elif key.plain and key.text == "<<":
+                self.context.record(key.mark, self.path, "has a merge key '<<'; use an alias for a whole value instead")
+            else:
+                yield key.text, Cursor(self.context, value, self._join(key.text), key.mark)
+
+    def _must_be(self, kind: type[Node], message: str) -> None:
+        if self.node.tagged:
+            raise self.refuse("has a YAML tag; put text that starts with '!' in quotes")
+        if self.is_empty:
+            raise self.refuse("is empty; write a value or leave the key out")
+        if self.is_null:
+            raise self.refuse("is null; write a value or leave the key out")
+        if not isinstance(self.node, kind):
+            raise self.refuse(message)
+
+    def _join(self, name: str) -> str:
+        shown = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])
+        return f"{self.path}.{shown}" if self.path else shown
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text has no lone surrogate, as from `"\\ud800"` in the file or from bytes in the environment."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,277 @@
+"""How values with parts are read: sections of keys, lists, mappings, and one of several sections.
+
+A section is a pydantic model that derives from `Section`; the others are annotations. Each is given a `Cursor` and
+hands on cursors of its parts, so that every problem is recorded where it stands, and as many at once as there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from gateway.settings.cursor import Cursor, RefusedError
+from gateway.settings.values import SUBSTITUTED, Schema, Text, WordOf
+from gateway.suggestions import suggestion
+
+Check = Callable[[Sequence[Any]], Iterable[tuple[int, str]]]
+Validate = Callable[[Any], Any]
+T = TypeVar("T")
+
+
+def key_of(field: str) -> str:
+    """The key in a file of an attribute, which has its unit besides: `head_timeout_s`, `head_timeout`."""
+    return field.removesuffix("_s").removesuffix("_bytes")
+
+
+def setting(default: Any, description: str, *, alias: str | None = None) -> Any:
+    """Declares a key of a section: its default as a file would write it (`...`: there is none), and what it is for."""
+    return Field(default, description=description, alias=alias)
+
+
+class Section(BaseModel):
+    """A mapping whose keys are the fields of the class. Defaults are written as in a file."""
+
+    model_config = ConfigDict(
+        alias_generator=key_of,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        hide_input_in_errors=True,  # it may be a secret
+        defer_build=True,  # a worker gets its settings ready-made and reads no file
+    )
+    replaced: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions, with what to say about each
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """Finds values that do not go together: the name of a field (or ''), and what is wrong with it."""
+        return ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, Cursor):
+            return handler(value)
+        entries = value.entries()
+        keys = {name: field.alias or key_of(name) for name, field in cls.model_fields.items()}
+        _refuse_unknown(value, entries, keys.values(), cls.replaced)
+        given = {}
+        for name, field in cls.model_fields.items():
+            key = keys[name]
+            entry = entries.get(key)
+            if entry is not None and not (entry.is_null and field.default is None):
+                given[key] = entry
+            elif entry is None and field.is_required():
+                value.refuse_missing(key)
+        section = handler(given)
+        for name, message in section.problems():
+            at = entries.get(keys.get(name, ""), value)
+            if not at.is_stand_in:  # the value it will have may go with the others
+                at.refuse_key(message)
+        return section
+
+
+def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
+    """Finds items of a list that stand there before."""
+    seen = set()
+    for index, item in enumerate(items):
+        if item is not None and item in seen:
+            yield index, "is in the list already"
+        seen.add(item)
+
+
+class Items:
+    """A list, as `Annotated[tuple[T, ...], Items()]`. `check` finds items that do not go with the others.
+
+    It sees None for an item that is wrong itself, or not known.
+    """
+
+    def __init__(self, check: Check = repeats, *, at_least: int = 0) -> None:
+        self.check = check
+        self.at_least = at_least
+
+    def read(self, value: Any, validate: Validate) -> tuple[Any, ...]:
+        """Reads every item by itself, so that a wrong one does not hide what is wrong with others."""
+        if not isinstance(value, Cursor):
+            return tuple(validate(value))
+        cursors = value.items()
+        if len(cursors) < self.at_least:
+            raise value.refuse(f"must have at least {self.at_least} item{'s' if self.at_least > 1 else ''}")
+        values = [_first(validate, [cursor]) for cursor in cursors]
+        known = [None if cursor.is_stand_in else item for cursor, item in zip(cursors, values, strict=True)]
+        for index, message in self.check(known):
+            cursors[index].refuse(message)
+        if any(cursor.is_stand_in for cursor in cursors):
+            value.context.stand_ins.add(value.path)
+        if None in values:
+            raise RefusedError
+        return tuple(values)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        return handler(schema) | ({"minItems": self.at_least} if self.at_least else {})
+
+
+ListOf = Annotated[tuple[T, ...], Items()]
+
+
+class ByName:
+    """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`."""
+
+    def __init__(self, name: Text) -> None:
+        self.name = name
+
+    def read(self, value: Any, validate: Validate) -> Mapping[str, Any]:
+        """Reads every value by itself, so that a wrong one does not hide what is wrong with others."""
+        if not isinstance(value, Cursor):
+            return MappingProxyType(validate(value))
+        entries = value.entries()
+        values = {}
+        for name, entry in entries.items():
+            if entry.is_empty:
+                entry.refuse_valueless(value, "has a name without a value")
+            elif not self.name.matches(name):
+                entry.refuse_key(f"as a name {self.name.must}")
+            elif (item := _first(validate, {name: entry}, name)) is not None:
+                values[name] = item
+        if len(values) < len(entries):
+            raise RefusedError
+        return MappingProxyType(values)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        return handler(schema) | {"propertyNames": {"pattern": f"^({self.name.pattern})$"}}
+
+
+class OneOf:
+    """One of several sections, which `name_of` a mapping chooses."""
+
+    def __init__(self, sections: Mapping[str, type[Section]], name_of: Callable[[Cursor], str]) -> None:
+        self.sections = sections
+        self.name_of = name_of
+
+    def core_schema(self, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """What pydantic reads them with."""
+        choices = {name: handler.generate_schema(section) for name, section in self.sections.items()}
+        return core_schema.tagged_union_schema(choices, self.choose)
+
+    def choose(self, value: Any) -> str | None:
+        """The name of the section to read; None if there is none, which is then recorded."""
+        if not isinstance(value, Cursor):
+            return next((name for name, section in self.sections.items() if isinstance(value, section)), None)
+        try:
+            return self.name_of(value)
+        except RefusedError:
+            return None
+
+
+class ByOnlyKey:
+    """One of several sections that have a single key each, as `Annotated[A | B, ByOnlyKey()]`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        sections: dict[str, type[Section]] = {
+            next(iter(section.model_fields)): section for section in get_args(source) or (source,)
+        }
+
+        def only_key(cursor: Cursor) -> str:
+            entries = cursor.entries()
+            present = [key for key in sections if key in entries]
+            if len(present) != 1:
+                _refuse_unknown(cursor, entries, sections, {})
+                raise cursor.refuse(f"must have exactly one of the keys {', '.join(sections)}")
+            return present[0]
+
+        return OneOf(sections, only_key).core_schema(handler)
+
+
+class ByWord:
+    """One of several sections, chosen by the word under a key that all of them have."""
+
+    def __init__(self, key: str, sections: Mapping[str, type[Section]]) -> None:
+        self.key = key
+        self.sections = sections
+        self.words = WordOf(tuple(sections))
+
+    def _word(self, cursor: Cursor) -> str:
+        entries = cursor.entries()
+        if self.key not in entries:
+            raise cursor.refuse_missing(self.key)
+        return str(self.words.read(entries[self.key]))
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return OneOf(self.sections, self._word).core_schema(handler)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        # Not `oneOf`: with `if` an editor complains about the keys of the section that was meant.
+        sections = zip(self.sections, handler(schema)["oneOf"], strict=True)
+        return {
+            "type": "object",
+            "required": [self.key],
+            "properties": {self.key: self.words.schema()},
+            "allOf": [
+                {"if": {"required": [self.key], "properties": {self.key: {"const": word}}}, "then": section}
+                for word, section in sections
+            ],
+        }
+
+
+class OrWord:
+    """A section, or one word that says there is none, as `Annotated[T | None, OrWord("none")]`."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def read(self, value: Any, validate: Validate) -> Any:
+        """None for the word, else the section."""
+        if not isinstance(value, Cursor) or value.raw is None or value.is_null or value.is_empty:
+            return validate(value)
+        written = value.scalar()
+        if written.text != self.word and not written.missing:
+            raise value.refuse(f"must be the word {self.word!r} or a mapping of keys to values")
+        return None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self.read, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        section, _null = handler(schema)["anyOf"]
+        return {"anyOf": [{"const": self.word}, {"type": "string", "pattern": SUBSTITUTED}, section]}
+
+
+def _first(validate: Validate, one: Any, key: Any = 0) -> Any:
+    """The only part of what is validated; None if it was refused."""
+    try:
+        return validate(one)[key]
+    except ValidationError:
+        return None
+
+
+def _refuse_unknown(
+    cursor: Cursor, entries: Mapping[str, Cursor], known: Iterable[str], replaced: Mapping[str, str]
+) -> None:
+    for name, entry in entries.items():
+        if name in known:
+            continue
+        hint = suggestion(name, known)
+        if name in replaced:
+            entry.refuse_key(replaced[name])
+        elif entry.is_empty:
+            entry.refuse_valueless(cursor, f"has a key that is not known and has no value{hint}")
+        else:
+            entry.refuse_key(f"is not a known key{hint}")

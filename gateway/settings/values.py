@@ -1,0 +1,322 @@
+"""How single values are read: text, numbers, durations, sizes, secrets. Each is an annotation for pydantic.
+
+`timeout_s: Annotated[float, Duration("10ms", "1h")]` reads `30s` into 30.0, records what is wrong with any other text,
+and describes itself in JSON Schema (draft 2020-12), so that an editor and the gateway accept the same files. Which
+plain scalars are text follows the core schema of YAML 1.2 (section 10.3.2): `no` is text, `true` and `8080` are not.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
+from pydantic_core import CoreSchema, core_schema
+
+from gateway.settings.cursor import NULLS, Cursor, Written
+from gateway.settings.substitution import UnfitError
+from gateway.suggestions import suggestion
+
+Schema = dict[str, Any]
+T = TypeVar("T")
+
+NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(inf|Inf|INF)")
+NOT_TEXT = NULLS | {"true", "True", "TRUE", "false", "False", "FALSE", ".nan", ".NaN", ".NAN"}
+SUBSTITUTED = r"\$\{(env|file):"  # in a schema: a value that is known only when the file is loaded
+
+DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SIZE_BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+
+
+class Value(ABC):
+    """A value without parts. `title` says in the schema and in the reference what may be written."""
+
+    title: str = ""
+    always_judged = False  # whether problems of a stand-in with other keys count: any value would have them
+
+    def read(self, value: Any) -> Any:
+        """Reads a value of a file, or text in code such as a default; anything else in code is the value itself."""
+        if not isinstance(value, Cursor):
+            return self.parse(Written(value)) if isinstance(value, str) else value
+        written = value.scalar()
+        if written.missing:
+            if not self.always_judged:
+                value.context.stand_ins.add(value.path)
+            return self.stand_in(value.raw or "")
+        try:
+            return self.resolve(self.parse(written), value)
+        except UnfitError as exc:
+            raise value.refuse(str(exc)) from None
+
+    @abstractmethod
+    def parse(self, written: Written) -> Any:
+        """Reads one value. Raises UnfitError."""
+
+    def resolve(self, value: Any, cursor: Cursor) -> Any:
+        """Looks a value up where the file lies or says more about it. Raises UnfitError."""
+        return value
+
+    @abstractmethod
+    def stand_in(self, raw: str) -> Any:
+        """A value to go on with where a variable is missing and that was allowed."""
+
+    @abstractmethod
+    def schema(self) -> Schema:
+        """Describes what may be written, without the title."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        return {**({"title": self.title} if self.title else {}), **self.schema()}
+
+
+class Text(Value):
+    """Any text, or text of a certain form: `pattern`, what it `must` be in words, and `convert` for what is left.
+
+    With `any_scalar` it may look like a number, too. `stand_in` is used where a variable is missing; without one it is
+    the expression itself.
+    """
+
+    def __init__(
+        self,
+        pattern: str | None = None,
+        must: str = "must not be empty",
+        convert: Callable[[str], Any] = str,
+        *,
+        any_scalar: bool = False,
+        title: str = "",
+        stand_in: Any = None,
+    ) -> None:
+        self.pattern = pattern
+        self.must = must
+        self.any_scalar = any_scalar
+        self.convert = convert
+        self.title = title or ("text" if pattern is None else must.removeprefix("must be "))
+        self._stand_in = stand_in
+
+    def parse(self, written: Written) -> Any:
+        if not self.matches(written.text):
+            raise UnfitError(self.must)
+        if not self.any_scalar:
+            _require_text(written)
+        return self.convert(written.text)
+
+    def matches(self, text: str) -> bool:
+        """Whether text has the form."""
+        return bool(text) and (self.pattern is None or re.fullmatch(self.pattern, text) is not None)
+
+    def stand_in(self, raw: str) -> Any:
+        return raw if self._stand_in is None else self._stand_in
+
+    def schema(self) -> Schema:
+        return {"type": "string", **({"pattern": or_substituted(self.pattern)} if self.pattern else {"minLength": 1})}
+
+
+AnyText = Annotated[str, Text()]
+Uuid = Annotated[str, Text(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "must be a UUID")]
+
+
+class Secret(Value):
+    """A secret, at least so many characters or bytes long; with `header` fit to be sent in an HTTP header.
+
+    `check` raises UnfitError for any other reason to refuse it.
+    """
+
+    def __init__(
+        self,
+        *,
+        characters: int = 1,
+        bytes_: int = 1,
+        header: bool = False,
+        check: Callable[[str], object] = str,
+        title: str = "secret",
+    ) -> None:
+        self.characters = characters
+        self.bytes_ = bytes_
+        self.header = header
+        self.check = check
+        least = f"{characters} characters" if characters > 1 else f"{bytes_} bytes" if bytes_ > 1 else ""
+        self.title = f"{title} of at least {least}" if least else title
+
+    def parse(self, written: Written) -> SecretStr:
+        text = written.text
+        _require_text(written)
+        if not text:
+            raise UnfitError("must not be empty")
+        if len(text) < self.characters:
+            raise UnfitError(f"must have at least {self.characters} characters")
+        if len(text.encode()) < self.bytes_:
+            raise UnfitError(f"must have at least {self.bytes_} bytes")
+        if self.header and re.fullmatch(r"[!-~]+", text) is None:
+            raise UnfitError("must be visible ASCII without spaces, since it is sent in a header")
+        self.check(text)
+        return SecretStr(text)
+
+    def stand_in(self, raw: str) -> SecretStr:
+        return SecretStr(raw.ljust(max(self.characters, self.bytes_), "_"))
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 1}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.read, handler(source))  # dumped as SecretStr is
+
+
+class _Flag(Value):
+    """`true` or `false`, and none of the other eighteen spellings of YAML 1.1."""
+
+    title = "true or false"
+
+    def parse(self, written: Written) -> bool:
+        if written.quoted or written.text not in ("true", "false"):
+            raise UnfitError("must be true or false, without quotes")
+        return written.text == "true"
+
+    def stand_in(self, raw: str) -> bool:
+        return False
+
+    def schema(self) -> Schema:
+        return {"type": ["boolean", "string"], "pattern": SUBSTITUTED}
+
+
+Flag = Annotated[bool, _Flag()]
+
+
+class Integer(Value):
+    """A whole number between two bounds, both allowed."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low = low
+        self.high = high
+        self.title = f"whole number from {low} to {high}"
+
+    def parse(self, written: Written) -> int:
+        if written.quoted:
+            raise UnfitError(f"must be a {self.title}, without quotes")
+        is_number = re.fullmatch(r"0|-?[1-9][0-9]{0,17}", written.text) is not None
+        if not is_number or not self.low <= int(written.text) <= self.high:
+            raise UnfitError(f"must be a {self.title}")
+        return int(written.text)
+
+    def stand_in(self, raw: str) -> int:
+        return self.low
+
+    def schema(self) -> Schema:
+        return {"type": ["integer", "string"], "minimum": self.low, "maximum": self.high, "pattern": SUBSTITUTED}
+
+
+class Range(Value):
+    """A number with a unit between two bounds, both allowed."""
+
+    noun: str
+    examples: str
+
+    def __init__(self, low: str, high: str, units: Mapping[str, int]) -> None:
+        self.units = units
+        self.pattern = f"[0-9]{{1,15}}({'|'.join(units)})"
+        self.low, self.high = self._number(low), self._number(high)
+        self.title = f"{self.noun} from {low} to {high}"
+
+    def parse(self, written: Written) -> float:
+        if re.fullmatch(self.pattern, written.text) is None:
+            raise UnfitError(f"must be a {self.noun} such as {self.examples}")
+        number = self._number(written.text)
+        if not self.low <= number <= self.high:
+            raise UnfitError(f"must be a {self.title}")
+        return number
+
+    def stand_in(self, raw: str) -> float:
+        return self.low
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": or_substituted(self.pattern)}
+
+    def _number(self, text: str) -> int:
+        digits = text.rstrip("".join(self.units))
+        return int(digits) * self.units[text[len(digits) :]]
+
+
+class Duration(Range):
+    """A time such as `500ms` or `1h`, in seconds."""
+
+    noun = "duration"
+    examples = "500ms, 30s, 5m, 1h or 1d"
+
+    def __init__(self, low: str, high: str) -> None:
+        super().__init__(low, high, DURATION_MS)
+
+    def parse(self, written: Written) -> float:
+        return super().parse(written) / 1000
+
+    def stand_in(self, raw: str) -> float:
+        return self.low / 1000
+
+
+class Size(Range):
+    """A size such as `512` or `64KiB`, in bytes."""
+
+    noun = "size"
+    examples = "512, 64KiB, 1MiB or 1GiB"
+
+    def __init__(self, low: str, high: str) -> None:
+        super().__init__(low, high, SIZE_BYTES)
+
+    def schema(self) -> Schema:
+        return {**super().schema(), "type": ["string", "integer"], "minimum": self.low, "maximum": self.high}
+
+
+class WordOf(Value):
+    """One word of a few."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self.words = words
+
+    def parse(self, written: Written) -> str:
+        if written.text not in self.words:
+            must = f"must be one of {', '.join(self.words)}" if len(self.words) > 1 else f"must be {self.words[0]}"
+            raise UnfitError(must + suggestion(written.text, self.words))
+        return written.text
+
+    def stand_in(self, raw: str) -> str:
+        return self.words[0]
+
+    def schema(self) -> Schema:
+        return {"type": "string", "anyOf": [{"enum": list(self.words)}, {"pattern": SUBSTITUTED}]}
+
+
+class Word:
+    """One of the words of a Literal."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(Annotated[source, WordOf(get_args(source))])
+
+
+Choice = Annotated[T, Word()]  # as Choice[Literal["json", "text"]]
+
+
+class Reference(Text):
+    """A name that a mapping at the top of the same file defines."""
+
+    def __init__(self, section: str, noun: str) -> None:
+        super().__init__(title=f"name of a {noun} of this file")
+        self.section = section
+        self.noun = noun
+
+    def resolve(self, value: str, cursor: Cursor) -> str:
+        known = cursor.context.names(self.section)
+        if value not in known:
+            raise UnfitError(f"names no {self.noun} of this file{suggestion(value, known)}")
+        return value
+
+
+def or_substituted(pattern: str) -> str:
+    """A pattern for JSON Schema of the whole text, or of text that is known only when the file is loaded."""
+    return f"^({pattern})$|{SUBSTITUTED}"
+
+
+def _require_text(written: Written) -> None:
+    if written.plain and (written.text in NOT_TEXT or NUMBER.fullmatch(written.text) is not None):
+        raise UnfitError("must be text; put it in quotes")
