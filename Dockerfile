@@ -1,5 +1,5 @@
 # Both stages stand on the same image: the environment that the first one makes runs on the second one's Python.
-FROM python:3.11-slim-bookworm AS build
+FROM python:3.14-slim-trixie AS build
 
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
@@ -12,7 +12,7 @@ RUN python -m venv /pip \
  && /pip/bin/pip --python /opt/toolgate --no-cache-dir --disable-pip-version-check install .
 
 
-FROM python:3.11-slim-bookworm
+FROM python:3.14-slim-trixie
 
 LABEL org.opencontainers.image.title="Toolgate" \
       org.opencontainers.image.description="A multi-protocol gateway for AI tools" \

@@ -9,14 +9,14 @@ import logging
 
 from gateway import jsontext
 from gateway.errors import ErrorCode, FailureCode, GatewayError, unavailable
-from gateway.model import Arguments, Json, JsonObject, ToolFailure, ToolResult
+from gateway.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
+from gateway.request_parsing import NotJsonError
 from gateway.routing import OutputCheck, PublishedTool
 from gateway.schemas import UNDECIDED
 
 log = logging.getLogger("gateway.pipeline")
 
-INPUT = (b"input", b"inputs")  # the members of a call that hold its arguments, in all dialects
 # Globals: reading a member off its class costs half a microsecond in Python 3.11.
 UNCHECKED, WARN = OutputCheck.OFF, OutputCheck.WARN
 BROKEN_VALUE = ToolFailure(
@@ -31,19 +31,19 @@ class Checks:
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
 
-    async def document(self, body: bytes, principal: str) -> JsonObject:
-        """Reads the body of a call that holds very many values. Raises INVALID_REQUEST, BACKEND_UNAVAILABLE."""
+    async def document(self, body: bytes, argument_members: tuple[bytes, ...], principal: str) -> Json:
+        """Reads a body that holds very many values, but for those under the members of that name (`Arguments`).
+
+        Raises INVALID_REQUEST, BACKEND_UNAVAILABLE.
+        """
         try:
-            document = await self._checker.read(body, INPUT, jsontext.MAX_DEPTH, principal)
+            return await self._checker.read(body, argument_members, jsontext.MAX_DEPTH, principal)
         except OverrunError as exc:
             raise GatewayError(ErrorCode.INVALID_REQUEST, "The body takes too long to be read.") from exc
         except OffloadError as exc:
             raise unavailable("the process that reads large bodies has no time") from exc
         except jsontext.JsonError as exc:
-            raise GatewayError(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {exc}.") from exc
-        if not isinstance(document, dict):
-            raise GatewayError(ErrorCode.INVALID_REQUEST, "The body must be a JSON object.")
-        return document
+            raise NotJsonError(exc) from exc
 
     async def validate(self, tool: PublishedTool, arguments: Arguments, size: int, principal: str) -> None:
         """Holds arguments against their tool's schema; `size` is at least that of their text.

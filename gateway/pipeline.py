@@ -1,32 +1,41 @@
 """What happens to a request, in order: read this first. It names no protocol and no HTTP library.
 
-A call: head, limits on addresses, who calls, body, dialect and version, tool, all other limits, arguments,
-requirements, run. Every refusal before the tool server was asked is a `GatewayError`, answered in the caller's own
-dialect; afterwards every failure is a result.
+Head, limits on addresses, who calls, body, opening it (dialect, version, what is asked), tool, all other limits; of a
+call then arguments, requirements, run. Every refusal before the tool server was asked is a `GatewayError`, answered in
+the caller's own dialect; afterwards every failure is a result.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway.calls.execution import CallRequest
+from gateway.calls.executor import CallRequest
 from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
 from gateway.calls.status import BROKEN, CallView
 from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
-from gateway.dialects import recognise
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.model import CallContext, Invocation, JsonObject, ToolCall
-from gateway.ports import Authenticator, Caller, Limiter, Operation, SyncBackend
+from gateway.model import CallContext, Invocation, Json, ToolCall
+from gateway.ports import (
+    Authenticator,
+    Caller,
+    Immediate,
+    Limiter,
+    Opened,
+    OpenedCall,
+    OpenedList,
+    Operation,
+    RefusedOpening,
+    SyncBackend,
+)
 from gateway.request import Request
-from gateway.request_parsing import check_media, forwarded, read_object, read_optional
+from gateway.request_parsing import forwarded, read_document
 from gateway.requirements import fitting, for_user
 from gateway.responses import CALL_ID, ResponseBuilder, outcome_of, refusal, with_headers
 from gateway.routing import PublishedTool, Router
@@ -39,19 +48,19 @@ STARTING = "The gateway is starting and does not know all tools yet."
 
 
 class Catalogue(Protocol):
-    """Where the current snapshot of everything published is."""
+    """Has the current snapshot of all published tools."""
 
     @property
     def router(self) -> Router: ...
 
     @property
     def ready(self) -> bool:
-        """Whether every backend had its chance to be asked for its tools."""
+        """Whether each backend was asked for its tools once, or did not answer in time."""
         ...
 
 
 class KeptCalls(Protocol):
-    """Runs the calls that are remembered."""
+    """Runs the calls that leave a record."""
 
     async def run(self, asked: CallRequest) -> CallView: ...
 
@@ -63,10 +72,10 @@ class KeptCalls(Protocol):
 
 
 class Pipeline:
-    """Answers calls and lists.
+    """Answers requests.
 
-    `new_call_id` makes ids for callers that sent none and for tool servers. `strict`: a tool that a caller may not use
-    is as if there were none.
+    `new_call_id` makes ids for calls that leave no record. `strict`: a tool that a caller may not use is refused in the
+    words of a tool that does not exist.
     """
 
     def __init__(
@@ -76,7 +85,7 @@ class Pipeline:
         limiter: Limiter,
         catalogue: Catalogue,
         calls: KeptCalls,
-        telling: ResponseBuilder,
+        responses: ResponseBuilder,
         checks: Checks,
         new_call_id: Callable[[], str],
         strict: bool,
@@ -85,37 +94,39 @@ class Pipeline:
         self._limiter = limiter
         self._catalogue = catalogue
         self._calls = calls
-        self._telling = telling
+        self._responses = responses
         self._checks = checks
         self._new_call_id = new_call_id
         self._strict = strict
         self._lists = Lists()
 
-    async def call(self, request: Request, arriving: Body) -> WireReply:
-        """Answers `POST /tools/call` and `POST /call`."""
+    async def answer(self, request: Request, arriving: Body) -> WireReply:
+        """Answers a request to an endpoint of any surface."""
         try:
-            check_media(request.head)
-        except GatewayError as error:
-            return await self.refuse("call", request, error)
-        try:
-            caller = self._identify("call", request) or await self._identify_later(request)
+            caller = self._identify(request.operation, request) or await self._identify_later(request)
             try:
                 body = arriving.now()
                 if body is None:
                     body = await arriving.read()
                 request.bytes_in = size = len(body)
                 if size > ALWAYS_HERE_BYTES and is_wide(body):
-                    document = await self._checks.document(body, caller.principal)
+                    members = request.surface.argument_members
+                    document = await self._checks.document(body, members, caller.principal)
                 else:
-                    document = read_object(body)
-                call, tool = self._read(document, request, caller)
-            except GatewayError:  # counts, but for no tool: whoever may not call it must not use up what others may
-                request.extra += await self._limiter.spend("call", caller.principal, request.ip, None)
+                    document = read_document(body, is_needed=request.needs_document)
+                opened = self._open(document, caller, request)
+            except GatewayError:  # counts, but for no tool: refused callers must not use up the limits of a tool
+                request.extra += await self._limiter.spend(request.operation, caller.principal, request.ip, None)
                 raise
-            told = self._limiter.spend_now("call", caller.principal, request.ip, tool.target)
-            if told is None:
-                told = await self._limiter.spend("call", caller.principal, request.ip, tool.target)
-            request.extra += told
+            tool = request.tool
+            target = None if tool is None else tool.target
+            limits = self._limiter.spend_now(request.operation, caller.principal, request.ip, target)
+            if limits is None:
+                limits = await self._limiter.spend(request.operation, caller.principal, request.ip, target)
+            request.extra += limits
+            if tool is None or not isinstance(opened, OpenedCall):
+                return await self._answer_otherwise(opened, caller, request)
+            call = opened.call
             if caller.user_id is not None:
                 call = for_user(call, caller.user_id)
             if not tool.schema.accepts(call.arguments, size):
@@ -124,71 +135,57 @@ class Pipeline:
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
             if call.call_id is None and not tool.backend.deferred and not preference.respond_async:
-                del body, document, call
-                return await self._answer(tool, tool.backend, invocation, preference, request)
-            kept = self._keep(call, caller, invocation, preference, request)
-            del body, document, call, invocation  # a call may wait for minutes, and thousands at a time
-            return await kept
+                del body, document, opened, call
+                return await self._run(tool, tool.backend, invocation, preference, request)
+            running = self._run_kept(call, caller, invocation, preference, request)
+            del body, document, opened, call, invocation  # a call may wait for minutes, and thousands at a time
+            return await running
         except Exception as exc:
             return refusal(exc, request)
 
-    async def list(self, request: Request, arriving: Body) -> WireReply:
-        """Answers `GET /tools`. A body, which OTC allows for its `$schema`, is read but never required."""
-        try:
-            caller = self._identify("list", request) or await self._identify_later(request)
-            request.extra += await self._limiter.spend("list", caller.principal, request.ip, None)
-            document = read_optional(await arriving.read())
-            dialect = recognise.of_list(request.head, document)
-            request.speak(dialect)
-            request.spelling = dialect.negotiate(request.head, document)
-            if not self._catalogue.ready:  # a short list would be taken for all there is
-                raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
-            router = self._catalogue.router
-            reply = await self._lists.answer(router, caller, dialect, request.spelling, request.head)
-            request.outcome = "ok"
-            return reply
-        except Exception as exc:
-            return refusal(exc, request)
-
-    async def refuse(self, operation: Operation, request: Request, error: GatewayError) -> WireReply:
+    async def refuse(self, request: Request, error: GatewayError) -> WireReply:
         """Answers what is refused for its head alone; like any other refusal it counts for its address and its caller.
 
-        That it is wrong is told before that its sender is not known, but not before that it is one too many.
+        The error goes before an unknown caller's, and after that of an exceeded limit.
         """
         try:
             try:
-                caller = self._identify(operation, request) or await self._identify_later(request)
+                await self._identify_and_spend(request.operation, request)
             except UnauthenticatedError:
                 raise error from None
-            request.extra += await self._limiter.spend(operation, caller.principal, request.ip, None)
             raise error
         except Exception as exc:
             return refusal(exc, request)
 
-    async def look(self, request: Request, call_id: str) -> WireReply:
-        """Answers `GET /calls/{call_id}`: 200 with the result, 202 while there is none, in that call's dialect."""
-        told = request.head.method != "HEAD"  # which shows nothing
-        return await self._find(request, call_id, partial(self._calls.look, told=told))
-
-    async def cancel(self, request: Request, call_id: str) -> WireReply:
-        """Answers `DELETE /calls/{call_id}`: 202, whether it was over already or not."""
-        return await self._find(request, call_id, self._calls.cancel)
-
-    async def _find(
-        self, request: Request, call_id: str, find: Callable[[str, Caller], Awaitable[CallView | None]]
-    ) -> WireReply:
+    async def look(self, request: Request, call_id: str, *, delivers: bool) -> WireReply:
+        """Answers how a kept call stands, in that call's dialect. `delivers`: the answer carries the result."""
         try:
-            caller = self._identify("poll", request) or await self._identify_later(request)
-            request.extra += await self._limiter.spend("poll", caller.principal, request.ip, None)
-            kept = await find(call_id, caller)
-            if kept is None:
-                raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
-            accepted = request.head.method == "DELETE" or kept.standing is None
-            return await self._telling.kept(kept, request, accepted=accepted)
+            caller = await self._identify_and_spend("poll", request)
+            view = await self._calls.look(call_id, caller, told=delivers)
+            return await self._show(view, request, accepted=view is not None and view.standing is None)
         except Exception as exc:
             return refusal(exc, request)
 
-    # Who asks.
+    async def cancel(self, request: Request, call_id: str) -> WireReply:
+        """Cancels a kept call, and answers how it stands then; alike if it was over already."""
+        try:
+            caller = await self._identify_and_spend("poll", request)
+            return await self._show(await self._calls.cancel(call_id, caller), request, accepted=True)
+        except Exception as exc:
+            return refusal(exc, request)
+
+    async def _show(self, view: CallView | None, request: Request, *, accepted: bool) -> WireReply:
+        if view is None:
+            raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
+        return await self._responses.kept(view, request, accepted=accepted)
+
+    # Who asks, and how often.
+
+    async def _identify_and_spend(self, operation: Operation, request: Request) -> Caller:
+        """The caller of a request for no tool. Raises RATE_LIMITED, UNAUTHENTICATED, BACKEND_UNAVAILABLE."""
+        caller = self._identify(operation, request) or await self._identify_later(request)
+        request.extra += await self._limiter.spend(operation, caller.principal, request.ip, None)
+        return caller
 
     def _identify(self, operation: Operation, request: Request) -> Caller | None:
         """The caller, None if more has to be known first. Raises RATE_LIMITED, UNAUTHENTICATED."""
@@ -218,20 +215,30 @@ class Pipeline:
 
     # What is asked.
 
-    def _read(self, document: JsonObject, request: Request, caller: Caller) -> tuple[ToolCall, PublishedTool]:
-        """The call and its tool. Raises INVALID_REQUEST, TOOL_NOT_FOUND, FORBIDDEN."""
-        head = request.head
-        dialect = recognise.of_call(head, document)
-        request.speak(dialect)
-        request.spelling = dialect.negotiate(head, document)
-        call = dialect.decode_call(document)
-        router = self._catalogue.router
-        try:
-            tool = request.tool = router.resolve(call.ref, caller, self._strict)
-        except GatewayError:
-            request.tool = router.meant(call.ref)
-            raise
-        return call, tool
+    def _open(self, document: Json, caller: Caller, request: Request) -> Opened:
+        """Finds out what is asked, and of a call its tool. Raises INVALID_REQUEST, TOOL_NOT_FOUND, FORBIDDEN."""
+        opened = request.surface.open(request.head, document)
+        request.encoder = opened.encoder
+        if type(opened) is OpenedCall:
+            router, ref = self._catalogue.router, opened.call.ref
+            try:
+                request.tool = router.resolve(ref, caller, self._strict)
+            except GatewayError:
+                request.tool = router.find_hidden(ref)
+                raise
+        elif isinstance(opened, RefusedOpening):
+            raise opened.error
+        request.operation = opened.operation
+        return opened
+
+    async def _answer_otherwise(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
+        """Answers what is no call. Raises NOT_READY."""
+        if isinstance(opened, OpenedList):
+            if not self._catalogue.ready:  # a short list would be taken for all there is
+                raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
+            return await self._lists.answer(self._catalogue.router, caller, opened.encoder, request.head)
+        assert isinstance(opened, Immediate)
+        return opened.reply
 
     def _admit(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
@@ -258,7 +265,7 @@ class Pipeline:
 
     # Running it.
 
-    async def _answer(
+    async def _run(
         self,
         tool: PublishedTool,
         backend: SyncBackend,
@@ -266,15 +273,14 @@ class Pipeline:
         preference: Preference,
         request: Request,
     ) -> WireReply:
-        """Answers a call that nobody will ask for again: it lives no longer than its caller waits."""
-        dialect, spelling, call_id = request.dialect, request.spelling, invocation.call_id
-        assert dialect is not None  # it was read
-        applied = None
+        """Answers a call that leaves no record: it ends when its caller leaves."""
+        encoder, call_id, applied = request.encoder, invocation.call_id, None
+        assert encoder is not None  # it was opened
         if preference.wait_s is not None:
             applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
             if applied is not None:
                 invocation = replace(invocation, timeout_s=preference.wait_s)
-        request.outcome = "unknown"  # to whoever leaves now
+        request.outcome = "unknown"  # if the caller leaves now
         asked_at = monotonic()
         try:
             try:
@@ -283,44 +289,43 @@ class Pipeline:
                 request.tool_s = monotonic() - asked_at
             result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             request.outcome = outcome_of(result)
-            reply = dialect.encode_result(result, call_id, spelling)
+            reply = encoder.encode_result(result, call_id)
         except GatewayError as error:
-            reply = self._telling.run_refusal(error, backend.name, request)
+            reply = self._responses.run_refusal(error, backend.name, request)
         except Exception:
             # Bytes may have reached the tool server: from here on nothing is a refusal.
             log.exception("a call failed inside the gateway after it may have reached a tool server")
             request.outcome = "unknown"
-            reply = dialect.encode_result(BROKEN, call_id, spelling)
+            reply = encoder.encode_result(BROKEN, call_id)
         request.extra = (*request.extra, (CALL_ID, call_id.encode()))
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
 
-    async def _keep(
+    async def _run_kept(
         self, call: ToolCall, caller: Caller, invocation: Invocation, preference: Preference, request: Request
     ) -> WireReply:
-        """Answers a call that is remembered."""
+        """Answers a call that leaves a record."""
         assert request.tool is not None
-        assert request.dialect is not None
+        assert request.encoder is not None
         asked = CallRequest(
             call=call,
             tool=request.tool,
             caller=caller,
             invocation=invocation,
             preference=preference,
-            dialect=request.dialect.name,
-            spelling=request.spelling,
-            keep=None if request.served is None else request.served.keep,
+            dialect=request.encoder.name,
+            wire_version=request.encoder.wire_version,
         )
-        request.outcome = "unknown"  # to whoever leaves now
+        request.outcome = "unknown"  # if the caller leaves now
         request.joined, request.counts = True, False
         asked_at, timeout_s, running = monotonic(), invocation.timeout_s, self._calls.run(asked)
         del call, invocation, asked  # as above
         try:
-            kept = await running
+            view = await running
         finally:
-            request.tool_s = monotonic() - asked_at  # with what it takes to remember it
-        request.joined = kept.joined
-        accepted = preference.respond_async and kept.standing is None
-        reply = await self._telling.kept(kept, request, accepted=accepted)
+            request.tool_s = monotonic() - asked_at  # with what it takes to keep its record
+        request.joined = view.joined
+        accepted = preference.respond_async and view.standing is None
+        reply = await self._responses.kept(view, request, accepted=accepted)
         if preference is NO_PREFERENCE:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)

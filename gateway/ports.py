@@ -1,10 +1,10 @@
-"""The seams of the gateway: what the pipeline needs of dialects, backends and authentication."""
+"""The seams of the gateway: what the pipeline needs of surfaces, backends, authentication and limits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -20,9 +20,9 @@ from gateway.model import (
     ToolDefinition,
     ToolResult,
 )
-from gateway.wire import Head, Headers, WireReply, WireRequest
+from gateway.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 
-Operation = Literal["call", "list", "poll"]
+Operation = Literal["call", "list", "poll"]  # what rate limits count
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -87,57 +87,173 @@ class Limiter(Protocol):
         ...
 
 
-class Dialect(Protocol):
-    """One wire form as callers speak it. All methods are pure.
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """One path of a surface.
 
-    `spelling` is the version as the caller wrote it, so that it can be echoed.
+    `route` is the path as logs show it, and `dialect` the one it names, if it names one. `operation` is what a request
+    counts as until it is opened. `max_body_bytes` None: as configured. Without `needs_document`, a body that is absent
+    or not JSON is no document instead of a refusal.
+    """
+
+    route: str
+    methods: tuple[str, ...]
+    operation: Operation
+    dialect: str | None = None
+    max_body_bytes: int | None = None
+    needs_document: bool = True
+
+
+class Encoder(Protocol):
+    """Encodes the answer to one request, in its dialect and wire version. All methods are pure.
+
+    One that is the same for all requests of a version is made once.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The dialect, also as a label of metrics: one of the surface's `dialects`."""
+        ...
 
     @property
-    def canonical(self) -> str:
-        """How the dialect itself spells its version."""
+    def wire_version(self) -> str:
+        """The version of the dialect as the caller wrote it."""
         ...
 
-    def negotiate(self, head: Head, document: Json) -> str:
-        """Reads the version the caller speaks. Raises INVALID_REQUEST for one we do not."""
+    def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
+        """How a call ended; `call_id` is the caller's own, if it sent one."""
         ...
 
-    def decode_call(self, document: Json) -> ToolCall:
-        """Reads a call. Raises INVALID_REQUEST."""
+    def encode_accepted(self, result: ToolResult, call_id: str) -> WireReply:
+        """The same for a request that did not wait for the end of its call."""
         ...
 
-    def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply: ...
+    def encode_error(self, error: GatewayError) -> WireReply:
+        """A refusal."""
+        ...
 
-    def encode_error(self, error: GatewayError, spelling: str) -> WireReply: ...
+
+class ListEncoder(Encoder, Protocol):
+    """Encodes a list of tools, step by step: what the steps make is cached by dialect and wire version."""
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        """One tool as this dialect lists it; joined by `encode_list`."""
+        """One tool; the same for all versions of the dialect."""
         ...
 
-    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
-        """The body of a catalogue from tools already encoded."""
+    def join(self, tools: Sequence[bytes]) -> JoinedList:
+        """The list of encoded tools. Takes milliseconds for megabytes."""
         ...
 
-    def answer_headers(self, spelling: str) -> tuple[tuple[bytes, bytes], ...]:
-        """Headers every answer of this dialect carries."""
+    def encode_list(self, joined: JoinedList, head: Head) -> WireReply:
+        """The answer to one request for the list."""
         ...
 
 
-class ServerDialect(Protocol):
-    """One wire form as we speak it to tool servers. All methods are pure."""
+class OpenedCall(Struct, frozen=True, gc=False):
+    """A request that calls a tool."""
+
+    operation: ClassVar[Operation] = "call"
+
+    encoder: Encoder
+    call: ToolCall
+
+
+class OpenedList(Struct, frozen=True, gc=False):
+    """A request for the tools that its caller may use."""
+
+    operation: ClassVar[Operation] = "list"
+
+    encoder: ListEncoder
+
+
+class Immediate(Struct, frozen=True, kw_only=True):
+    """A request that the protocol answers by itself, such as a handshake. `operation` is what it counts as."""
+
+    encoder: Encoder
+    reply: WireReply
+    operation: Operation = "poll"
+
+
+class RefusedOpening(Struct, frozen=True):
+    """A request that is wrong in itself, of which enough was read to answer it in its own dialect and version."""
+
+    encoder: Encoder
+    error: GatewayError
+
+
+Opened = OpenedCall | OpenedList | Immediate | RefusedOpening
+
+
+class Surface(Protocol):
+    """A protocol that callers speak at some paths: a pure codec.
+
+    `encoders` are those of calls that are looked at by `/calls/{call_id}`, by the dialect and wire version they were
+    made in. `argument_members` are the JSON members that hold the arguments of a call, at any depth: a long text there
+    may stay unread (`model.Arguments`).
+    """
 
     @property
-    def name(self) -> str: ...
+    def dialects(self) -> frozenset[str]:
+        """All names that its endpoints and encoders have."""
+        ...
+
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """By path."""
+        ...
+
+    @property
+    def encoders(self) -> Mapping[tuple[str, str], Encoder]: ...
+
+    @property
+    def argument_members(self) -> tuple[bytes, ...]: ...
+
+    def check_head(self, head: Head) -> None:
+        """Raises GatewayError for a head that is wrong, apart from its method, its size and repeated headers."""
+        ...
+
+    def open(self, head: Head, document: Json) -> Opened:
+        """Reads a request. Raises INVALID_REQUEST where not even its dialect can be read."""
+        ...
+
+    def refuse(self, error: GatewayError, head: Head) -> WireReply:
+        """Encodes the refusal of a request that was not opened, as far as its head tells how."""
+        ...
+
+
+class CallCodec(Protocol):
+    """How calls of one protocol are put into HTTP requests, and their answers read. All methods are pure."""
 
     @property
     def call_paths(self) -> tuple[str, ...]:
-        """Where calls go; the second only after a 404 at the first."""
+        """Where calls go; the second only after a 404 that says nothing is at the first."""
+        ...
+
+    @property
+    def value_members(self) -> tuple[bytes, ...]:
+        """Members of an answer that hold the tool's value; one of very many values stays text (`msgspec.Raw`)."""
+        ...
+
+    @property
+    def fails_with_500(self) -> bool:
+        """Whether a 500 is how a tool says that it failed, which is nothing bad about its server."""
         ...
 
     def request_call(self, invocation: Invocation) -> WireRequest: ...
+
+    def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
+        """Reads an answer; `document` is the body of a 200 if it was decoded already, else None.
+
+        Raises GatewayError when the tool server refused the call before running anything, BrokenReplyError when the
+        answer cannot be read.
+        """
+        ...
+
+
+class ServerDialect(CallCodec, Protocol):
+    """One wire form of OTC or OXP as we speak it to tool servers."""
+
+    @property
+    def name(self) -> str: ...
 
     def request_list(self) -> WireRequest: ...
 
@@ -166,7 +282,7 @@ class SyncBackend(_AnyBackend, Protocol):
 
     deferred: Literal[False]
 
-    def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Awaitable[ToolResult]:
+    def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Coroutine[Any, Any, ToolResult]:
         """Runs a tool. Raises GatewayError, or what its `gate` raises, only if it provably did not run."""
         ...
 

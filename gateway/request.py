@@ -8,11 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
-from gateway.ports import Dialect
+from gateway.ports import Encoder, Operation, Surface
 from gateway.routing import PublishedTool
-from gateway.server_extension import ServerRequest
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers
 
@@ -31,38 +29,30 @@ LISTS = (b"prefer", b"if-none-match")  # several lines of them are one list (RFC
 
 
 class Request(Struct, eq=False):
-    """Filled in step by step: one that ends early is told, counted and written down as far as it came."""
+    """Filled in step by step: one that ends early is answered, counted and logged as far as it came."""
 
     head: Head
+    surface: Surface
     ip: str = ""  # the caller's address
-    served: ServerRequest | None = (
-        None  # the request as our own server has it: lets a call go on when its caller leaves
-    )
-    trace: Trace = UNTRACED  # its name on its way
-    dialect: Dialect | None = None
-    spelling: str = ""  # the version of `dialect` as the caller wrote it
+    trace: Trace = UNTRACED
+    operation: Operation = "call"  # its endpoint's, until it is opened
+    needs_document: bool = True  # as in its endpoint
+    encoder: Encoder | None = None  # once it is opened
     principal: str = ""
     tool: PublishedTool | None = None
-    extra: Headers = ()  # of the answer, besides its own: how the caller's limits stand, and what the call is called
+    extra: Headers = ()  # of the answer besides its encoder's: how the caller's limits stand, the id of the call
     outcome: str = "refused"  # or ok, tool_error, invalid, accepted, timeout, unknown
     tool_s: float = 0.0  # spent waiting for a tool server
     joined: bool = False  # nothing was run for it: its call was another's already, or over, or refused
     counts: bool = True  # its outcome is counted as that of a run, or of a refusal; else the run is, when it ends
     refused: GatewayError | None = None
-    backend: str = ""  # whom a callback is from
+    backend: str = ""  # that a callback is from
     bytes_in: int = 0  # of its body
 
-    def speak(self, dialect: Dialect) -> None:
-        """Everything from here on is said in this dialect, until more is known in its own spelling."""
-        self.dialect, self.spelling = dialect, dialect.canonical
-
-
-def head_of(scope: Mapping[str, Any]) -> Head:
-    """The head of an ASGI request to any path; `path` keeps its prefix."""
-    path = scope["path"]
-    first = path.removeprefix("/").partition("/")[0]
-    prefix = first if first in recognise.DIALECTS else None
-    return Head(method=scope["method"], path=path, headers=dict(scope["headers"]), prefix=prefix)
+    @property
+    def dialect(self) -> str | None:
+        """The dialect as far as it is known."""
+        return self.head.dialect if self.encoder is None else self.encoder.name
 
 
 def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:

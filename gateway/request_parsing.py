@@ -1,47 +1,27 @@
-"""What can be read off a call before it is known in which dialect it is."""
+"""What is read of a request whatever its surface: its document, and the headers that go on to a tool server."""
 
 from __future__ import annotations
 
 from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Json, JsonObject
+from gateway.model import Json
 from gateway.wire import Head, Headers
 
-JSON_TYPE = b"application/json"
-CHARSETS = (b"utf-8", b"utf8", b"us-ascii")
+
+class NotJsonError(GatewayError):
+    """A body that is not JSON; surfaces that tell this from JSON of the wrong shape go by the class."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {reason}.")
 
 
-def check_media(head: Head) -> None:
-    """Raises UNSUPPORTED_MEDIA for a call whose body is not plain JSON."""
-    media = head.headers.get(b"content-type", b"")
-    if media != JSON_TYPE and not _is_json(media):
-        raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's content type must be application/json.")
-    if b"content-encoding" in head.headers and head.headers[b"content-encoding"].lower() != b"identity":
-        raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's body must not be compressed.")
-
-
-def _is_json(media: bytes) -> bool:
-    kind, *parameters = media.lower().split(b";")
-    charsets = [item.strip().removeprefix(b"charset=").strip(b'"') for item in parameters if b"charset=" in item]
-    return kind.strip() == JSON_TYPE and all(charset in CHARSETS for charset in charsets)
-
-
-def read_object(body: bytes) -> JsonObject:
-    """The JSON object a call's body is. Raises INVALID_REQUEST."""
+def read_document(body: bytes, *, is_needed: bool) -> Json:
+    """The JSON value that a body is; None for one that cannot be read and is not needed. Raises NotJsonError."""
     try:
-        document = jsontext.decode(body)
+        return jsontext.decode(body) if body or is_needed else None
     except jsontext.JsonError as exc:
-        raise GatewayError(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {exc}.") from exc
-    if not isinstance(document, dict):
-        raise GatewayError(ErrorCode.INVALID_REQUEST, "The body must be a JSON object.")
-    return document
-
-
-def read_optional(body: bytes) -> Json:
-    """A GET body: what cannot be read counts as none."""
-    try:
-        return jsontext.decode(body) if body else None
-    except jsontext.JsonError:
+        if is_needed:
+            raise NotJsonError(exc) from exc
         return None
 
 

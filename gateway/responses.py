@@ -1,11 +1,11 @@
-"""What callers are told: results, refusals, and how their kept calls stand, each in the dialect of its call."""
+"""Builds answers: refusals, and how kept calls stand, each in the dialect of its call."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from gateway.calls.outcomes import Run
 from gateway.calls.status import MISSING, PREFIX, CallView, Consent, still_running
 from gateway.checks import BROKEN_VALUE, Checks, checked
-from gateway.dialects import recognise
 from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.model import Json, JsonObject, ToolResult
+from gateway.ports import Encoder
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
 from gateway.schemas import UNDECIDED
@@ -37,9 +37,10 @@ class ChallengeSealer(Protocol):
 
 
 class ResponseBuilder:
-    """`location` says where a kept call is; `published` finds a tool by its full id.
+    """`encoders` are by dialect and wire version; `location` makes the URL of a kept call from its id.
 
-    `count` is told of each run of a kept call: backend, tool without its version, outcome, seconds.
+    `published` finds a tool by its full id. `count` takes each run of a kept call: backend, tool without its version,
+    outcome, seconds.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class ResponseBuilder:
         challenges: ChallengeSealer,
         checks: Checks,
         *,
+        encoders: Mapping[tuple[str, str], Encoder],
         location: Callable[[str], str],
         published: Callable[[str], PublishedTool | None],
         count: Callable[[str, str, str, float], None],
     ) -> None:
         self._challenges = challenges
         self._checks = checks
+        self._encoders = encoders
         self._location = location
         self._published = published
         self._count = count
@@ -63,9 +66,10 @@ class ResponseBuilder:
 
         `request.extra` gets the headers that say where to find the call later.
         """
-        if request.dialect is None:  # a look is answered in the dialect of the call itself
-            request.dialect, request.spelling = recognise.DIALECTS[kept.note.dialect], kept.note.spelling
-        dialect, spelling = request.dialect, request.spelling
+        encoder = request.encoder
+        if encoder is None:  # a look is answered in the dialect of the call itself
+            encoder = request.encoder = self._encoders[kept.note.dialect, kept.note.wire_version]
+        encode = encoder.encode_accepted if accepted else encoder.encode_result
         standing = kept.standing
         if type(standing) is ToolResult:  # a `match` costs more than most of what is done here
             result, tool = standing, request.tool
@@ -76,10 +80,10 @@ class ResponseBuilder:
             if result.failure is not None and MISSING in result.failure.extras:
                 result = self._with_public_challenges(result, kept.backend)
             request.outcome = outcome_of(result)
-            reply = dialect.encode_result(result, kept.note.call_id, spelling)
+            reply = encode(result, kept.note.call_id)
         elif standing is None:
             request.outcome = "accepted" if accepted else "timeout"
-            reply = dialect.encode_result(still_running(keyed=kept.is_keyed), kept.note.call_id, spelling)
+            reply = encode(still_running(keyed=kept.is_keyed), kept.note.call_id)
         elif isinstance(standing, Consent):
             reply = self.run_refusal(_consent(kept, standing.challenge), kept.backend, request)
         else:
@@ -91,8 +95,6 @@ class ResponseBuilder:
             request.extra = (*request.extra, name, (LOCATION, self._location(kept.id).encode()))
         else:
             request.extra = (*request.extra, name)
-        if accepted and reply.status == 200:
-            return WireReply(status=202, headers=reply.headers, body=reply.body)
         return reply
 
     def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
@@ -158,9 +160,9 @@ def refusal(exc: Exception, request: Request) -> WireReply:
     error.drop_trace()  # before the request knows it
     request.refused = error
     request.outcome = outcome_of_refusal(error)
-    if request.dialect is None:
-        return recognise.refusal(error, request.head)
-    return request.dialect.encode_error(error, request.spelling)
+    if request.encoder is None:
+        return request.surface.refuse(error, request.head)
+    return request.encoder.encode_error(error)
 
 
 def with_headers(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:

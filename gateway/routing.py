@@ -213,7 +213,7 @@ class Router:
         backend = self._unlisted(ref, caller)
         return error if backend is None else unavailable(f"backend {backend!r} has never listed its tools")
 
-    def meant(self, ref: ToolRef) -> PublishedTool | None:
+    def find_hidden(self, ref: ToolRef) -> PublishedTool | None:
         """The tool that is meant, also by a caller who may not use it; None if there is none."""
         family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
         if family is None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from gateway.wire import Headers
 
-# Extensions of the scope: a `ServerRequest`, and its `answer`. Middleware that changes the messages of an application
-# has to remove the latter: an answer given through it sends no message.
-SERVED = "toolgate.served"
-ANSWER = "toolgate.answer"
+SERVED = "toolgate.served"  # the extension of the scope: a `ServerRequest`
 
 
 class ServerRequest(Protocol):
@@ -23,20 +19,26 @@ class ServerRequest(Protocol):
 
     fields: Mapping[bytes, bytes]
     answered: int | None
-    holder: str  # for whom its body is held in memory; the application sets it once it knows the caller
-
-    def keep(self) -> asyncio.Task[None]:
-        """Has the application run to its end even if its caller leaves; returns the task it runs in."""
-        ...
+    holder: str  # the caller for whom its body is held in memory, once the application knows it
 
     def take_body(self) -> bytes | None:
         """The body, once, if all of it is there; None leaves it to be received."""
         ...
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Answers at once, without messages; false if that cannot be now.
+        """Answers at once, without messages; false if that cannot be now. To be called by `answer_at_once` alone.
 
         `status` is one that has a body. Content-Length is added, and no other header that frames a message or speaks of
         the connection may be given.
         """
         ...
+
+
+def answer_at_once(served: ServerRequest | None, send: Any, status: int, headers: Headers, body: bytes) -> bool:
+    """Answers without messages; false if messages have to be sent.
+
+    So they have behind any server but ours, and if `send` is not its own: middleware that put another there wants to
+    see them.
+    """
+    is_own: bool = getattr(send, "__self__", None) is served
+    return is_own and served is not None and served.answer(status, headers, body)

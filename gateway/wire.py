@@ -25,15 +25,15 @@ class Body(Protocol):
 class Head(Struct, frozen=True, kw_only=True):
     """The head of a caller's request.
 
-    `path` is without the dialect prefix (`/tools/call`); `prefix` is that prefix without slashes (`oxp-env`),
-    or None on a bare path. Header names are lower case; headers that matter to us are never repeated. `lines` are all
-    headers as they came, if one of them is.
+    `path` is without the dialect prefix (`/tools/call`); `dialect` is the one that the path names, None if it names
+    none. Header names are lower case; headers that matter to us are never repeated. `lines` are all headers as they
+    came, if one of them is repeated.
     """
 
     method: str
     path: str
     headers: Mapping[bytes, bytes]
-    prefix: str | None = None
+    dialect: str | None = None
     lines: Headers = ()
 
 
@@ -76,3 +76,11 @@ class WireReply(Struct, frozen=True, kw_only=True):
             if key == name:
                 return value
         return None
+
+
+class JoinedList(Struct, frozen=True, kw_only=True):
+    """An encoded list of tools. Surfaces that neither compress nor revalidate leave `gzipped` and `etag` empty."""
+
+    body: bytes
+    gzipped: bytes | None = None
+    etag: bytes = b""

@@ -1,14 +1,14 @@
-"""Which calls a backend takes on, how many at once, and which replica of its tool server gets them.
+"""How many calls a backend runs at once, how many wait, and which replica of its tool server gets each.
 
-Knows of calls and replicas, nothing of protocols: whoever uses it says what was an answer and what a failure.
+Knows calls and replicas, but no protocol: its users say what counts as an answer and what as a failure.
 """
 
 from __future__ import annotations
 
+from gateway.admission.admission import Admission, AdmissionLimits
 from gateway.admission.breaker import BreakerRules
 from gateway.admission.dispatch import DispatchGate, NotDispatchedError
-from gateway.admission.entrance import Admission, AdmissionLimits
-from gateway.admission.lease import Lease, Replica
+from gateway.admission.replica import Lease, Replica
 
 __all__ = [
     "Admission",

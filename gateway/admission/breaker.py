@@ -1,6 +1,6 @@
-"""Whether a replica, or one tool at it, is worth asking: not for a while after so many failures in a row.
+"""A circuit breaker: after several failures in a row, no calls for a while, then one to find out.
 
-Closed: it is asked. Open: it is not, until `probe_at`. Half open: one attempt is under way and decides.
+Closed: calls are sent. Open: none until `probe_at`. Half open: one attempt, the probe, is under way and decides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CLOSED: Final = "closed"
 OPEN: Final = "open"
 HALF_OPEN: Final = "half_open"
 
-JITTER = 0.1  # of the time it stays open, both ways: gateways that lost a server together do not all try it together
+JITTER = 0.1  # of the time it stays open, both ways, so that gateways which lost a server together spread their probes
 
 
 class BreakerRules(Struct, frozen=True, kw_only=True):
@@ -26,10 +26,10 @@ class BreakerRules(Struct, frozen=True, kw_only=True):
 
 
 class Breaker:
-    """One replica's, or one tool's there. Every attempt is made in a `generation`, and counts only while that lasts.
+    """The breaker of a replica, or of one tool there.
 
-    So an attempt from before it opened can neither close it again nor open it once more, and none but the probe
-    decides while it is half open.
+    Each attempt belongs to the `generation` in which it began, and counts only during that. So an attempt from before
+    the breaker opened can neither close nor reopen it, and only the probe decides while it is half open.
     """
 
     __slots__ = ("_clock", "_rules", "_uniform", "checked", "failures", "generation", "probe_at", "state")
@@ -41,23 +41,23 @@ class Breaker:
         self.failures = 0  # in a row
         self.generation = 0
         self.probe_at = 0.0
-        self.checked = False  # while open: it has answered something other than a call since
+        self.checked = False  # while open: the server has answered something other than a call since
         self._rules = rules
         self._clock = clock
         self._uniform = uniform
 
     @property
     def can_open(self) -> bool:
-        """Whether it counts at all."""
+        """Whether failures count at all."""
         return self._rules.failures > 0
 
     def admits(self, now: float) -> bool:
-        """Whether an attempt may be made, be it as the probe."""
+        """Whether an attempt may be made, if only as the probe."""
         return self.state is CLOSED or (self.state is OPEN and self.probe_at <= now)
 
-    def succeeded(self, since: int) -> bool:
-        """An attempt of that generation got an answer. Returns whether that closed a breaker that was not."""
-        if since != self.generation:
+    def record_success(self, generation: int) -> bool:
+        """Counts an attempt that was answered. Returns whether that closed the breaker."""
+        if generation != self.generation:
             return False
         self.failures = 0
         if self.state is CLOSED:
@@ -65,9 +65,9 @@ class Breaker:
         self.state = CLOSED
         return True
 
-    def failed(self, since: int) -> bool:
-        """An attempt of that generation got no answer. Returns whether that opened a breaker that was closed."""
-        if since != self.generation or not self._rules.failures:
+    def record_failure(self, generation: int) -> bool:
+        """Counts an attempt that failed. Returns whether that opened a breaker that was closed."""
+        if generation != self.generation or not self._rules.failures:
             return False
         self.failures += 1
         if self.state is CLOSED and self.failures < self._rules.failures:
@@ -76,19 +76,19 @@ class Breaker:
         self._open(self._clock() + self._rules.open_for_s * self._uniform(1 - JITTER, 1 + JITTER))
         return was_closed
 
-    def came_to_nothing(self, since: int) -> None:
-        """An attempt of that generation ended without telling anything; if it was the probe, the next attempt is."""
-        if since == self.generation and self.state is HALF_OPEN:
+    def record_nothing(self, generation: int) -> None:
+        """Ends an attempt that showed nothing; if it was the probe, the next attempt becomes the probe."""
+        if generation == self.generation and self.state is HALF_OPEN:
             self._open(self._clock())
 
-    def probe(self) -> int:
-        """Makes it half open. Returns the generation of the one attempt that decides."""
+    def begin_probe(self) -> int:
+        """Becomes half open. Returns the generation of the probe."""
         self.state = HALF_OPEN
         self.generation += 1
         return self.generation
 
-    def vouched_for(self) -> None:
-        """The replica answers something, if not calls: if it is open, the next attempt may find out about those."""
+    def note_alive(self) -> None:
+        """Lets the next attempt be the probe at once: the server has answered something other than a call."""
         if self.state is OPEN:
             self._open(self._clock())
             self.checked = True

@@ -1,4 +1,4 @@
-"""What passes between a call on its way to its tool server and whoever remembers it."""
+"""What a call that has to wait asks before it is sent."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import Protocol
 
 
 class NotDispatchedError(Exception):
-    """The call has ended while it waited, or somebody else has taken it over: nothing of it may be sent."""
+    """The call ended while it waited, or another process has taken it over: it must not be sent."""
 
 
 class DispatchGate(Protocol):
-    """One call's. A call that finds room at once asks nothing of it.
+    """One call's record, as admission and backends see it. A call that need not wait does not use it.
 
-    `answered`: its outcome has come here, or a consent that it needs.
+    `answered`: this process knows the call's outcome, or a consent that it needs.
     """
 
     @property
     def answered(self) -> bool: ...
 
-    async def waits(self) -> None:
-        """The call has to wait. From now until it `goes`, nothing of it is sent."""
+    async def on_queued(self) -> None:
+        """Records that the call waits. Nothing of it is sent until `before_send` has returned."""
         ...
 
-    async def goes(self) -> None:
-        """Its turn has come. Raises GivenUpError; BACKEND_UNAVAILABLE if nobody can say whether it may be sent."""
+    async def before_send(self) -> None:
+        """Raises NotDispatchedError if the call must not be sent, BACKEND_UNAVAILABLE if that is not known."""
         ...
 
     async def is_answered(self) -> bool:
-        """Whether its outcome has come already, or a consent that it needs: how it was taken does not matter then."""
+        """Whether its outcome, or a consent that it needs, is recorded; the reply to its request is moot then."""
         ...

@@ -1,4 +1,4 @@
-"""How a backend's replicas stand, for metrics and the detailed health."""
+"""The state of a backend's replicas and queue, for metrics and the detailed health."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from msgspec import Struct
 from gateway.admission.breaker import BreakerState
 from gateway.model import JsonObject
 
-MAX_SHOWN = 20  # tools of a replica that are named; more than somebody reads
+MAX_SHOWN = 20  # tools that are named for each replica; a list for people to read
 MAX_NAME = 256  # characters of a name, which a tool server chooses
 
 
 class ReplicaStatus(Struct, frozen=True, kw_only=True):
-    """`failures` are those in a row, `in_flight` calls, `tools_shut` what the tool server calls those tools."""
+    """`failures` in a row; `in_flight` calls; `tools_shut`: tools that get no calls, by the tool server's names."""
 
     name: str
     breaker: BreakerState
@@ -40,7 +40,7 @@ class ReplicaStatus(Struct, frozen=True, kw_only=True):
 
 
 class AdmissionStatus(Struct, frozen=True, kw_only=True):
-    """`in_flight` are calls under way, `queued` those that wait for one of them to end."""
+    """`in_flight` calls are under way, `queued` calls wait for one of them to end."""
 
     in_flight: int
     queued: int
@@ -48,7 +48,7 @@ class AdmissionStatus(Struct, frozen=True, kw_only=True):
 
     @property
     def breaker(self) -> BreakerState:
-        """The best of all replicas: while one is closed, the backend takes calls."""
+        """The best state of all replicas: while one is closed, the backend takes calls."""
         states = {replica.breaker for replica in self.replicas}
         return "closed" if "closed" in states else "half_open" if "half_open" in states else "open"
 

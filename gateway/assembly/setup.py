@@ -1,4 +1,4 @@
-"""What one configuration makes and the next one replaces as a whole, and what stays fixed until the next start."""
+"""What is made from one configuration and replaced as a whole by the next, and what is fixed until the next start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admission import Admission
-from gateway.assembly.stamps import Stamps
+from gateway.assembly.fingerprints import Fingerprints
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
 from gateway.errors import ConfigError
@@ -22,31 +22,31 @@ from gateway.settings import BackendSettings, Config
 
 log = logging.getLogger("gateway.reload")
 
-CLOSED_S = 30.0  # for backends that are given up before they were used
+CLOSED_S = 30.0  # to close backends that were made but not used
 
 
-class Front:
-    """The application that listeners know; what stands behind it can be replaced between two requests."""
+class SwappableApp:
+    """The application of the listeners, which passes requests on to another one; that can be replaced at any time."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return self.app(scope, receive, send)  # handed on, not awaited: that would cost every call a frame more
+        return self.app(scope, receive, send)  # not awaited here: that would cost every call another frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """The parts of a gateway that follow the configuration, with those of the setup before it that still fit.
 
-    `stamps` are those of the files that the settings of each backend name. `public` answers everything, `rest` what is
-    neither calls nor lists.
+    `files` has the fingerprints of the files that the settings of each backend name. `public` answers everything,
+    `rest` what is neither a call nor a list.
     """
 
     config: Config
     backends: Mapping[str, Backend]
     admissions: Mapping[str, Admission[Server]]
-    stamps: Mapping[str, Stamps]
+    files: Mapping[str, Fingerprints]
     catalogue: Catalogue
     authenticator: Authenticator
     limits: Limits
@@ -54,12 +54,12 @@ class Setup:
     rest: ASGIApp
     public: ASGIApp
 
-    def has_backend(self, name: str, settings: BackendSettings, files: Stamps) -> bool:
-        """Whether it made this backend, of the same settings and files."""
-        return self.config.backends.get(name) == settings and self.stamps[name] == files
+    def has_backend(self, name: str, settings: BackendSettings, files: Fingerprints) -> bool:
+        """Whether it has this backend, made from the same settings and files."""
+        return self.config.backends.get(name) == settings and self.files[name] == files
 
     def has_rest_for(self, config: Config) -> bool:
-        """Whether its `rest` would answer alike by another configuration."""
+        """Whether its `rest` would answer the same under another configuration."""
         ours, theirs = (
             (
                 it.server.openapi,
@@ -78,7 +78,7 @@ class Setup:
         await self.catalogue.start()
 
     async def follow(self, before: Setup) -> None:
-        """Starts with what the setup before knows of tools; returns once new backends had their chance to be asked."""
+        """Starts with the tools that the setup before knows; returns once new backends were asked, or 10 s later."""
         await self.catalogue.adopt(before.catalogue)
         await self.start()
         await self.catalogue.wait_ready()
@@ -88,7 +88,7 @@ class Setup:
         return {name: backend for name, backend in self.backends.items() if other.backends.get(name) is not backend}
 
     async def discard(self, before: Setup) -> None:
-        """Closes what was made for this setup and not for the one before, which stays in use."""
+        """Closes what was made for this setup alone; the one before stays in use."""
         await self.catalogue.aclose()
         closing = [asyncio.ensure_future(backend.aclose()) for backend in self.not_in(before).values()]
         if closing:
@@ -96,9 +96,9 @@ class Setup:
 
 
 def with_fixed(config: Config, running: Config) -> Config:
-    """A new configuration, but with the running values of all that takes effect only at a start; warns of what differs.
+    """A new configuration with the running values of what takes effect only at a start; warns of what differs.
 
-    Raises ConfigError if these do not go together, as when nobody can tell any more where tool servers call back.
+    Raises ConfigError if the two do not go together, for example when there is no address for callbacks.
     """
     server, now = config.server, running.server
     changed = [f"server.{name}" for name in ("host", "port", "workers") if getattr(server, name) != getattr(now, name)]

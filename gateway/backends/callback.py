@@ -1,6 +1,6 @@
-"""The backend for tool servers that take a call at once and call back with what becomes of it.
+"""The backend for tool servers that take a call at once and post its result to a callback URL later.
 
-Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Callbacks are taken in `callback_receiving`. URLs that a
+Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Callbacks are read in `callback_receiver`. URLs that a
 tool server names are posted to only at origins the operator has named.
 """
 
@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from codecs import BOM_UTF8
+from collections.abc import Awaitable
 from typing import Literal
 
-from gateway.admission import Admission, DispatchGate, Lease
-from gateway.backends.callback_discovery import ToolsetReader, place_of
-from gateway.backends.callback_notices import Notices
-from gateway.backends.callback_receiving import BROKEN, Receiving
-from gateway.backends.credentials import Credentials
-from gateway.backends.http_listing import Terms
-from gateway.backends.server import USER_AGENT, Server, note_broken_off, note_status
+from gateway.admission import DispatchGate, Lease
+from gateway.backends.callback_notices import Notices, find_target
+from gateway.backends.callback_receiver import CallbackReceiver
+from gateway.backends.exchange import BROKEN, HttpExchange, note_broken_off, note_status
+from gateway.backends.lists import ListReader
+from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
-from gateway.offload import Checker
-from gateway.ports import Outcomes
+from gateway.offload.tasks import READ_TOOLSET
+from gateway.settings import CallbackBackendSettings
 from gateway.transport import Origin, Pool, Reply, TransportError
 
 log = logging.getLogger("gateway.backends")
@@ -32,68 +32,52 @@ ACK_TIMEOUT_S = 10.0  # an acknowledgement comes before any work (Tool Invocatio
 
 
 class CallbackBackend:
-    """One toolset behind one base URL, the one of `admission`, which is there for handing calls over.
-
-    `pools` holds its origin and all others that the toolset may name; whatever else it names is refused.
-    `outcomes` is where results go, `on_change` is called when its tools may have changed.
-    """
+    """One toolset behind one base URL. Admission limits how many calls are handed over at once."""
 
     deferred: Literal[True] = True
     dialect = "callback"
-    open_calls = 0  # it is the tool server that calls back
+    max_exchange_s = ACK_TIMEOUT_S
+    open_calls = 0  # it is the tool server that reports outcomes
     stream_up = None
 
-    def __init__(
-        self,
-        name: str,
-        admission: Admission[Server],
-        pools: Mapping[Origin, Pool],
-        *,
-        credentials: Credentials,
-        outcomes: Outcomes,
-        checker: Checker,
-        on_change: Callable[[], None],
-        max_response_bytes: int,
-        lists: Terms = Terms(),  # noqa: B008 - frozen
-    ) -> None:
+    def __init__(self, name: str, settings: CallbackBackendSettings, context: BackendContext) -> None:
         self.name = name
-        self._pools = pools
-        self._admission = admission
-        self._server = admission.replicas[0].target
-        self._credentials = credentials
-        self._on_change = on_change
-        self._max_response_bytes = max_response_bytes
-        self._reader = ToolsetReader(name, self._server, credentials, lists)
-        self._endpoint: tuple[Pool, bytes] | None = None  # known once there is a toolset
-        self._notices = Notices(name, self._server, pools, credentials)
-        self.receiver = Receiving(name, outcomes, checker, self._notices)
-        self._warned: set[int] = set()  # of these statuses
+        self._admission = context.admission
+        self._on_change = context.on_change
+        self._max_response_bytes = settings.max_response_bytes
+        self._exchange = HttpExchange(name, settings, context, callback_toolset.request_toolset())
+        self._credentials = self._exchange.credentials
+        self._reader = ListReader(READ_TOOLSET, callback_toolset.read_toolset, name, settings, context.lists)
+        server = context.admission.replicas[0].target
+        others = {Origin.parse(url): open_pool(settings, url) for url in settings.allowed_origins}
+        self._pools = others | {server.pool.origin: server.pool}
+        self._endpoint: tuple[Pool, bytes] | None = None  # where calls go; known once there is a toolset
+        self._notices = Notices(name, server, self._pools, self._credentials)
+        self.receiver = CallbackReceiver(name, context.outcomes, context.checker, self._notices)
+        self._warned: set[int] = set()  # statuses of acknowledgements
 
     # Discovery.
 
     async def list_tools(self) -> Listing:
-        """Asks for the toolset; of one that is not valid there are no tools. Raises BACKEND_UNAVAILABLE."""
-        try:
-            toolset = await self._reader.ask()
-        except callback_toolset.ToolsetError as exc:
-            return self._without_tools(str(exc))
-        endpoint = place_of(toolset.endpoint, self._pools)
-        if endpoint is None:
-            return self._without_tools("its endpoint is not a URL at its own origin or one of allowed_origins")
-        self._endpoint = endpoint
-        self._admission.vouch_for(self._admission.replicas[0])
-        return toolset.listing
+        """Asks for the toolset; one that is not valid has no tools. Raises BACKEND_UNAVAILABLE."""
+        return await self._exchange.list_tools(self._read_toolset)
 
-    def _without_tools(self, reason: str) -> Listing:
-        self._endpoint = None
-        return Listing(rejected=(Rejected(id=self.name, reason=reason),))
+    async def _read_toolset(self, reply: Reply) -> Listing:
+        text = reply.body.removeprefix(BOM_UTF8)
+        del reply
+        endpoint, listing = await self._reader.read(text)
+        self._endpoint = find_target(endpoint, self._pools)
+        if self._endpoint is None and listing.tools:
+            reason = "its endpoint is not a URL at its own origin or one of allowed_origins"
+            return Listing(rejected=(Rejected(id=self.name, reason=reason),))
+        return listing
 
     # Calls.
 
     async def dispatch(
         self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
     ) -> ToolResult | None:
-        """Posts an invocation, once. Whatever may have arrived may call back, so only a clear refusal is an outcome.
+        """Posts an invocation, once. If it may have arrived, the tool may call back: only a clear refusal is a result.
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `gate` raises.
         """
@@ -105,44 +89,25 @@ class CallbackBackend:
             lease = await self._admission.wait(tool, invocation.timeout_s, gate)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
-            return await self._hand_over(lease, invocation, callback_url, timeout_s, gate)
-        finally:
-            self._admission.leave(lease)
-
-    async def _hand_over(
-        self,
-        lease: Lease[Server],
-        invocation: Invocation,
-        callback_url: str,
-        timeout_s: float,
-        gate: DispatchGate | None,
-    ) -> ToolResult | None:
-        """Of a call that was answered by a callback before, nothing counts that is said of it here."""
-        try:
             reply = await self._post(invocation, callback_url, timeout_s)
+            if not 200 <= reply.status < 300 and gate is not None and await gate.is_answered():
+                lease.answered = True
+                return None
+            note_status(lease, reply.status)
+            result = self._read_acknowledgement(reply, invocation)
+            if result is not None:
+                log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
+            return result
         except asyncio.CancelledError:
             if gate is not None and gate.answered:
                 lease.answered = True
                 log.info("a tool server answered a call and did not acknowledge it", extra={"backend": self.name})
             raise
         except TransportError as exc:
-            if exc.sent and gate is not None and await gate.is_answered():
-                lease.answered = True
-                return None
-            note_broken_off(lease, exc, timeout_s)
-            if not exc.sent:
-                raise unavailable(f"{exc.kind}: {exc}") from exc
-            extra = {"backend": self.name, "kind": str(exc.kind)}
-            log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
+            await self._not_acknowledged(exc, lease, timeout_s, gate)
             return None
-        if not 200 <= reply.status < 300 and gate is not None and await gate.is_answered():
-            lease.answered = True
-            return None
-        note_status(lease, reply.status)
-        result = self._acknowledged(reply, invocation)
-        if result is not None:
-            log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
-        return result
+        finally:
+            self._admission.leave(lease)
 
     def _post(self, invocation: Invocation, callback_url: str, timeout_s: float) -> Awaitable[Reply]:
         if self._endpoint is None:
@@ -158,8 +123,19 @@ class CallbackBackend:
             max_body=self._max_response_bytes,
         )
 
-    def _acknowledged(self, reply: Reply, invocation: Invocation) -> ToolResult | None:
-        """What an acknowledgement means: any 2xx is one, and all else an outcome (Tool Invocation, Error Responses)."""
+    async def _not_acknowledged(
+        self, exc: TransportError, lease: Lease[Server], timeout_s: float, gate: DispatchGate | None
+    ) -> None:
+        """Notes that a call may run without an acknowledgement. Raises BACKEND_UNAVAILABLE if nothing was sent."""
+        if exc.sent and gate is not None and await gate.is_answered():
+            lease.answered = True
+            return
+        note_broken_off(lease, exc, timeout_s)
+        extra = {"backend": self.name, "kind": str(exc.kind)}
+        log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
+
+    def _read_acknowledgement(self, reply: Reply, invocation: Invocation) -> ToolResult | None:
+        """The result that a reply means; None for a 2xx, which takes the call (Tool Invocation, Error Responses)."""
         match reply.status:
             case 200:
                 return None
@@ -188,19 +164,17 @@ class CallbackBackend:
     async def resume(self, call_id: str, run: str) -> None:
         """Does nothing: the protocol has no way to ask, the tool server calls back by itself."""
 
-    async def challenge_status(self, check_url: str) -> str:
-        """Knows nothing: whether the user has consented shows in the outcome of the call."""
-        return "failed"
-
-    # Notices.
-
     async def cancel(self, call_id: str, run: str, group: str) -> None:
-        """Tells the tool server that nobody waits for a call any more, without waiting for it to hear."""
+        """Tells the tool server once, without waiting for it, that the result of a run is not wanted any more."""
         self._notices.cancel(callback.invocation_id(call_id, run), group)
+
+    async def challenge_status(self, check_url: str) -> str:
+        """Always `failed`: whether the user has consented shows in the outcome of the call."""
+        return "failed"
 
     async def aclose(self) -> None:
         """Gives notices under way a moment, then closes every connection."""
         await self._notices.aclose()
-        await self._admission.aclose()
+        await self._exchange.aclose()
         for pool in self._pools.values():
             await pool.aclose()

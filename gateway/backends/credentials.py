@@ -1,16 +1,18 @@
-"""What we show a tool server to be let in: a bearer token, an API key, or a short-lived token of our own.
+"""How the gateway authenticates to tool servers: a bearer token, an API key, or a short-lived token of its own.
 
 OXP 1.0, Security. The caller's own credential never goes on.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
 import jwt
 
+from gateway.settings import ApiKeyAuthSettings, BackendSettings, BearerAuthSettings, JwtAuthSettings
 from gateway.wire import Headers
 
 PRINCIPAL = "principal"  # as a subject: whoever calls
@@ -81,3 +83,23 @@ class Minted:
             claims | {"sub": subject, "iat": int(now), "exp": int(now + self._ttl_s)}, self._secret, "HS256"
         )
         return ((b"authorization", b"Bearer " + token.encode()),)
+
+
+def credentials_of(settings: BackendSettings) -> Credentials:
+    """What the settings of a backend say about its `auth`."""
+    match settings.auth:
+        case None:
+            return Fixed()
+        case BearerAuthSettings(bearer=token):
+            return Fixed.bearer(token.get_secret_value())
+        case ApiKeyAuthSettings(api_key=key):
+            return Fixed.api_key(settings.protocol, key.get_secret_value())
+        case JwtAuthSettings(jwt=token):
+            return Minted(
+                token.secret.get_secret_value(),
+                issuer=token.issuer,
+                audience=token.audience,
+                subject=token.subject,
+                ttl_s=token.ttl_s,
+                clock=time.time,
+            )

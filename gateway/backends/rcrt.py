@@ -1,7 +1,7 @@
 """The backend for tool servers that speak RCRT: a breadcrumb asks, another answers, a stream of events hints at it.
 
-RCRT Universal Tool Invocation Standard 1.0 (12 November 2025). A call is never sent a second time by itself unless its
-route allows it: whatever was stored may be running.
+RCRT Universal Tool Invocation Standard 1.0 (12 November 2025). A stored request may be running, so it is sent a second
+time only if its route is idempotent.
 """
 
 from __future__ import annotations
@@ -10,26 +10,23 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
 from gateway import jsontext
-from gateway.admission import Admission, DispatchGate, Lease
-from gateway.backends.http_listing import Terms
-from gateway.backends.rcrt_awaiting import Awaited, Awaiting
-from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Tokens
+from gateway.admission import DispatchGate, Lease
+from gateway.backends.exchange import note_broken_off
+from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, tokens_of
 from gateway.backends.rcrt_discovery import Discovery
+from gateway.backends.rcrt_limits import Timings, Workflows
+from gateway.backends.rcrt_pending import PendingCall, PendingCalls
 from gateway.backends.rcrt_stream import EventStream
-from gateway.backends.rcrt_timings import Timings
-from gateway.backends.rcrt_workflows import Workflows
-from gateway.backends.server import Server
+from gateway.backends.server import BackendContext, Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolResult
-from gateway.offload import Checker
-from gateway.ports import Outcomes
+from gateway.settings import RcrtBackendSettings
 from gateway.transport import TransportError
 from gateway.wire import Headers
 
@@ -40,74 +37,58 @@ log = logging.getLogger("gateway.backends")
 MAX_REQUEST_BYTES = 1024 * 1024 - 16 * 1024
 TOO_LARGE = "The arguments are larger than this tool can be sent."
 # Statuses below 500 after which the breadcrumb may exist: none at all, an odd 200, a proxy that waited in vain, and a
-# key that somebody has used before us.
+# key that was used before.
 UNCLEAR = (0, 200, 408, 409)
 
 
 class RcrtBackend:
-    """One workspace of one RCRT server, the one of `admission`, which is there for storing requests. Sizes in bytes.
-
-    `on_change` is called when tools may have changed.
-    """
+    """One workspace of one RCRT server. Admission limits how many requests are stored at once."""
 
     deferred: Literal[True] = True
     dialect = "rcrt"
+    max_exchange_s = Timings().create_s
     receiver = None
 
     def __init__(
-        self,
-        name: str,
-        admission: Admission[Server],
-        *,
-        tokens: Tokens,
-        outcomes: Outcomes,
-        checker: Checker,
-        workspace: str,
-        toolkit: str,
-        max_response_bytes: int,
-        on_change: Callable[[], None],
-        wall_clock: Callable[[], float],
-        request_schema: rcrt.RequestSchema,
-        return_to_llm: bool,
-        cleanup: bool,
-        timings: Timings,
-        lists: Terms = Terms(),  # noqa: B008 - frozen
+        self, name: str, settings: RcrtBackendSettings, context: BackendContext, timings: Timings | None = None
     ) -> None:
+        """`timings` are for tests; by default they follow from the context."""
         self.name = name
-        self._admission = admission
-        self._server = server = admission.replicas[0].target
-        self._workspace = workspace
-        self._wall_clock = wall_clock
-        self._request_schema: rcrt.RequestSchema = request_schema
-        self._return_to_llm = return_to_llm
-        self._on_change = on_change
-        self._timings = timings
+        self._settings = settings
+        self._admission = context.admission
+        self._server = server = context.admission.replicas[0].target
+        self._on_change = context.on_change
+        self._timings = timings = timings or Timings(watch_s=context.pending_s)
         self._change_due: asyncio.TimerHandle | None = None
         self._workflows = Workflows(timings.workflow_s)
-        self._client = RcrtClient(server, tokens, checker, read_s=timings.read_s, max_response_bytes=max_response_bytes)
-        self._discovery = Discovery(
-            name, self._client, workspace=workspace, toolkit=toolkit, timings=timings, lists=lists
+        tokens = tokens_of(settings, server)
+        max_response_bytes = settings.max_response_bytes
+        self._client = RcrtClient(
+            server, tokens, context.checker, read_s=timings.read_s, max_response_bytes=max_response_bytes
         )
+        self._discovery = Discovery(name, self._client, settings, context.lists, timings)
         self._stream = EventStream(
             name,
             server,
             tokens,
-            on_event=self._heard,
-            on_gap=lambda: self._awaiting.nudge(),
+            on_event=self._take_event,
+            on_gap=lambda: self._pending.nudge(),
             max_event_bytes=max_response_bytes,
             timings=timings,
         )
-        self._awaiting = Awaiting(name, self._client, self._stream, outcomes, cleanup=cleanup, timings=timings)
+        self._pending = PendingCalls(
+            name, self._client, self._stream, context.outcomes, cleanup=settings.cleanup, timings=timings
+        )
 
     @property
     def stream_up(self) -> bool:
-        """Whether events come in, as far as anybody can tell."""
+        """Whether events come in, as far as the stream shows."""
         return self._stream.is_up
 
     @property
     def open_calls(self) -> int:
         """How many calls this process looks for an outcome of."""
-        return len(self._awaiting)
+        return len(self._pending)
 
     async def dispatch(
         self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
@@ -119,11 +100,11 @@ class RcrtBackend:
         """
         deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
-        call = Awaited(call_id=invocation.call_id, run=invocation.run, idempotent=invocation.idempotent)
-        call.place = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, gate)
+        call = PendingCall(call_id=invocation.call_id, run=invocation.run, idempotent=invocation.idempotent)
+        call.permit = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, gate)
         with contextlib.ExitStack() as unless_sent:
-            if call.place is not None:
-                unless_sent.callback(call.place.leave)
+            if call.permit is not None:
+                unless_sent.callback(call.permit.release)
             tool = invocation.tool.remote_id
             lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), gate)
             try:
@@ -132,26 +113,26 @@ class RcrtBackend:
                 is_stored = await self._store(call, body, invocation.headers, lease, deadline)
             finally:
                 self._admission.leave(lease)
-        if not is_stored:  # a replica that dies meanwhile leaves a call that may have run, not one that is waited for
-            await self._awaiting.make_sure(call, self._look_up, within_s=deadline - time.monotonic())
+        if not is_stored:  # should this replica die meanwhile, the call counts as one that may have run
+            await self._pending.make_sure(call, self._look_up, within_s=deadline - time.monotonic())
         return None
 
     async def _prepare(self, tool: str) -> None:
-        """Sees to it that the tool is there and that the stream is open, or was tried. Raises TOOL_NOT_FOUND."""
+        """Checks that the tool is there and that the stream is open, or was tried. Raises TOOL_NOT_FOUND."""
         if not await self._discovery.has(tool):
-            self._change()
+            self._note_change()
             raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
         self._stream.start()
         await self._stream.tried()
 
     def _encode(self, invocation: Invocation) -> bytes:
-        ends = datetime.fromtimestamp(self._wall_clock(), UTC) + timedelta(seconds=self._timings.request_ttl_s)
+        ends = datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=self._timings.request_ttl_s)
         request = rcrt.encode_request(
             invocation,
-            schema=self._request_schema,
-            workspace=self._workspace,
+            schema=self._settings.request_schema,
+            workspace=self._settings.workspace,
             ttl=ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            return_to_llm=self._return_to_llm,
+            return_to_llm=self._settings.return_to_llm,
             config_id=rcrt.config_of(invocation),
         )
         body = jsontext.encode(request)
@@ -159,32 +140,34 @@ class RcrtBackend:
             raise GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE)
         return body
 
-    async def _store(self, call: Awaited, body: bytes, headers: Headers, lease: Lease[Server], deadline: float) -> bool:
-        """Begins to look for the outcome, then creates the request's breadcrumb; False if it may not be there.
+    async def _store(
+        self, call: PendingCall, body: bytes, headers: Headers, lease: Lease[Server], deadline: float
+    ) -> bool:
+        """Begins to look for the outcome, then stores the request; False if it may not be stored.
 
         Raises GatewayError when it is not.
         """
         create = partial(self._create, call.request_id, body, headers, lease, deadline)
         crumb_id = None
-        self._awaiting.add(call)
+        self._pending.add(call)
         self._stream.expect_echo(call.request_id)
         try:
             crumb_id = await create(key=call.request_id)
             if crumb_id is None and call.idempotent:
-                with contextlib.suppress(GatewayError):  # whatever becomes of it, the first may be stored
+                with contextlib.suppress(GatewayError):  # the first may be stored, even if this one is refused
                     crumb_id = await create(key=f"{call.request_id}-2")  # a key is good for one try
         except GatewayError:
-            self._awaiting.forget(call)
+            self._pending.forget(call)
             raise
         finally:
             self._stream.time_echo(call.request_id, stored=crumb_id is not None)
-        self._awaiting.created(call.request_id, crumb_id or "")
+        self._pending.created(call.request_id, crumb_id or "")
         return crumb_id is not None
 
     async def _create(
         self, request_id: str, body: bytes, headers: Headers, lease: Lease[Server], deadline: float, key: str
     ) -> str | None:
-        """The id of the new breadcrumb; None when it cannot be told whether there is one."""
+        """The id of the new breadcrumb; None when there may be none."""
         timeout_s = min(self._timings.create_s, deadline - time.monotonic())
         if timeout_s <= 0:
             raise unavailable("its time was up before it was stored")
@@ -193,15 +176,16 @@ class RcrtBackend:
             lease.answered = True
             return created
         except TransportError as exc:
-            self._judge(lease, exc, timeout_s)
-            if not exc.sent:
-                raise unavailable(f"{exc.kind}: {exc}") from exc
+            note_broken_off(lease, exc, timeout_s, runs_tool=False)
             status, reason = 0, f"{exc.kind}: {exc}"
         except AnswerError as exc:
-            self._judge(lease, exc, timeout_s)
+            _note_answer(lease, exc)
             status, reason = exc.status, str(exc)
-        except GatewayError as exc:  # no token, for a reason
-            self._judge(lease, exc.__cause__, timeout_s)
+        except GatewayError as exc:  # there is no token
+            if isinstance(exc.__cause__, AnswerError):
+                _note_answer(lease, exc.__cause__)
+            elif isinstance(exc.__cause__, TransportError):
+                note_broken_off(lease, exc.__cause__, timeout_s, runs_tool=False)
             raise
         if status not in UNCLEAR and status < 500:
             raise self._refused(status, reason)
@@ -214,19 +198,9 @@ class RcrtBackend:
             raise unavailable(reason)
         return crumb_id
 
-    def _judge(self, lease: Lease[Server], failure: BaseException | None, given_s: float) -> None:
-        """Says whether a failure was the server's; no tool runs while it stores a request."""
-        match failure:
-            case TransportError() if self._server.is_to_blame(failure, given_s):
-                lease.failed(str(failure.kind))
-            case AnswerError(status=status) if 400 <= status < 500:
-                lease.answered = True
-            case AnswerError(status=status):
-                lease.failed(f"status {status}")
-
     async def _look_up(self, request_id: str) -> str | None:
         """The id of a request's breadcrumb by its tag, which is ours alone."""
-        schema = rcrt.REQUEST_SCHEMAS[self._request_schema]
+        schema = rcrt.REQUEST_SCHEMAS[self._settings.request_schema]
         for document in await self._client.find(schema, rcrt.OWN_TAG + request_id, limit=1):
             if (crumb := rcrt.decode_crumb(document)) is not None:
                 return crumb.id
@@ -240,43 +214,51 @@ class RcrtBackend:
         return unavailable(reason)
 
     async def resume(self, call_id: str, run: str) -> None:
-        """Looks for the outcome of a call another replica stored."""
+        """Looks for the outcome of a call that another replica stored."""
         self._stream.start()
-        self._awaiting.resume(call_id, run)
+        self._pending.resume(call_id, run)
 
     async def cancel(self, call_id: str, run: str, group: str) -> None:
-        """Stops looking, unless the call holds a place. A runner cannot be told; what it brings later is ignored."""
-        self._awaiting.cancel(call_id)
+        """Stops looking, unless the call is a workflow. Runners have no way to stop; a later response is ignored."""
+        self._pending.cancel(call_id)
 
     async def list_tools(self) -> Listing:
         """Reads the workspace's tools, and from then on listens for their changes. Raises BACKEND_UNAVAILABLE."""
         self._stream.start()
         listing = await self._discovery.list_tools()
-        self._admission.vouch_for(self._admission.replicas[0])
+        self._admission.note_alive(self._admission.replicas[0])
         return listing
 
     async def challenge_status(self, check_url: str) -> str:
-        """RCRT has no challenges."""
+        """Always `failed`: RCRT has no challenges."""
         return "failed"
 
     async def aclose(self) -> None:
         if self._change_due is not None:
             self._change_due.cancel()
         await self._stream.aclose()
-        await self._awaiting.aclose()
+        await self._pending.aclose()
         await self._admission.aclose()
         await self._server.pool.aclose()
 
-    def _heard(self, crumb: rcrt.Crumb) -> None:
+    def _take_event(self, crumb: rcrt.Crumb) -> None:
         if self._discovery.concerns(crumb):
-            self._change()
-        self._awaiting.heard(crumb)
+            self._note_change()
+        self._pending.take_event(crumb)
 
-    def _change(self) -> None:
-        """Tells of a change, once for all that come close together."""
+    def _note_change(self) -> None:
+        """Reports a change of tools, once for all that come close together."""
         if self._change_due is None:
-            self._change_due = asyncio.get_running_loop().call_later(self._timings.change_s, self._tell_of_change)
+            self._change_due = asyncio.get_running_loop().call_later(self._timings.change_s, self._report_change)
 
-    def _tell_of_change(self) -> None:
+    def _report_change(self) -> None:
         self._change_due = None
         self._on_change()
+
+
+def _note_answer(lease: Lease[Server], exc: AnswerError) -> None:
+    """Tells the breakers about an answer that is not the 200 that was hoped for; no tool runs meanwhile."""
+    if 400 <= exc.status < 500:
+        lease.answered = True
+    else:
+        lease.failed(f"status {exc.status}")

@@ -6,17 +6,20 @@ RCRT's server of November 2025: success is 200, errors are plain text, tokens co
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlencode
 
 from gateway import jsontext
+from gateway.backends.credentials import credentials_of
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH
 from gateway.errors import GatewayError, unavailable
 from gateway.model import Json, JsonObject
 from gateway.offload import Checker, OffloadError
+from gateway.settings import RcrtBackendSettings
 from gateway.transport import Reply, TransportError
 from gateway.wire import Headers
 
@@ -146,6 +149,15 @@ class IssuedTokens:
             life_s = min(max(ends - self._wall_clock(), 2 * BETWEEN_TOKENS_S), TOKEN_LIFE_S)
         self._headers = ((b"authorization", b"Bearer " + token.encode()),)
         self._renew_at, self._ends_at = now + TOKEN_USED * life_s, now + life_s
+
+
+def tokens_of(settings: RcrtBackendSettings, server: Server) -> Tokens:
+    """The token of the settings, or else those that the server issues."""
+    if settings.auth is not None:
+        return FixedTokens(credentials_of(settings).headers("anonymous"))
+    return IssuedTokens(
+        server, owner_id=settings.owner_id, agent_id=settings.agent_id, clock=time.monotonic, wall_clock=time.time
+    )
 
 
 class RcrtClient:

@@ -8,17 +8,17 @@ from collections import Counter
 
 from msgspec import Struct
 
-from gateway.backends.http_listing import Terms, decode_tools, read_apart
-from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient, WideAnswerError, check_type
-from gateway.backends.rcrt_timings import Timings
-from gateway.dialects import crumb_listing, rcrt, rcrt_tools
-from gateway.dialects.crumb_listing import read_catalog
+from gateway.backends.lists import ListReader
+from gateway.backends.rcrt_client import FAILURES, RcrtClient, WideAnswerError, check_type
+from gateway.backends.rcrt_limits import Timings
+from gateway.dialects import rcrt, rcrt_tools
 from gateway.dialects.listings import MAX_VALUES, most_values
-from gateway.dialects.listings import Terms as Bounds
 from gateway.errors import GatewayError, unavailable
 from gateway.jsontext import encode
 from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
+from gateway.offload import Offload
 from gateway.offload.tasks import READ_CATALOG
+from gateway.settings import RcrtBackendSettings
 
 log = logging.getLogger("gateway.backends")
 
@@ -40,21 +40,13 @@ class Discovery:
     """Lists the tools, reading only records that changed, and knows whether one is still there."""
 
     def __init__(
-        self, name: str, client: RcrtClient, *, workspace: str, toolkit: str, timings: Timings, lists: Terms
+        self, name: str, client: RcrtClient, settings: RcrtBackendSettings, lists: Offload, timings: Timings
     ) -> None:
         self._name = name
-        self._offload = lists.offload
-        self._bounds = encode(
-            Bounds(
-                backend=name,
-                toolkit=toolkit,
-                max_tools=lists.max_tools,
-                max_schema_bytes=lists.max_schema_bytes,
-            )
-        )
+        self._catalog_reader = ListReader(READ_CATALOG, rcrt_tools.read_catalog, name, settings, lists)
         self._client = client
-        self._workspace = workspace
-        self._toolkit = toolkit
+        self._workspace = settings.workspace
+        self._toolkit = settings.toolkit or name
         self._seen_s = timings.seen_s
         self._read: dict[str, _Read] = {}
         self._values = 0  # of all that was read
@@ -170,21 +162,17 @@ class Discovery:
         return _without_doubles(tools, rejected)
 
     async def _catalog(self) -> Listing:
-        """What a workspace without tools to read sums up; it may list some that no runner has."""
+        """Reads the catalogue of a workspace without readable tools; it may list some that no runner has."""
         reply = await self._client.find_text(rcrt.TOOL_CATALOG, self._workspace, limit=1, context=True)
         check_type(reply)
-        reading = read_apart(READ_CATALOG, read_catalog, self._bounds, reply.body, self._offload, self._name)
-        summary, *parts = await reading
-        read = crumb_listing.decode_summary(summary)
-        if read.failure:
-            raise BrokenAnswerError(reply.status, read.failure)
-        if read.crumb_id:
-            self._read = {read.crumb_id: _Read(None, None)}  # so that its events concern us
-        return _without_doubles(await decode_tools(parts), list(read.rejected))
+        crumb_id, listing = await self._catalog_reader.read(reply.body)
+        if crumb_id:
+            self._read = {crumb_id: _Read(None, None)}  # so that its events concern us
+        return _without_doubles(list(listing.tools), list(listing.rejected))
 
 
 def _without_doubles(tools: list[ToolDefinition], rejected: list[Rejected]) -> Listing:
-    """A request names a tool and nothing else: of two with one name, nobody can say which would run."""
+    """Leaves out tools that share a name: a request names nothing else, so either might run."""
     counts = Counter(tool.remote_id for tool in tools)
     reason = "several tools of its tool server have this name"
     doubles = [Rejected(id=tool.id, reason=reason) for tool in tools if counts[tool.remote_id] > 1]

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from gateway import jsontext
 from gateway.backends.rcrt_client import Tokens
-from gateway.backends.rcrt_timings import Timings
+from gateway.backends.rcrt_limits import Timings
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.errors import GatewayError

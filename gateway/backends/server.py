@@ -1,25 +1,31 @@
-"""Where a tool server is, and which answers and broken exchanges count against it or against one of its tools."""
+"""Where a tool server is, how it is connected to, and what every backend is given."""
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from gateway import __version__
-from gateway.admission import Lease
-from gateway.transport import Kind, Pool, TransportError
+from gateway.admission import Admission, AdmissionLimits, BreakerRules
+from gateway.memory import BodyMemory
+from gateway.offload import Checker, Offload
+from gateway.ports import Outcomes
+from gateway.settings import BackendSettings, TlsSettings
+from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 
-OURS = frozenset((Kind.BUSY, Kind.INVALID))  # kinds of errors that no tool server has to do with
-BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and nothing can be made of it
-NOT_ANSWERED = (502, 503, 504)  # a proxy finds nobody, or the server takes no calls: no tool has run
+GATEWAY_KINDS = frozenset((Kind.BUSY, Kind.INVALID))  # kinds of errors that no tool server has to do with
 NEARLY = 0.9  # of the time a tool server is to have; the rest goes by on our side
+SPARE_CONNECTIONS = 16  # beside calls: an event stream, lists, challenges, notices, tokens, results that are looked for
 
 
 class Server:
     """One replica of a tool server: its base URL and the connections to it.
 
-    `patience_s` is the shortest time any of its tools has by the configuration.
+    `patience_s` is the shortest time that the configuration gives any exchange of a call.
     """
 
     __slots__ = ("_base_path", "patience_s", "pool", "url")
@@ -31,39 +37,66 @@ class Server:
         self._base_path = urlsplit(url).path.rstrip("/")
 
     def target(self, path: str) -> bytes:
-        """Where a path of the protocol is."""
+        """The path and query of a request, from a path of the protocol."""
         return (self._base_path + path).encode("ascii")
 
     def is_to_blame(self, exc: TransportError, given_s: float) -> bool:
         """Whether a broken exchange counts against the tool server, which had `given_s`.
 
-        Running out of time does only if that was as long as the configuration gives it: callers choose shorter times
-        (`Prefer: wait`) and the queue eats of them, and neither may take a tool server away from everybody else.
+        A timeout counts only if the exchange had as long as the configuration gives it. Callers may choose shorter
+        times (`Prefer: wait`), and waiting in the queue uses time up; neither may shut a tool server for all others.
         """
         if exc.kind is not Kind.TIMEOUT:
-            return exc.kind not in OURS
+            return exc.kind not in GATEWAY_KINDS
         needed_s = self.patience_s if exc.sent else min(self.patience_s, self.pool.limits.connect_timeout_s)
         return given_s >= NEARLY * needed_s
 
 
-def note_status(lease: Lease[Server], status: int) -> None:
-    """Tells the breakers what an answer's status says: a 4xx nothing bad, a 5xx who has failed."""
-    if status < 500:
-        lease.answered = True
-    elif status in NOT_ANSWERED:
-        lease.failed(f"status {status}")
-    else:
-        lease.tool_failed(f"status {status}")
+class BackendContext(NamedTuple):
+    """What every backend is given beside its settings.
 
-
-def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float) -> None:
-    """Tells the breakers what a broken exchange says, for which there were `given_s`.
-
-    A tool that was sent its call is too slow, or answers nonsense; all else went wrong before there was an answer.
+    `on_change` is to be called when the tool server says that its tools have changed. `outcomes` takes what becomes of
+    deferred calls, each of which ends within `pending_s`. `checker` reads long answers, `lists` long lists of tools.
     """
-    if not lease.replica.target.is_to_blame(exc, given_s):
-        return
-    if exc.sent and (exc.kind is Kind.TIMEOUT or exc.kind in BROKEN_KINDS):
-        lease.tool_failed(str(exc.kind))
-    else:
-        lease.failed(str(exc.kind))
+
+    admission: Admission[Server]
+    outcomes: Outcomes
+    checker: Checker
+    lists: Offload
+    on_change: Callable[[], None]
+    pending_s: float
+
+
+def open_admission(
+    name: str, settings: BackendSettings, patience_s: float, memory: BodyMemory | None = None
+) -> Admission[Server]:
+    """The admission to a backend, with connections to all replicas of its tool server; `memory` counts replies."""
+    targets = [(url, Server(url, open_pool(settings, url, memory), patience_s)) for url in settings.addresses]
+    limits = AdmissionLimits(
+        concurrency=settings.max_concurrency,
+        queue=settings.max_queue,
+        queue_timeout_s=settings.queue_timeout_s,
+        breaker=BreakerRules(failures=settings.breaker.failures, open_for_s=settings.breaker.open_for_s),
+    )
+    return Admission(name, targets, limits)
+
+
+def open_pool(settings: BackendSettings, url: str, memory: BodyMemory | None = None) -> Pool:
+    """Connections to one server. Admission limits calls; the limit here only holds should that fail."""
+    limits = Limits(
+        connections=settings.max_concurrency + SPARE_CONNECTIONS,
+        connect_timeout_s=settings.connect_timeout_s,
+    )
+    return Pool(Origin.parse(url), limits, open_ssl_context(settings, (url,)), memory)
+
+
+def open_ssl_context(settings: BackendSettings, urls: Iterable[str]) -> ssl.SSLContext | None:
+    """The authorities that a backend trusts, and our certificate; None where no URL begins with https."""
+    if not any(Origin.parse(url).is_tls for url in urls):
+        return None  # making one reads hundreds of certificates
+    files = settings.tls or TlsSettings()
+    context = ssl.create_default_context(cafile=files.ca)  # a `ca` replaces the system's authorities
+    context.set_alpn_protocols(["http/1.1"])
+    if files.cert is not None:
+        context.load_cert_chain(files.cert, files.key)
+    return context

@@ -1,4 +1,4 @@
-"""Work that came up while the state was away: held in memory, bounded, and done as soon as it is back."""
+"""Holds work that needs the state while that is away: in memory, bounded, done in order once the state is back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.state.port import StateUnavailable
 log = logging.getLogger("gateway.backlog")
 
 MAX_BYTES = 64 * 1024 * 1024  # some hundred large results, or a hundred thousand small ones
-MAX_COUNT = 100_000  # a piece of work weighs about a kilobyte besides what it remembers
+MAX_COUNT = 100_000  # each takes about a kilobyte besides the bytes that are counted
 LOOK_S = 0.2  # between two looks at whether the state is back
 MAX_NAMED = 100  # of the calls whose results are lost
 
@@ -31,9 +31,9 @@ class Held(NamedTuple):
 
 
 class Backlog:
-    """Work to be done in order once `is_up` says so. Work that raises StateUnavailable is tried again.
+    """Does work in order while `is_up`. Work that raises StateUnavailable is tried again.
 
-    Its length is how many pieces are to be done; `lost` counts those that never will be.
+    Its length is the number of pieces still to be done; `lost` counts those that never will be.
     """
 
     def __init__(self, is_up: Callable[[], bool]) -> None:
@@ -47,7 +47,7 @@ class Backlog:
         return len(self._held)
 
     def hold(self, key: str, size_bytes: int, work: Work) -> bool:
-        """Keeps work that remembers `size_bytes`; False when there is no room for it."""
+        """Takes work that holds `size_bytes` of memory; False if there is no room for it."""
         if self._bytes + size_bytes > MAX_BYTES or len(self._held) >= MAX_COUNT:
             return False
         self._held.append(Held(key, size_bytes, work))
@@ -60,11 +60,11 @@ class Backlog:
         while self._held:
             while not self._is_up():  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(LOOK_S)
-            held = self._held[0]  # it counts as held, and as lost at the end, until it is done
+            held = self._held[0]  # stays in the queue, and so is lost at the end, until it is done
             try:
                 await held.work()
             except StateUnavailable:
-                await asyncio.sleep(LOOK_S)  # gone again, perhaps before `is_up` has noticed
+                await asyncio.sleep(LOOK_S)  # away again, perhaps before `is_up` has changed
                 continue
             except Exception:  # one piece of work must not cost the others
                 log.exception("work that was held while the state was away failed", extra={"calls": [held.key]})
@@ -73,11 +73,11 @@ class Backlog:
             self._bytes -= held.size_bytes
 
     async def aclose(self) -> None:
-        """Drops what is still held, and names the calls that this is about."""
+        """Drops what is still held, and logs the keys of the calls concerned."""
         if self._task is not None and not self._task.done():
             calls = dict.fromkeys(held.key for held in self._held)
-            told = {"count": len(self._held), "calls": list(islice(calls, MAX_NAMED))}
-            log.warning("results held for the state are lost", extra=told)
+            extra = {"count": len(self._held), "calls": list(islice(calls, MAX_NAMED))}
+            log.warning("results held for the state are lost", extra=extra)
             self.lost += len(self._held)
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

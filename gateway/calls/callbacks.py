@@ -1,11 +1,11 @@
-"""What tool servers bring later: `POST /callbacks/{token}` (RAP, Transport: callback URL).
+"""Receives the outcomes that tool servers send later: `POST /callbacks/{token}` (RAP, Transport: callback URL).
 
-The token names a call, and proves that we made it before anything is read or looked up. The tool server that holds it
-may end that one call and nothing else.
+The token names one run of a call, and its MAC proves that we made it, before anything is read or looked up.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ PURPOSE = b"callback "
 class CallbackTokens:
     """Makes the last segment of callback URLs: `<key of the call>.<run>.<MAC>`.
 
-    A run is 128 random bits at least. The operator's first key makes the MAC, and all of them may have made it.
+    A run has at least 128 random bits. The operator's first key makes the MAC; any of the keys may have made it.
     """
 
     def __init__(self, digester: Digester) -> None:
@@ -44,8 +44,8 @@ class CallbackTokens:
         return f"{signed}.{hashed(self._hashers[0], signed.encode())}"
 
     def open(self, token: str) -> tuple[str, str] | None:
-        """The key of the call and its run; None for a token that is not ours."""
-        if not token.isascii():  # ours are, and no others can be compared in constant time
+        """The key of the call and its run; None for a token that was not made here."""
+        if not token.isascii():  # ours are; the comparison in constant time takes no others
             return None
         signed, _, mac = token.rpartition(".")
         for hasher in self._hashers:
@@ -61,6 +61,7 @@ class Callbacks:
     `absent` makes the receiver for a backend that has none among `receivers`, by its name: while a configuration is
     rolled out, replicas have different ones. `published` finds a tool by its full id. Callbacks that come while the
     state is away wait in the `backlog`.
+    `tasks` are those of callbacks that are worked on, which ends even if their senders leave.
     """
 
     def __init__(
@@ -79,13 +80,14 @@ class Callbacks:
         self._published = published
         self._absent = absent
         self._backlog = backlog
+        self.tasks: set[asyncio.Task[int]] = set()
 
     async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
         """The status to answer with; 503 only if the state is away and the backlog is full.
 
-        A tool server that is refused does not come again. So a callback that cannot be looked up now is held and looked
-        up later, and a body that is too large ends its call like any other that cannot be read; then this raises
-        PAYLOAD_TOO_LARGE.
+        A tool server that is refused does not send its result again. So a callback that cannot be looked up now is held
+        and looked up later, and a body that is too large ends its call like any other that cannot be read; then this
+        raises PAYLOAD_TOO_LARGE.
         """
         opened = self._tokens.open(token)
         if opened is None:
@@ -95,19 +97,13 @@ class Callbacks:
         try:
             whole = arriving.now()
             body = await arriving.read() if whole is None else whole
-        except GatewayError as too_large:  # the result will not be sent again, so nobody shall wait for it
+        except GatewayError as too_large:
             body, refusal = b"", too_large
         request.bytes_in = len(body)
-        if request.served is not None:
-            request.served.keep()  # a tool server that hangs up without an answer must not cancel this
-        try:
-            record = self._state.held(key) or await self._state.get(key)
-            request.backend = "" if record is None else record.backend
-            status = await self._receive(record, key, run, body, content_type)
-        except StateUnavailable:
-            later = partial(self._receive_later, key, run, body, content_type)
-            held = self._backlog.hold(key, len(body), later)
-            status = 200 if held else 503
+        task = asyncio.create_task(self._receive_or_hold(request, key, run, body, content_type))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        status = await asyncio.shield(task)  # a tool server that does not wait for the answer must not cancel it
         if refusal is not None:
             raise refusal
         return status
@@ -122,31 +118,43 @@ class Callbacks:
         """Whether requests to this path are taken for callbacks."""
         return path.startswith(PATH)
 
+    async def _receive_or_hold(
+        self, request: Request, key: str, run: str, body: bytes, content_type: str | None
+    ) -> int:
+        try:
+            record = self._state.held(key) or await self._state.get(key)
+            request.backend = "" if record is None else record.backend
+            return await self._receive(record, key, run, body, content_type)
+        except StateUnavailable:
+            later = partial(self._receive_later, key, run, body, content_type)
+            return 200 if self._backlog.hold(key, len(body), later) else 503
+
     async def _receive_later(self, key: str, run: str, body: bytes, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:
             log.warning("a callback that was held is for no call that is known any more")
 
     async def _receive(self, record: Record | None, key: str, run: str, body: bytes, content_type: str | None) -> int:
-        if record is None or not record.note:  # a note cannot be opened once its key was taken out of `state.keys`
+        if record is None or not record.note:  # it cannot be opened once its key was taken out of `state.keys`
             return 404
-        note = metadata_of(record)
-        if note.later is None or note.later.run != run:  # an earlier call had the same id
+        metadata = metadata_of(record)
+        deferred = metadata.later
+        if deferred is None or deferred.run != run:  # an earlier call had the same id
             return 404
         receiver = self._receivers.get(record.backend) or self._absent(record.backend)
         return await receiver.receive(
             PREFIX + key,
-            note.group,
+            metadata.group,
             body,
             content_type,
             run=run,
             ended=record.state is DONE,  # the outcome of an UNKNOWN call still counts
-            decode=note.later.decode,
-            failure_patterns=self._patterns(note.later, note.tool),
+            decode=deferred.decode,
+            failure_patterns=self._patterns(deferred, metadata.tool),
         )
 
-    def _patterns(self, later: DeferredCall, tool_id: str) -> Sequence[re.Pattern[str]]:
-        """The route's patterns as they were when the call began; as they are now if they were too long for a note."""
-        if later.failure_patterns is not None:
-            return [re.compile(each) for each in later.failure_patterns]
+    def _patterns(self, deferred: DeferredCall, tool_id: str) -> Sequence[re.Pattern[str]]:
+        """The route's patterns when the call began; the present ones if those were too long to be recorded."""
+        if deferred.failure_patterns is not None:
+            return [re.compile(each) for each in deferred.failure_patterns]
         tool = self._published(tool_id)
         return () if tool is None else tool.route.failure_patterns

@@ -1,4 +1,4 @@
-"""Kept calls that run in this process, each in a task that outlives its caller."""
+"""Runs remembered calls in this process, each in a task of its own: callers only wait, and may leave."""
 
 from __future__ import annotations
 
@@ -8,184 +8,301 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.admission import NotDispatchedError
-from gateway.calls.execution import CallRequest, Ending, Execution, tells_more
 from gateway.calls.outcomes import OutcomeRecorder, Run
-from gateway.calls.preference import NO_PREFERENCE
-from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of
+from gateway.calls.preference import NO_PREFERENCE, Preference
+from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of, unavailable
 from gateway.errors import GatewayError
-from gateway.model import ToolResult
-from gateway.ports import Backend, DeferredBackend
-from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
+from gateway.model import Invocation, ToolCall, ToolResult
+from gateway.ports import Backend, Caller, DeferredBackend
+from gateway.routing import PublishedTool
+from gateway.state.port import (
+    ACCEPTED,
+    AWAITING_USER,
+    DISPATCHING,
+    DONE,
+    REGISTERED,
+    Record,
+    State,
+    StateUnavailable,
+)
 
 log = logging.getLogger("gateway.calls")
 
-FINISH_S = 5.0  # at the end, for calls whose callers have gone
-# After the outcome, which says as much. Tool servers that run a tool inside the request may still be at work, and the
-# framework of some ends that when they are hung up on.
+SLACK_S = 5.0  # a caller waits so much beyond the timeout of a call that is ended at its timeout
+FINISH_S = 5.0  # for running calls when the process ends
+# How long the acknowledgement of a dispatch is awaited after the outcome has come. Tool servers that run a tool inside
+# the request may still be at work, and the framework of some ends that when the connection is closed.
 ACKNOWLEDGED_WITHIN_S = 1.0
+
+Ending = ToolResult | GatewayError | None  # None: not known here; the record has it, or will have it
+
+
+class CallRequest(Struct, frozen=True, kw_only=True):
+    """One caller's request for a call. Only the call id of the `invocation` is still to be set."""
+
+    call: ToolCall
+    tool: PublishedTool
+    caller: Caller
+    invocation: Invocation
+    preference: Preference
+    dialect: str
+    wire_version: str
+
+    @property
+    def ends_with_caller(self) -> bool:
+        """Whether the call is cancelled if its caller leaves: without a call id, and unless a 202 was preferred."""
+        return self.call.call_id is None and self.tool.backend.deferred and not self.preference.respond_async
+
+    @property
+    def stays(self) -> bool:
+        """Whether the caller waits for as long as the tool may take."""
+        preferred = self.preference.wait_s
+        return not self.preference.respond_async if preferred is None else preferred >= self.invocation.timeout_s
+
+    @property
+    def patience_s(self) -> float:
+        """How long the caller is kept waiting at most."""
+        if not self.stays:
+            return self.preference.wait_s or 0.0
+        ends_in_time = not self.tool.backend.deferred or self.tool.route.cancel_on_timeout
+        return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
+
+
+def is_answered(record: Record | None) -> bool:
+    """Whether a record holds the outcome of its call, or a consent that it needs."""
+    return record is not None and record.state in (AWAITING_USER, DONE)
+
+
+class Execution(Struct, eq=False):
+    """A call that runs here in its `task`; the `DispatchGate` of its backend.
+
+    Its caller waits on `waiter`, apart from the task. `answered`: its outcome has come, or a consent that it needs.
+    `is_left`: its caller has been answered that it still runs.
+    """
+
+    key: str
+    state: State
+    waiter: asyncio.Future[None]
+    task: asyncio.Task[None] | None = None
+    ending: Ending = None
+    answered: bool = False
+    is_left: bool = False
+
+    async def wait(self, timeout_s: float | None) -> Ending:
+        """Waits for the end; None if `timeout_s` passes or the outcome comes another way before the task ends."""
+        timer = None if timeout_s is None else self.waiter.get_loop().call_later(timeout_s, self.release)
+        try:
+            await self.waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self.is_left = self.ending is None
+        return self.ending
+
+    def release(self) -> None:
+        """Ends the waiting."""
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def stop(self, ending: Ending) -> None:
+        """Ends the call in the middle: the connection to the tool server is closed."""
+        self.ending = ending
+        if self.task is not None:
+            self.task.cancel()
+        self.release()
+
+    # What its backend asks (`DispatchGate`).
+
+    async def is_answered(self) -> bool:
+        """Whether its record says that it is answered; False while the state is away."""
+        with suppress(StateUnavailable):
+            return is_answered(await self.state.get(self.key))
+        return False
+
+    async def on_queued(self) -> None:
+        """Lets any replica send the call, should this one die while the call waits in a queue."""
+        with suppress(StateUnavailable):  # then no other replica will
+            await self.state.advance(self.key, (DISPATCHING,), REGISTERED)
+
+    async def before_send(self) -> None:
+        """Claims the call before it is sent. Raises NotDispatchedError; BACKEND_UNAVAILABLE while the state is away."""
+        try:
+            is_ours = await self.state.advance(self.key, (REGISTERED, DISPATCHING), DISPATCHING)
+        except StateUnavailable as exc:
+            raise unavailable() from exc
+        if not is_ours:
+            raise NotDispatchedError
 
 
 class Executor:
-    """Runs calls, found by their keys, and stops them. `callback_url` is as in `Calls`."""
+    """Starts and stops executions, found by the keys of their calls. `callback_url` is as in `Calls`."""
 
     def __init__(
         self,
         state: State,
-        endings: OutcomeRecorder,
+        outcomes: OutcomeRecorder,
         *,
         backends: Mapping[str, Backend],
         callback_url: Callable[[str, str], str],
     ) -> None:
         self._state = state
-        self._endings = endings
+        self._outcomes = outcomes
         self._backends = backends
         self._callback_url = callback_url
-        self._attempts: dict[str, Execution] = {}
+        self._executions: dict[str, Execution] = {}
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
+        """Binds it to the event loop, which costs a system call each time it is asked for."""
+        self._loop = asyncio.get_running_loop()
 
     def tasks(self) -> set[asyncio.Task[None]]:
-        """Those in which a call runs of which no outcome has come, nor a consent that it needs."""
-        attempts = self._attempts.values()
-        return {attempt.task for attempt in attempts if attempt.task is not None and not attempt.answered}
+        """The tasks of calls that are not answered yet."""
+        executions = self._executions.values()
+        return {each.task for each in executions if each.task is not None and not each.answered}
+
+    def stop_all(self) -> None:
+        """Ends all calls that run here."""
+        for key in list(self._executions):
+            self._stop(key, STOPPED)
 
     async def aclose(self) -> None:
-        """Lets calls whose callers have gone finish, for a moment."""
+        """Lets running calls finish for a moment, then ends them and all work in the background."""
         if running := self.tasks():
             await asyncio.wait(running, timeout=FINISH_S)
-        late = list(self._attempts.values())
-        for attempt in late:
-            attempt.stop(STOPPED)
+        late = [each.task for each in self._executions.values() if each.task is not None]
+        self.stop_all()
         for task in self._background:
             task.cancel()
-        tasks = [attempt.task for attempt in late if attempt.task is not None]
-        await asyncio.gather(*tasks, *self._background, return_exceptions=True)
+        await asyncio.gather(*late, *self._background, return_exceptions=True)
 
-    def follow(self, key: str, note: CallMetadata, asked: CallRequest, asked_at: float) -> Coroutine[Any, Any, Ending]:
-        """Begins to run a call; what is returned waits for its end as long as its caller does."""
-        attempt = self._attempts[key] = Execution(key, self._state)
-        work = self._attempt(attempt, note, asked, asked_at)
-        waits_for_end = not asked.tool.backend.deferred and (asked.preference is NO_PREFERENCE or asked.stays)
-        # With `respond-async` a call without an id outlives its caller too: it runs in a task of its own.
-        if waits_for_end and asked.keep is not None and asked.call.call_id is not None:
-            attempt.task = asked.keep()  # that of the request: one of its own would cost a tenth of the call
-            return work
-        attempt.task = self._loop.create_task(work)
-        return attempt.wait(None if waits_for_end else self.until(asked_at + asked.patience_s))
+    def execute(self, key: str, metadata: CallMetadata, request: CallRequest, started_at: float) -> Execution:
+        """Begins to run a call."""
+        loop = self._loop
+        execution = self._executions[key] = Execution(key, self._state, loop.create_future())
+        execution.task = loop.create_task(self._run(execution, metadata, request, started_at))
+        return execution
 
-    async def _attempt(self, attempt: Execution, note: CallMetadata, asked: CallRequest, asked_at: float) -> Ending:
-        """Runs a call to its end and writes that down, even if its caller leaves."""
-        key, backend = attempt.key, asked.tool.backend
-        run = Run(backend.name, note.tool, note.begun_s, asked.tool)
+    def waiting_s(self, request: CallRequest, started_at: float) -> float | None:
+        """How long the caller waits for the execution of its call; None: until that ends, which has a timeout."""
+        if not request.tool.backend.deferred and (request.preference is NO_PREFERENCE or request.stays):
+            return None
+        return self.until(started_at + request.patience_s)
+
+    async def _run(self, execution: Execution, metadata: CallMetadata, request: CallRequest, started_at: float) -> None:
+        """Runs a call to its end and records how it ended."""
+        key, tool = execution.key, request.tool
+        backend = tool.backend
         ending: Ending = BROKEN
         try:
             try:
                 if backend.deferred:
-                    ending = await self._dispatch(backend, attempt, note, asked, asked_at)
+                    ending = await self._dispatch(backend, execution, metadata, request, started_at)
                 else:
-                    ending = await backend.call(replace(asked.invocation, call_id=PREFIX + key), attempt)
-            except (GatewayError, NotDispatchedError) as unsent:
-                ending = _ending_of(unsent)
+                    ending = await backend.call(replace(request.invocation, call_id=PREFIX + key), execution)
+            except NotDispatchedError:
+                ending = None
+            except GatewayError as refusal:
+                refusal.drop_trace()
+                ending = refusal
             except Exception:
                 log.exception("a call failed inside the gateway after it may have reached a tool server")
-            if type(ending) is ToolResult and not await self._endings.settle(key, ending, run):
-                ending = await self._endings.settled(key) or ending  # it was cancelled meanwhile
-            elif isinstance(ending, GatewayError):
-                told = asked.call.call_id is not None or not attempt.is_left  # with an id it can ask again
-                await self._endings.refuse(key, ending, run, told=told)
-        except StateUnavailable:  # a call whose result is at hand does not fail for it
+            if ending is not None:
+                run = Run(backend.name, metadata.tool, metadata.begun_s, tool)
+                if isinstance(ending, GatewayError):
+                    told = request.call.call_id is not None or not execution.is_left  # with an id it can ask again
+                    await self._outcomes.refuse(key, ending, run, told=told)
+                elif not await self._outcomes.settle(key, ending, run):
+                    ending = await self._outcomes.settled(key) or ending  # it was cancelled meanwhile
+        except StateUnavailable:  # the caller still gets what is known here
             log.warning("the state is away while a call runs")
-        except asyncio.CancelledError:
-            if not attempt.was_stopped():
-                raise
-            ending = attempt.ending
         finally:
-            if self._attempts.get(key) is attempt:
-                del self._attempts[key]
-                attempt.ending = ending
-        return attempt.ending
+            if self._executions.get(key) is execution:  # else it was stopped, with an ending of its own
+                del self._executions[key]
+                execution.ending = ending
+            execution.release()
 
     async def _dispatch(
-        self, backend: DeferredBackend, attempt: Execution, note: CallMetadata, asked: CallRequest, asked_at: float
+        self,
+        backend: DeferredBackend,
+        execution: Execution,
+        metadata: CallMetadata,
+        request: CallRequest,
+        started_at: float,
     ) -> ToolResult | None:
         """Hands a call over; None if the outcome comes later. Raises as `DeferredBackend.dispatch`."""
-        key, later = attempt.key, note.later
-        assert later is not None  # as in the note of every call of such a backend
+        key, deferred = execution.key, metadata.later
+        assert deferred is not None  # as in the metadata of every call of such a backend
         invocation = replace(
-            asked.invocation,
+            request.invocation,
             call_id=PREFIX + key,
-            group=note.group,
-            config_ids=asked.tool.route.config_ids,
-            run=later.run,
+            group=metadata.group,
+            config_ids=request.tool.route.config_ids,
+            run=deferred.run,
         )
-        result = await backend.dispatch(invocation, self._callback_url(key, later.run), attempt)
+        result = await backend.dispatch(invocation, self._callback_url(key, deferred.run), execution)
         if result is None:
             with suppress(StateUnavailable):  # this only completes the record
                 await self._state.advance(key, (DISPATCHING,), ACCEPTED)
-            if later.cancel_after_s:
-                self.cancel_in(self.until(asked_at + later.cancel_after_s), key, backend.name, note)
+            if deferred.cancel_after_s:
+                self.cancel_in(self.until(started_at + deferred.cancel_after_s), key, backend.name, metadata)
         return result
 
-    def cancel_in(self, seconds: float, key: str, backend: str, note: CallMetadata) -> None:
-        """Has a call cancelled after so many seconds, unless it is over then or waits for its user."""
-        self.in_background(self._cancel_after(seconds, key, backend, note))
+    def cancel_in(self, seconds: float, key: str, backend: str, metadata: CallMetadata) -> None:
+        """Cancels a call after so many seconds, unless it is over then or waits for its user."""
+        self.in_background(self._cancel_after(seconds, key, backend, metadata))
 
-    async def _cancel_after(self, seconds: float, key: str, backend: str, note: CallMetadata) -> None:
+    async def _cancel_after(self, seconds: float, key: str, backend: str, metadata: CallMetadata) -> None:
         try:
             record = await self._state.wait(key, seconds)
-            if record is not None and record.state <= ACCEPTED and await self._endings.settle(key, OUTLASTED):
-                await self.give_up(key, backend, note, OUTLASTED)
+            if record is not None and record.state <= ACCEPTED and await self._outcomes.settle(key, OUTLASTED):
+                await self.abort(key, backend, metadata, OUTLASTED)
         except StateUnavailable:
             log.warning("a call that took too long could not be cancelled", extra={"backend": backend})
 
-    async def give_up(self, key: str, backend: str, note: CallMetadata, ending: ToolResult) -> None:
-        """Has nobody wait for a call any more, neither here nor, if it can be told, at the tool server."""
+    async def abort(self, key: str, backend: str, metadata: CallMetadata, ending: ToolResult) -> None:
+        """Stops the execution of a call that has ended, and cancels it at its tool server if that is possible."""
         self._stop(key, ending)
         adapter = self._backends.get(backend)
-        if adapter is not None and adapter.deferred and note.later is not None:
-            await adapter.cancel(PREFIX + key, note.later.run, note.group)
+        if adapter is not None and adapter.deferred and metadata.later is not None:
+            await adapter.cancel(PREFIX + key, metadata.later.run, metadata.group)
 
-    def _stop(self, key: str, ending: ToolResult) -> None:
-        """Ends the run of a call, if it runs here."""
-        attempt = self._attempts.pop(key, None)
-        if attempt is not None:
-            attempt.stop(ending)
+    def _stop(self, key: str, ending: Ending) -> None:
+        """Stops the execution of a call, if it runs here."""
+        execution = self._executions.pop(key, None)
+        if execution is not None:
+            execution.stop(ending)
 
     def touched(self, key: str) -> None:
-        """Another process has done something to a call: if it was cancelled there, its run here is over."""
-        attempt = self._attempts.get(key)
-        if attempt is not None:
-            self.in_background(self._look_at(attempt))
+        """Looks at a call that another process has changed: if it was cancelled there, it is stopped here."""
+        execution = self._executions.get(key)
+        if execution is not None:
+            self.in_background(self._look_at(execution))
 
-    async def _look_at(self, attempt: Execution) -> None:
-        with suppress(StateUnavailable):  # then it goes on, as one that was asked too late
-            record = await self._state.get(attempt.key)
+    async def _look_at(self, execution: Execution) -> None:
+        with suppress(StateUnavailable):  # then it goes on, as if the cancellation had come too late
+            record = await self._state.get(execution.key)
             if status_of(record) == CANCELLED:
-                self._stop(attempt.key, CANCELLED)
-            elif tells_more(record):
-                self._answer(attempt)
+                self._stop(execution.key, CANCELLED)
+            elif is_answered(record):
+                self.answered(execution.key)
 
     def answered(self, key: str) -> None:
-        """What becomes of a call has come, or a consent that it needs."""
-        attempt = self._attempts.get(key)
-        if attempt is not None:
-            self._answer(attempt)
+        """Ends the waiting for a call that is answered; its acknowledgement is awaited for a moment all the same."""
+        execution = self._executions.get(key)
+        if execution is not None:
+            execution.release()
+            if not execution.answered:
+                execution.answered = True
+                self._loop.call_later(ACKNOWLEDGED_WITHIN_S, self._hang_up, execution)
 
-    def _answer(self, attempt: Execution) -> None:
-        """Has nobody wait until a tool server says that it took a call; it is listened to for a moment all the same."""
-        attempt.hear()
-        if not attempt.answered:
-            attempt.answered = True
-            self._loop.call_later(ACKNOWLEDGED_WITHIN_S, self._hang_up, attempt)
-
-    def _hang_up(self, attempt: Execution) -> None:
-        if self._attempts.get(attempt.key) is attempt:  # else it is over, and its task may go on with something else
-            attempt.stop(None)
+    def _hang_up(self, execution: Execution) -> None:
+        if self._executions.get(execution.key) is execution:
+            self._stop(execution.key, None)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Does some work until it is done, or until everything ends."""
@@ -194,13 +311,5 @@ class Executor:
         task.add_done_callback(self._background.discard)
 
     def until(self, deadline: float) -> float:
-        """The seconds that are left, never less than none."""
+        """The seconds that are left, at least 0."""
         return max(0.0, deadline - self._loop.time())
-
-
-def _ending_of(unsent: GatewayError | NotDispatchedError) -> GatewayError | None:
-    """The ending of a call of which nothing was sent; None if it is over or another replica has it."""
-    if isinstance(unsent, NotDispatchedError):
-        return None
-    unsent.drop_trace()
-    return unsent

@@ -1,6 +1,6 @@
-"""The names of calls: digests that stand for a call, its content and its owner, and give none of them away.
+"""Digests that stand for a call, its content and its owner, and reveal none of them.
 
-A caller's own call id names a call only together with the principal and the user, so two callers may use the same id.
+A caller's call id identifies a call only together with the principal and the user, so two callers may use the same id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RANDOM_BYTES = 16
 PRINT_BYTES = 32
 KEY_BYTES = 20
 SECRET_BYTES = 16  # of a run, which is what makes a callback URL unguessable
-NAME_BYTES = 8  # more of the run of a tool that may run twice: these tell it from other runs where anybody may see them
+NAME_BYTES = 8  # more of the run of a tool that may run twice: the part by which runs are told apart in public
 PURPOSE = b"toolgate"
 USER, NOBODY = "user", ("nobody",)
 
@@ -27,14 +27,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _pack = msgspec.msgpack.Encoder(order="sorted").encode
 
 
-# On whose quota a call is, its key, its fingerprint, and both under older keys.
+# The owner of its quota, its key, its fingerprint, and the latter two under older keys.
 Names = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 
 class CallNames:
-    """Makes the names. The first name of a tuple is made with the operator's current key, the others with older keys.
+    """Makes the digests. The first of a tuple is made with the operator's current key, the others with older keys.
 
-    `alone`: no other process ever sees a fingerprint. Then it is Python's own hash of the content, which has a key of
+    `alone`: no other process ever sees a fingerprint. Then it is Python's own hash of the content, which is keyed for
     this process (SipHash).
     """
 
@@ -50,16 +50,16 @@ class CallNames:
         self._users = lru_cache(maxsize=MAX_PRINCIPALS)(partial(digester.digests, "user"))
 
     def _principal(self, principal: str) -> tuple[tuple[str, ...], bytes]:
-        """A principal's name as the owner of a quota, and how the names of its calls begin before they are digested."""
+        """A principal's digests as the owner of a quota, and the prefix of what is digested for its calls."""
         # Neither principals nor call ids nor JSON contain control characters, so joining by them is unambiguous.
         return self._digester.digests("principal", principal), principal.encode("utf-8", "surrogatepass") + b"\n"
 
     def owners(self, principal: str) -> tuple[str, ...]:
-        """A principal's names as the owner of a quota."""
+        """A principal's digests as the owner of a quota."""
         return self._known(principal)[0]
 
     def keyed(self, principal: str, call: ToolCall) -> Names:
-        """The names of a call that has an id of its caller's. Its content is the tool as requested and the input."""
+        """The names of a call with an id. Its content is the tool as requested and the arguments."""
         owners, name = self._known(principal)
         call_id, context, ref = call.call_id, call.context, call.ref
         assert call_id is not None
@@ -81,36 +81,36 @@ class CallNames:
         return self.owners(principal)[0], secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
 
     def question(self, principal: str, call: ToolCall) -> str:
-        """The name of who asks what for whom, made with the current key only."""
+        """The digest of principal, tool, arguments and user, made with the current key only."""
         name = self._known(principal)[1]
         name += _encode((call.ref.tool, call.ref.version, call.arguments, *_user(call.context)))
         return hashed(self._question, name)
 
     def keys_of_id(self, principal: str, call_id: str, user_id: str | None = None) -> tuple[str, ...]:
-        """The keys of a call that is for a user or, with None, for nobody in particular."""
+        """The keys of a call with this id for a user or, with None, for no particular user."""
         name = self._known(principal)[1] + call_id.encode()
         if user_id is not None:
             name += _for((USER, user_id))
         return tuple([hashed(hasher, name) for hasher in (self._call, *(call for call, _ in self._older))])
 
     def users(self, principal: str, user_id: str) -> tuple[str, ...]:
-        """The names of the user whom a caller's credential names."""
+        """The digests of the user whom a caller's credential names."""
         return self._users(principal, user_id)
 
     def group(self, principal: str, name: str | None) -> str:
-        """A conversation as tool servers know it; without a name a new one. Nobody can choose another principal's."""
+        """A conversation as tool servers know it; without a name a new one. No principal can choose another's."""
         if name is None:
             return ONCE + secrets.token_urlsafe(RANDOM_BYTES)
         return self._digester.digest("group", principal, name)
 
 
 def new_run(*, named: bool) -> str:
-    """A random name that tells a run of a call from its other runs; `named`: with a part that anybody may see."""
+    """A random id of one run of a call; `named`: with a part that may be public."""
     return secrets.token_hex(SECRET_BYTES + NAME_BYTES if named else SECRET_BYTES)
 
 
 def _user(context: CallContext) -> tuple[object, ...]:
-    """Who a call is for besides its principal: the user it names, else whoever its tokens belong to."""
+    """The user a call is for: the one it names, else the owner of its tokens."""
     if context.user_id is not None:
         return (USER, context.user_id)
     if context.tokens:
@@ -119,5 +119,5 @@ def _user(context: CallContext) -> tuple[object, ...]:
 
 
 def _for(user: tuple[object, ...]) -> bytes:
-    """How the name of a call ends that is for a user."""
+    """The end of what is digested for a call that is for a user."""
     return b"\n" + _encode(user)

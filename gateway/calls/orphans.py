@@ -1,4 +1,4 @@
-"""Calls whose replica died: another one goes on with them, as far as that is possible without their input."""
+"""Takes over the calls of replicas that died, as far as that is possible without their arguments."""
 
 from __future__ import annotations
 
@@ -10,33 +10,30 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 
 from gateway.calls.outcomes import OutcomeRecorder, run_of
-from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT, CallMetadata, can_be_repeated, metadata_of
+from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT, CallMetadata, is_keyed, metadata_of
 from gateway.ports import Backend
 from gateway.state.port import UNKNOWN, CallState, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 
-CancelIn = Callable[[float, str, str, CallMetadata], None]  # seconds, key, backend, note
+CancelIn = Callable[[float, str, str, CallMetadata], None]  # seconds, key, backend, metadata
 
-LOOK_S = 3.0  # between two looks for orphans; a lease is 10 s
-AT_ONCE = 100  # calls taken over in one look
-SOON_S = 0.1  # before the next look if there are more: a thousand calls a second, with pauses for everything else
+LOOK_S = 3.0  # between two searches for orphans; a lease is 10 s
+AT_ONCE = 100  # calls taken over in one search
+SOON_S = 0.1  # before the next search if there are more: a thousand calls a second, with pauses for everything else
 MAX_STRANDED = 10_000  # calls, some 200 bytes each
 
 
 async def adopt_orphans(
     state: State,
-    endings: OutcomeRecorder,
+    outcomes: OutcomeRecorder,
     backends: Mapping[str, Backend],
     cancel_in: CancelIn,
     *,
     every_s: float = LOOK_S,
 ) -> None:
-    """Takes over orphans as they appear, until it is cancelled.
-
-    `cancel_in` is that of `Running`, for calls that are to be cancelled some time after they began.
-    """
-    adoption = _Adoption(state, endings, backends, cancel_in)
+    """Takes over orphans as they appear, until it is cancelled. `cancel_in` is that of `Executor`."""
+    adoption = _Adoption(state, outcomes, backends, cancel_in)
     has_more = False
     while True:
         await asyncio.sleep(min(every_s, SOON_S) if has_more else every_s)
@@ -48,17 +45,16 @@ async def adopt_orphans(
 
 
 class _Adoption:
-    """What a replica makes of the calls that it takes over.
+    """Adopts orphans. Those whose backend is not configured here (yet) are stranded.
 
-    Those whose backend is not here (yet) are stranded: while a configuration is rolled out, replicas have different
-    backends.
+    While a configuration is rolled out, replicas have different backends.
     """
 
     def __init__(
-        self, state: State, endings: OutcomeRecorder, backends: Mapping[str, Backend], cancel_in: CancelIn
+        self, state: State, outcomes: OutcomeRecorder, backends: Mapping[str, Backend], cancel_in: CancelIn
     ) -> None:
         self._state = state
-        self._endings = endings
+        self._outcomes = outcomes
         self._backends = backends
         self._cancel_in = cancel_in
         self._stranded: OrderedDict[str, str] = OrderedDict()  # by their keys, the names of their backends
@@ -73,25 +69,25 @@ class _Adoption:
     async def _adopt(self, record: Record) -> None:
         log.warning("a replica died with a call", extra={"backend": record.backend, "state": record.state.name.lower()})
         if record.state is CallState.REGISTERED:
-            if can_be_repeated(record):
-                await self._state.forget(record.key)  # whoever repeats it brings its input again
+            if is_keyed(record):
+                await self._state.forget(record.key)  # who repeats it sends its arguments again
             else:
-                await self._endings.settle(record.key, UNSENT)
+                await self._outcomes.settle(record.key, UNSENT)
             return
-        if not record.note:  # a note cannot be opened once its key was taken out of `state.keys`
+        if not record.note:  # it cannot be opened once its key was taken out of `state.keys`
             return
-        note = metadata_of(record)
+        metadata = metadata_of(record)
         if record.state is UNKNOWN:
-            self._endings.ended(run_of(record.backend, note), UNREMEMBERED)
-        if record.state.is_over or note.later is None:
+            self._outcomes.ended(run_of(record), UNREMEMBERED)
+        if record.state.is_over or metadata.later is None:
             return
-        if note.later.cancel_after_s:
-            left_s = record.created_s + note.later.cancel_after_s - time.time()
-            self._cancel_in(max(0.0, left_s), record.key, record.backend, note)
-        await self._go_on(record)
+        if metadata.later.cancel_after_s:
+            left_s = record.created_s + metadata.later.cancel_after_s - time.time()
+            self._cancel_in(max(0.0, left_s), record.key, record.backend, metadata)
+        await self._resume(record)
 
-    async def _go_on(self, record: Record) -> None:
-        """Has the backend look for the outcome, now or once the backend is here."""
+    async def _resume(self, record: Record) -> None:
+        """Makes the backend look for the outcome, now or once the backend is configured here."""
         backend, later = self._backends.get(record.backend), metadata_of(record).later
         if backend is None:
             self._strand(record)
@@ -105,9 +101,9 @@ class _Adoption:
             log.warning("too many calls are of backends that are not here", extra={"backend": record.backend})
 
     async def look_at_stranded(self) -> bool:
-        """Goes on with some calls whose backend is here by now; returns whether there are more.
+        """Resumes some calls whose backend is here by now; returns whether there are more.
 
-        If there is none, some of the stranded calls are looked at, and dropped if they are over.
+        Without any, some of the stranded calls are looked at, and dropped if they are over.
 
         Raises StateUnavailable.
         """
@@ -117,12 +113,12 @@ class _Adoption:
             del self._stranded[key]
             if record is None or record.state.is_over or record.replica != self._state.replica or not record.note:
                 continue
-            await _alone(self._go_on(record))
+            await _alone(self._resume(record))
         return len(ready) > AT_ONCE
 
 
 async def _alone(work: Awaitable[None]) -> None:
-    """Does some work for one call. If it fails, that must not cost the others."""
+    """Does some work for one call; logs its failure, which must not stop the work for others."""
     try:
         await work
     except Exception:

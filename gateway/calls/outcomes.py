@@ -1,4 +1,4 @@
-"""How calls end: each outcome is written down once, or held until it can be, and told to those who wait for it."""
+"""Records how calls end: each outcome once; while the state is away, later."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from gateway.calls.backlog import Backlog
 from gateway.calls.status import (
+    CHALLENGE_TOO_LARGE,
     PREFIX,
     TOO_LARGE,
-    UNTOLD,
-    CallMetadata,
     CallStatus,
-    can_be_repeated,
+    is_keyed,
     metadata_of,
     pack,
     pack_metadata,
@@ -29,21 +28,21 @@ from gateway.calls.status import (
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, ToolResult
 from gateway.routing import PublishedTool
-from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, State, StateUnavailable
+from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 
-# For those who wait here to be told a result that is too large to be kept. They are woken as its call ends: at once, or
-# by Redis if another process holds the call.
+# How long a result that is too large to be recorded is held for callers who wait here. They are woken as its call ends:
+# at once, or by Redis if another process runs the call.
 LARGE_S = 5.0
-MAX_LARGE_BYTES = 64 * 1024 * 1024  # of such results; a result has 16 MiB at the most that came by a callback
+MAX_LARGE_BYTES = 64 * 1024 * 1024  # of such results; one that came by a callback has at most 16 MiB
 
 TOO_LARGE_PACKED = pack(TOO_LARGE)
 NOT_OVER = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED, CallState.AWAITING_USER)
 
 
 class Run(Struct, frozen=True, gc=False):
-    """What is needed to count a run of a tool (its id is the `run` of `Later` and `Invocation`).
+    """What is counted of one run of a tool.
 
     `tool` is the tool's full id, `begun_s` is by `time.time()`, and `published` is the tool itself if it is at hand.
     """
@@ -54,20 +53,19 @@ class Run(Struct, frozen=True, gc=False):
     published: PublishedTool | None = None
 
 
-Ended = Callable[[Run, ToolResult | GatewayError], None]
-
-
-def run_of(backend: str, note: CallMetadata) -> Run:
-    return Run(backend, note.tool, note.begun_s)
+def run_of(record: Record) -> Run:
+    """The run that a record with metadata is of."""
+    metadata = metadata_of(record)
+    return Run(record.backend, metadata.tool, metadata.begun_s)
 
 
 class OutcomeRecorder:
-    """Writes endings into a state. Calls are named by their keys.
+    """Records outcomes in a state. Calls are named by their keys.
 
-    `ended` is told of the end of every run, once, by the replica that wrote it down.
+    `ended` is called at the end of every run, once, on the replica that recorded it.
     """
 
-    def __init__(self, state: State, ended: Ended) -> None:
+    def __init__(self, state: State, ended: Callable[[Run, ToolResult | GatewayError], None]) -> None:
         self._state = state
         self.ended = ended
         self._large: dict[str, bytes] = {}  # packed: as objects they may weigh twenty times as much
@@ -75,11 +73,11 @@ class OutcomeRecorder:
         self.backlog = Backlog(lambda: state.is_up)
 
     async def settle(self, key: str, result: ToolResult, run: Run | None = None, *, can_wait: bool = True) -> bool:
-        """Ends a call; False if it has ended already, or nobody knows it.
+        """Ends a call; False if it has ended already, or is not known.
 
         While the state is away the result is held until it is back, which counts as done. Raises StateUnavailable if
-        there is no room for that, or not `can_wait`. `run` spares a look at the record to whoever has it. A result that
-        is too large to be kept reaches those who wait for it here (`whole`); all others are told that it was.
+        there is no room for that, or not `can_wait`. Without `run` it is read from the record. A result too large to be
+        recorded is held for callers who wait here (`whole`); all others get a failure that says so.
         """
         try:
             if result.failure is not None and result.failure.can_retry and await self._give_back(key, result, run):
@@ -102,9 +100,9 @@ class OutcomeRecorder:
         return is_over
 
     async def _settle_large(self, key: str, packed: bytes) -> bool:
-        """Ends a call with a result that is too large to be kept, and has it at hand for those who wait here.
+        """Ends a call with a result that is too large to be recorded, and holds it for callers who wait here.
 
-        It stays at hand if this raises StateUnavailable: that the call has ended may be known by then.
+        It is held also if this raises StateUnavailable: the call may have ended all the same.
         """
         if key not in self._large:
             log.warning("a result is too large to be kept", extra={"call_id": PREFIX + key, "bytes": len(packed)})
@@ -118,9 +116,9 @@ class OutcomeRecorder:
     def _drop_large(self, key: str) -> None:
         self._large_bytes -= len(self._large.pop(key, b""))
 
-    def whole(self, key: str, standing: CallStatus) -> CallStatus:
-        """How a call has ended as one is told who waited for that."""
-        return unpack(self._large[key]) if key in self._large and standing == TOO_LARGE else standing
+    def whole(self, key: str, status: CallStatus) -> CallStatus:
+        """The status of a call for a caller who waited for it: with its result, even if that was too large."""
+        return unpack(self._large[key]) if key in self._large and status == TOO_LARGE else status
 
     async def _settle_later(self, key: str, packed: bytes) -> None:
         """Ends a call with a result that was held as text, because as objects it may weigh twenty times as much."""
@@ -129,33 +127,33 @@ class OutcomeRecorder:
         await self.settle(key, result, can_wait=False)
 
     async def _give_back(self, key: str, result: ToolResult, run: Run | None) -> bool:
-        """Lets a call that failed for now be begun anew, if it is ours and its caller can repeat it.
+        """Lets a call that failed with `can_retry` be begun anew, if it is ours and has an id to repeat it by.
 
         With this result on record the retry that it asks for could never succeed.
         """
         record = await self._state.get(key)
         if record is None or record.replica != self._state.replica:
             return False
-        if record.state.is_over or not can_be_repeated(record):
+        if record.state.is_over or not is_keyed(record):
             return False
         await self._forget(key, pack(result))
-        self.ended(run or run_of(record.backend, metadata_of(record)), result)
+        self.ended(run or run_of(record), result)
         return True
 
     async def settled(self, key: str) -> ToolResult | None:
-        """How a call has ended that was ended by somebody else. Raises StateUnavailable."""
-        standing = status_of(await self._state.get(key))
-        return standing if isinstance(standing, ToolResult) else None
+        """The recorded result of a call. Raises StateUnavailable."""
+        status = status_of(await self._state.get(key))
+        return status if isinstance(status, ToolResult) else None
 
     async def _run(self, key: str) -> Run | None:
-        """What is needed to count the run of a call; None if nobody knows, or it was counted as unknown already."""
+        """The run of a call; None if its record is gone or unreadable, or the run was counted as unknown already."""
         record = self._state.held(key) or await self._state.get(key)
         if record is None or record.state is UNKNOWN or not record.note:
             return None
-        return run_of(record.backend, metadata_of(record))
+        return run_of(record)
 
     async def refuse(self, key: str, refusal: GatewayError, run: Run, *, told: bool) -> None:
-        """Ends a call that did not run. If its caller is `told` so it is as if it had never begun, else this is kept.
+        """Ends a call that did not run: takes it back if its caller is `told` so, else records the refusal.
 
         Raises StateUnavailable.
         """
@@ -166,7 +164,7 @@ class OutcomeRecorder:
             await self.settle(key, result_of(refusal), run)
 
     async def challenge(self, key: str, challenge: JsonObject) -> bool:
-        """Has a call wait for its user; from now on this challenge is told, also if there was another before.
+        """Makes a call wait for its user; this challenge replaces any before it.
 
         Returns and raises as `settle`.
         """
@@ -181,17 +179,18 @@ class OutcomeRecorder:
         record = await self._state.get(key)
         if record is None or not record.note:
             return False
-        note = pack_metadata(replace(metadata_of(record), challenge=challenge))
-        if len(note) > MAX_NOTE_BYTES:
-            return await self.settle(key, UNTOLD, can_wait=False)
-        return await self._state.advance(key, NOT_OVER, CallState.AWAITING_USER, note=note)
+        metadata = pack_metadata(replace(metadata_of(record), challenge=challenge))
+        if len(metadata) > MAX_NOTE_BYTES:
+            return await self.settle(key, CHALLENGE_TOO_LARGE, can_wait=False)
+        return await self._state.advance(key, NOT_OVER, CallState.AWAITING_USER, note=metadata)
 
     async def _forget(self, key: str, outcome: bytes) -> None:
-        """Lets a call be begun anew; whoever joined it, or looks for its end, is told how this run ended."""
+        """Lets a call be begun anew; callers who joined it, or ask for it until then, get the outcome of this run."""
         try:
             await self._state.forget(key, outcome)
         except OutcomeTooLarge:
             await self._state.forget(key)
 
     async def aclose(self) -> None:
+        """Drops what is still held for the state."""
         await self.backlog.aclose()

@@ -1,4 +1,4 @@
-"""What a caller prefers about waiting: the `Prefer` header (RFC 7240)."""
+"""The `Prefer` header: how long a caller will wait (RFC 7240)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from msgspec import Struct
 
 MAX_WAIT_S = 3600.0  # longer than any proxy keeps a silent connection
 
-# One preference with its parameters: everything up to a comma that stands in no quoted text (RFC 7230, section 3.2.6).
-# A quoted text that does not end is the rest: to look for its end again from every quote took 16 kB eight seconds.
+# One preference with its parameters: everything up to a comma outside quoted text (RFC 7230, section 3.2.6). A quoted
+# text without an end takes the rest: searching for its end again from every quote took eight seconds for 16 kB.
 ITEM = re.compile(rb'(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[^",])++', re.DOTALL)
 
 
 class Preference(Struct, frozen=True, kw_only=True):
-    """`wait_s` seconds of patience, None for the route's own; `respond_async`: rather 202 than a wait."""
+    """`wait_s`: how long to wait, None for the route's timeout. `respond_async`: 202 instead of waiting."""
 
     wait_s: float | None = None
     respond_async: bool = False
 
     def applied(self, *, accepted: bool, at_most_s: float) -> str | None:
-        """The value of `Preference-Applied`: 202 was answered, and nobody is kept waiting longer than `at_most_s`.
+        """The value of `Preference-Applied`; None if no preference made a difference.
 
-        None when nothing was preferred, or when what was preferred made no difference.
+        `accepted`: 202 was answered. `at_most_s`: how long a call waits without a preference.
         """
         parts = ["respond-async"] if self.respond_async and accepted else []
         if self.wait_s is not None and self.wait_s <= at_most_s:
@@ -34,15 +34,15 @@ NO_PREFERENCE = Preference()
 
 
 def read_preference(header: bytes | None) -> Preference:
-    """Reads `Prefer`; of a kind the first counts, and what makes no sense is ignored (RFC 7240, section 2)."""
+    """Reads `Prefer`: the first of each name counts, invalid values are ignored (RFC 7240, section 2)."""
     if header is None:
         return NO_PREFERENCE
-    asked: dict[bytes, bytes] = {}
+    found: dict[bytes, bytes] = {}
     for item in ITEM.findall(header):
         name, _, value = item.partition(b";")[0].partition(b"=")
-        asked.setdefault(name.strip().lower(), value.strip().strip(b'"'))
-    wait = asked.get(b"wait", b"")
+        found.setdefault(name.strip().lower(), value.strip().strip(b'"'))
+    wait = found.get(b"wait", b"")
     return Preference(
         wait_s=min(float(wait), MAX_WAIT_S) if wait.isdigit() else None,
-        respond_async=b"respond-async" in asked,
+        respond_async=b"respond-async" in found,
     )

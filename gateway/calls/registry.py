@@ -1,7 +1,7 @@
-"""The life of a call that is kept: registered, run once, joined by its repetitions, remembered.
+"""The life of a remembered call: registered, run once, joined by its repetitions, remembered for a while.
 
-Kept are calls with a `call_id` of the caller's, calls to tool servers that answer later, and calls whose caller will
-not wait. No others come here. The states are those of `state.port`; tool servers know our calls as `tg-` and the key.
+Remembered are calls with a `call_id` of the caller's, calls to tool servers that answer later, and calls whose caller
+will not wait. No others come here. The states are those of `state.port`. Tool servers get `tg-` and the key as call id.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from gateway.calls.execution import CallRequest
-from gateway.calls.executor import Executor
-from gateway.calls.lookup import CallLookup
+from gateway.calls.executor import CallRequest, Executor
 from gateway.calls.names import CallNames, new_run
 from gateway.calls.orphans import adopt_orphans
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.status import (
     CANCELLED,
     NOT_FOUND,
+    NOT_KEPT_PACKED,
     PREFIX,
-    TOLD_ALREADY,
-    UNREMEMBERED,
     CallMetadata,
     CallStatus,
     CallView,
@@ -39,7 +36,7 @@ from gateway.calls.status import (
     view_of,
     view_of_record,
 )
-from gateway.errors import GatewayError
+from gateway.errors import ErrorCode, GatewayError
 from gateway.model import JsonObject, ToolResult
 from gateway.ports import Backend, Caller
 from gateway.state.port import (
@@ -57,11 +54,11 @@ from gateway.state.sealing import Digester
 
 log = logging.getLogger("gateway.calls")
 
-MAX_PATTERN_CHARACTERS = 2048  # of a route, in the note of each of its calls
+MAX_PATTERN_CHARACTERS = 2048  # of a route, in the metadata of each of its calls
 
 
 class Calls:
-    """Runs kept calls, and is where asynchronous backends bring their outcomes (`ports.Outcomes`).
+    """Runs remembered calls, and takes the outcomes that deferred backends bring (`ports.Outcomes`).
 
     `callback_url` makes the address for the outcome of a call, from its key and run. `alone`: no other process has this
     state.
@@ -71,7 +68,7 @@ class Calls:
         self,
         state: State,
         digester: Digester,
-        endings: OutcomeRecorder,
+        outcomes: OutcomeRecorder,
         *,
         backends: Mapping[str, Backend],
         callback_url: Callable[[str, str], str],
@@ -79,121 +76,124 @@ class Calls:
     ) -> None:
         self._state = state
         self._names = CallNames(digester, alone=alone)
-        self._finding = CallLookup(state, self._names)
         self._backends = backends
-        self._endings = endings
-        self._running = Executor(state, self._endings, backends=backends, callback_url=callback_url)
-        state.on_changed(self._running.touched)
+        self._outcomes = outcomes
+        self._executor = Executor(state, outcomes, backends=backends, callback_url=callback_url)
+        state.on_changed(self._executor.touched)
         self.group_of = self._names.group
 
     async def start(self) -> None:
         """Begins to look after the calls of replicas that died."""
         self._loop = asyncio.get_running_loop()  # asking for it costs a system call each time
-        await self._running.start()
-        orphans = adopt_orphans(self._state, self._endings, self._backends, self._running.cancel_in)
-        self._running.in_background(orphans)
+        await self._executor.start()
+        orphans = adopt_orphans(self._state, self._outcomes, self._backends, self._executor.cancel_in)
+        self._executor.in_background(orphans)
 
     def running(self) -> set[asyncio.Task[None]]:
-        """The calls that run here apart from their callers."""
-        return self._running.tasks()
+        """The tasks of calls that run here and are not answered yet."""
+        return self._executor.tasks()
+
+    def stop(self) -> None:
+        """Ends all calls that run here."""
+        self._executor.stop_all()
 
     async def aclose(self) -> None:
-        """Lets calls whose callers have gone finish, for a moment."""
-        await self._running.aclose()
-        await self._endings.aclose()
+        """Lets running calls finish, for a moment."""
+        await self._executor.aclose()
+        await self._outcomes.aclose()
 
-    # The caller's side.
+    # For callers.
 
-    async def run(self, asked: CallRequest) -> CallView:
+    async def run(self, request: CallRequest) -> CallView:
         """Runs, joins or replays a call; waits for its end as long as its caller does."""
-        asked_at = self._loop.time()
+        started_at = self._loop.time()
         while True:
-            new, note = self._new(asked)
+            new, metadata = self._new(request)
             try:
                 begun = await self._state.begin(new)
             except StateUnavailable:
-                return view_of(new.key, note, new.backend, unavailable())
+                return view_of(new.key, metadata, new.backend, unavailable())
             if isinstance(begun, Created):
-                found = begun.found  # as a dead replica left it
-                key, note = (new.key, note) if found is None else (found.key, metadata_of(found))
-                backend, ends_with_caller = new.backend, asked.ends_with_caller
-                try:
-                    ending = await self._running.follow(key, note, asked, asked_at)
-                    if ending is not None:
-                        kept = view_of(key, note, backend, ending, joined=False)
-                        return self._answered(kept) if new.joins else kept
-                    left_s = self._running.until(asked_at + asked.patience_s)
-                    # Thousands may wait here, for minutes: without their input, in no frame more than there must be.
-                    del asked, new, begun, found
-                    standing: CallStatus = None
-                    if left_s:  # else it would be luck what is told: perhaps a refusal that became a result
-                        with suppress(StateUnavailable):  # then all that is known is that it runs
-                            standing = self._endings.whole(key, status_of(await self._state.wait(key, left_s)))
-                except asyncio.CancelledError:
-                    if ends_with_caller:
-                        self._running.in_background(self._abandon(key, backend, note))
-                    raise
-                standing = UNREMEMBERED if standing is NOT_FOUND else standing
-                return self._answered(view_of(key, note, backend, standing, joined=False))
+                break
             if not isinstance(begun, Exists):
-                return view_of(new.key, note, new.backend, refusal_of(begun))
-            joined = await self._join(begun.record, new, note, asked_at + asked.patience_s)
-            if joined is not None:  # else whoever began it took that back: it may be begun again
+                return view_of(new.key, metadata, new.backend, refusal_of(begun))
+            joined = await self._join(begun.record, new, metadata, started_at + request.patience_s)
+            if joined is not None:  # else it was taken back by the replica that began it, and may begin again
                 return joined
+        key = new.key
+        if begun.found is not None:  # left behind by a replica that died
+            key, metadata = begun.found.key, metadata_of(begun.found)
+        backend, ends_with_caller = new.backend, request.ends_with_caller
+        try:
+            execution = self._executor.execute(key, metadata, request, started_at)
+            ending: CallStatus = await execution.wait(self._executor.waiting_s(request, started_at))
+            if ending is None:
+                left_s = self._executor.until(started_at + request.patience_s)
+                del request, new, begun, execution  # thousands may wait here, for minutes: without their input
+                ending = await self._wait(key, left_s)
+        except asyncio.CancelledError:
+            if ends_with_caller:
+                self._executor.in_background(self._abandon(key, backend, metadata))
+            raise
+        return self._answered(view_of(key, metadata, backend, ending, joined=False))
 
-    async def _join(self, record: Record, new: NewCall, note: CallMetadata, deadline: float) -> CallView | None:
-        """Waits for a call that somebody has begun already; None if it is gone. `note` is for one that has none."""
-        note = metadata_of(record) if record.note else note
-        standing = status_of(record)
+    async def _join(self, record: Record, new: NewCall, metadata: CallMetadata, deadline: float) -> CallView | None:
+        """Waits for a call that has begun already; None if it is gone. `metadata` is for a record without any."""
+        metadata = metadata_of(record) if record.note else metadata
+        status = status_of(record)
         if not new.joins:
-            await self._tell_no_more(record, note)
-        if standing is None:
-            with suppress(StateUnavailable):  # as above
-                ended = await self._state.wait(record.key, self._running.until(deadline))
-                standing = self._endings.whole(record.key, status_of(ended))
-        if standing is NOT_FOUND:
+            await self._mark_delivered(record, metadata)
+        if status is None:
+            status = await self._wait(record.key, self._executor.until(deadline))
+        if status is NOT_FOUND:
             return None
-        kept = view_of(record.key, note, new.backend, standing)
-        return self._answered(kept) if new.joins else kept
+        return self._answered(view_of(record.key, metadata, new.backend, status))
 
-    def _answered(self, kept: CallView) -> CallView:
-        """A call as whoever waited for it is told; its result is let go of if nobody can ask for it again."""
-        if not (kept.remembered or kept.is_keyed) and isinstance(kept.standing, ToolResult):
-            self._state.reduce(kept.id.removeprefix(PREFIX), TOLD_ALREADY)
-        return kept
+    async def _wait(self, key: str, timeout_s: float) -> CallStatus:
+        """Waits for the outcome of a call, wherever it comes from; None if it still runs then, as far as is known."""
+        if timeout_s:  # else it would be luck what is answered: perhaps a refusal that became a result
+            with suppress(StateUnavailable):
+                return self._outcomes.whole(key, status_of(await self._state.wait(key, timeout_s)))
+        return None
+
+    def _answered(self, view: CallView) -> CallView:
+        """Drops the result of a call that its caller has waited for, if it cannot be asked for again."""
+        if not (view.remembered or view.is_keyed) and isinstance(view.standing, ToolResult):
+            self._state.reduce(view.id.removeprefix(PREFIX), NOT_KEPT_PACKED)
+        return view
 
     async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> CallView | None:
-        """How a call of this caller's stands; None if there is none of that id. `told`: the caller is shown its end.
+        """The status of a call of this caller's; None if there is none of that id. `told`: the caller gets to see it.
 
         Raises NOT_FOUND if it has expired, BACKEND_UNAVAILABLE.
         """
         try:
-            record = await self._finding.find(call_id, caller)
+            record = await self._find(call_id, caller)
             if record is None:
                 return None
-            return await self._told(record) if told else view_of_record(record)
+            return await self._delivered(record) if told else view_of_record(record)
         except StateUnavailable as exc:
             raise unavailable() from exc
 
     async def cancel(self, call_id: str, caller: Caller) -> CallView | None:
-        """Ends a call of this caller's unless it is over; the tool server is told if it can be.
+        """Ends a call of this caller's unless it is over, and cancels it at its tool server if that is possible.
 
         Raises as `look`.
         """
         try:
-            record = await self._finding.find(call_id, caller)
+            record = await self._find(call_id, caller)
             if record is None:
                 return None
-            is_cancelled = not record.state.is_over and await self._endings.settle(record.key, CANCELLED)
+            is_cancelled = not record.state.is_over and await self._outcomes.settle(record.key, CANCELLED)
             if is_cancelled:
-                await self._running.give_up(record.key, record.backend, metadata_of(record), CANCELLED)
-            kept = await self._told(await self._state.get(record.key) or record)
-            # The caller who waits for it may have been told by now, after which its record tells no more.
-            return replace(kept, standing=CANCELLED) if is_cancelled else kept
+                await self._executor.abort(record.key, record.backend, metadata_of(record), CANCELLED)
+            view = await self._delivered(await self._state.get(record.key) or record)
+            # The caller who waits for it may have been answered by now, which leaves less in the record.
+            return replace(view, standing=CANCELLED) if is_cancelled else view
         except StateUnavailable as exc:
             raise unavailable() from exc
 
-    async def _abandon(self, key: str, backend: str, note: CallMetadata) -> None:
+    async def _abandon(self, key: str, backend: str, metadata: CallMetadata) -> None:
         """Cancels a call whose caller has left without its id, and so can neither look for it nor cancel it.
 
         One that waits for its user stays: the same call finds it, asked again.
@@ -202,46 +202,78 @@ class Calls:
             record = self._state.held(key) or await self._state.get(key)
             if record is None or record.state is AWAITING_USER:
                 return
-            if not record.state.is_over and await self._endings.settle(key, CANCELLED):
-                await self._running.give_up(key, backend, note, CANCELLED)
+            if not record.state.is_over and await self._outcomes.settle(key, CANCELLED):
+                await self._executor.abort(key, backend, metadata, CANCELLED)
             self._state.reduce(key, pack(CANCELLED))
         except StateUnavailable:
             log.warning("a call whose caller left could not be cancelled", extra={"backend": backend})
 
-    async def _told(self, record: Record) -> CallView:
-        """A call as its caller is told of it."""
-        kept = view_of_record(record)
-        await self._tell_no_more(record, kept.note)
-        return kept
+    async def _delivered(self, record: Record) -> CallView:
+        """The view of a call that its caller gets to see."""
+        view = view_of_record(record)
+        await self._mark_delivered(record, view.note)
+        return view
 
-    async def _tell_no_more(self, record: Record, note: CallMetadata) -> None:
-        """What came of a consent is not told again to callers who ask the same."""
-        if record.state is DONE and record.question is not None and note.challenge is not None:
-            with suppress(StateUnavailable):  # then it is told once more
+    async def _mark_delivered(self, record: Record, metadata: CallMetadata) -> None:
+        """Detaches the result of a call with a consent from its question: identical calls no longer join it."""
+        if record.state is DONE and record.question is not None and metadata.challenge is not None:
+            with suppress(StateUnavailable):  # then it is delivered once more
                 await self._state.mark_delivered(record.key)
 
+    async def _find(self, call_id: str, caller: Caller) -> Record | None:
+        """The record of a call by our id, or by the caller's own if that call named no user but the credential's.
+
+        Where credentials name users, no user sees the calls of another user of the same principal. Raises NOT_FOUND for
+        a call that has expired, StateUnavailable.
+        """
+        if not (call_id.isascii() and call_id.isprintable()):
+            return None
+        own = self._names.keys_of_id(caller.principal, call_id, caller.user_id)
+        ours = (call_id.removeprefix(PREFIX),) if call_id.startswith(PREFIX) else ()
+        owners, gone = self._names.owners(caller.principal), []
+        for key in (*ours, *own):
+            try:
+                record = await self._state.get(key)
+            except ValueError:  # not even shaped like a key
+                continue
+            if record is None:
+                gone.append(key)
+            elif record.note and record.principal in owners and self._is_for(record, caller):
+                return record
+        for key in gone:
+            # For which user an expired call was is not known, unless its key depends on the user.
+            if (caller.user_id is None or key in own) and await self._state.has_expired(key, owners):
+                raise GatewayError(ErrorCode.NOT_FOUND, "The result of this call has expired.")
+        return None
+
+    def _is_for(self, record: Record, caller: Caller) -> bool:
+        """Whether a call of the caller's principal is for the user that the caller's credential names, if any."""
+        if caller.user_id is None:
+            return True
+        return metadata_of(record).user in self._names.users(caller.principal, caller.user_id)
+
     async def consent_status(self, key: str) -> str:
-        """How the consent a call waits for stands: pending, completed or failed."""
+        """The status of the consent a call waits for: pending, completed or failed."""
         try:
-            standing = status_of(await self._state.get(key))
+            status = status_of(await self._state.get(key))
         except StateUnavailable:
             return "pending"
-        if isinstance(standing, ToolResult):
-            return "completed" if standing.failure is None else "failed"
-        return "failed" if standing is NOT_FOUND or isinstance(standing, GatewayError) else "pending"
+        if isinstance(status, ToolResult):
+            return "completed" if status.failure is None else "failed"
+        return "failed" if status is NOT_FOUND or isinstance(status, GatewayError) else "pending"
 
-    # The backends' side (`ports.Outcomes`).
+    # For backends (`ports.Outcomes`).
 
     async def settle(self, call_id: str, result: ToolResult) -> bool:
-        """Ends a call; False if it has ended already or nobody knows it. Raises StateUnavailable if it cannot wait."""
+        """Ends a call; False if it is over already or not known. Raises StateUnavailable if it cannot be held back."""
         key = call_id.removeprefix(PREFIX)
-        has_ended = await self._endings.settle(key, result)
+        has_ended = await self._outcomes.settle(key, result)
         if has_ended:
-            self._running.answered(key)
+            self._executor.answered(key)
         return has_ended
 
     async def is_open(self, call_id: str, run: str) -> bool:
-        """Whether an outcome of that run still counts; True while nobody can tell."""
+        """Whether an outcome of that run still counts; True while the state is away."""
         key = call_id.removeprefix(PREFIX)
         try:
             record = self._state.held(key) or await self._state.get(key)
@@ -249,37 +281,39 @@ class Calls:
             return True
         if record is None or record.state is DONE:
             return False
-        later = metadata_of(record).later if record.note else None
-        return later is None or later.run == run
+        deferred = metadata_of(record).later if record.note else None
+        return deferred is None or deferred.run == run
 
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
-        """Has a call wait for its user; False and raises as `settle`."""
+        """Makes a call wait for its user; returns and raises as `settle`."""
         key = call_id.removeprefix(PREFIX)
-        waits = await self._endings.challenge(key, challenge)
+        waits = await self._outcomes.challenge(key, challenge)
         if waits:
-            self._running.answered(key)
+            self._executor.answered(key)
         return waits
 
-    # What a call is called.
+    # Names and metadata.
 
-    def _new(self, asked: CallRequest) -> tuple[NewCall, CallMetadata]:
-        call, principal, backend = asked.call, asked.caller.principal, asked.tool.backend
-        call_id, question = call.call_id, None
+    def _new(self, request: CallRequest) -> tuple[NewCall, CallMetadata]:
+        """What is registered for a request."""
+        call, principal, backend = request.call, request.caller.principal, request.tool.backend
+        call_id, question, is_deferred = call.call_id, None, backend.deferred
+        is_keyed = call_id is not None
         if call_id is not None:
             owner, key, fingerprint, older = self._names.keyed(principal, call)
-            if backend.deferred:
+            if is_deferred:
                 question = self._names.question(principal, call)
         else:
             owner, key, fingerprint, older = self._names.unkeyed(principal, call)
-            call_id, question = PREFIX + key, fingerprint if backend.deferred else None
-        note = CallMetadata(
-            dialect=asked.dialect,
-            spelling=asked.spelling,
+            call_id, question = PREFIX + key, fingerprint if is_deferred else None
+        metadata = CallMetadata(
+            dialect=request.dialect,
+            wire_version=request.wire_version,
             call_id=call_id,
-            tool=asked.tool.id,
-            group=asked.invocation.group,
-            user="" if asked.caller.user_id is None else self._names.users(principal, asked.caller.user_id)[0],
-            later=_later(asked) if backend.deferred else None,
+            tool=request.tool.id,
+            group=request.invocation.group,
+            user="" if request.caller.user_id is None else self._names.users(principal, request.caller.user_id)[0],
+            later=_deferred(request) if is_deferred else None,
             begun_s=time.time(),
         )
         new = NewCall(
@@ -287,22 +321,22 @@ class Calls:
             fingerprint=fingerprint,
             principal=owner,
             backend=backend.name,
-            note=pack_metadata(note),
+            note=pack_metadata(metadata),
             question=question,
-            joins=call.call_id is None,
-            idempotent=asked.invocation.idempotent and call.call_id is not None,  # else nobody can repeat it
-            state=DISPATCHING,  # at once, which saves another question to the state
+            joins=not is_keyed,
+            idempotent=is_keyed and request.invocation.idempotent,  # without a call id it cannot be repeated
+            state=DISPATCHING,  # at once, which saves another request to the state
             older=older,
         )
-        return new, note
+        return new, metadata
 
 
-def _later(asked: CallRequest) -> DeferredCall:
-    route = asked.tool.route
+def _deferred(request: CallRequest) -> DeferredCall:
+    route = request.tool.route
     patterns = tuple([pattern.pattern for pattern in route.failure_patterns])
     return DeferredCall(
-        run=new_run(named=asked.invocation.idempotent),
+        run=new_run(named=request.invocation.idempotent),
         decode=route.decode,
         failure_patterns=patterns if sum(map(len, patterns)) <= MAX_PATTERN_CHARACTERS else None,
-        cancel_after_s=asked.invocation.timeout_s if route.cancel_on_timeout else 0.0,
+        cancel_after_s=request.invocation.timeout_s if route.cancel_on_timeout else 0.0,
     )

@@ -1,6 +1,6 @@
-"""Which tools may yet appear: those that routes let through of backends that have never been listed.
+"""Which tools may yet appear: those that routes publish of backends that have never been listed.
 
-A caller that names such a tool is not told that there is none, which agents take for final.
+Calls of such tools are refused as unavailable, not as unknown, which agents take for final.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from gateway.catalogue.offer import Source
+from gateway.catalogue.evaluation import Source
 from gateway.model import ToolRef
 from gateway.naming import KEPT_LENGTH, MAX_NAME_LENGTH
 from gateway.ports import Caller
@@ -29,7 +29,7 @@ class Unlisted:
         }
 
     def backend_of(self, ref: ToolRef, caller: Caller) -> str | None:
-        """The name of a backend that may turn out to have a tool that this caller may use; None when none can."""
+        """The name of a backend that may have a tool which this caller may use; None if none can."""
         for name, routes in self._routes.items():
             if _may_use(routes, ref, caller):
                 return name
@@ -38,14 +38,14 @@ class Unlisted:
 
 def _may_use(routes: Sequence[Route], ref: ToolRef, caller: Caller) -> bool:
     if not ref.by_name:
-        return _lets_through(routes, ref.tool, ref.version, caller)
-    if any(_lets_through(routes, tool, ref.version, caller) for tool in _tools_of(ref.tool)):
+        return _publishes(routes, ref.tool, ref.version, caller)
+    if any(_publishes(routes, tool, ref.version, caller) for tool in _tools_of(ref.tool)):
         return True
     cut = CUT_NAME.fullmatch(ref.tool)
     return cut is not None and any(_may_begin(route, cut[1]) for route in routes if _is_open(route, caller))
 
 
-def _lets_through(routes: Sequence[Route], tool: str, version: str | None, caller: Caller) -> bool:
+def _publishes(routes: Sequence[Route], tool: str, version: str | None, caller: Caller) -> bool:
     """Whether the first route that matches publishes a tool to a caller; without a version, some version of it."""
     for route in routes:
         glob, _, of_some = route.tools.partition("@")
@@ -63,15 +63,15 @@ def _is_open(route: Route, caller: Caller) -> bool:
 
 
 def _tools_of(name: str) -> Iterator[str]:
-    """The tools that have a name: `A_B_C` is that of `A.B_C` and of `A_B.C` (see naming.published_name)."""
+    """The tools that may have a name: `A.B_C` and `A_B.C` have `A_B_C` (see naming.published_name)."""
     if "-" in name:
-        return  # callers may write it, no tool is named so
+        return  # callers may write it, but no tool has such a name
     for at, character in enumerate(name[:-1]):
         if character == "_" and at:
             yield f"{name[:at]}.{name[at + 1 :]}"
 
 
 def _may_begin(route: Route, beginning: str) -> bool:
-    """Whether some tool whose long name begins so may match a route, judged by what stands before its wildcards."""
+    """Whether a tool whose long name begins so may match a route, by what stands before its wildcards."""
     fixed = WILDCARD.split(route.tools, maxsplit=1)[0].replace(".", "_", 1)
     return fixed.startswith(beginning) or (len(fixed) < len(route.tools) and beginning.startswith(fixed))

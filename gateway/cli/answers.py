@@ -1,4 +1,4 @@
-"""What a gateway answers, in the flat form of OXP 1.0, as far as the command line looks at it."""
+"""The answers of a gateway in the flat form of OXP 1.0, as far as the command line reads them."""
 
 from __future__ import annotations
 

@@ -16,10 +16,9 @@ import httpx
 from gateway import jsontext
 from gateway.cli import answers
 from gateway.cli.command import Command, seconds
-from gateway.cli.consent import WAIT_S, wait_for_consent
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value
 from gateway.cli.remote import Remote, add_options, code_of, explain, no_gateway
-from gateway.cli.resume import ask_until_over, fetchable, how_to_fetch
+from gateway.cli.waiting import CONSENT_S, ask_until_over, fetchable, how_to_fetch, wait_for_consent
 from gateway.errors import ErrorCode, FailureCode
 from gateway.model import Json, JsonObject
 
@@ -106,7 +105,7 @@ async def _call(arguments: argparse.Namespace) -> int:
 
 async def _with_consent(remote: Remote, reply: httpx.Response, body: JsonObject, timeout_s: float) -> httpx.Response:
     """Repeats a call for as long as consent is what it needs; a refused call has not run, or is joined."""
-    give_up_at = time.monotonic() + WAIT_S
+    give_up_at = time.monotonic() + CONSENT_S
     for _ in range(MAX_CONSENTS):
         begun = (asyncio.CancelledError, CommandError) if "location" in reply.headers else ()
         with fetchable(body["call_id"], *begun):

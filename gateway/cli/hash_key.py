@@ -12,7 +12,7 @@ from typing import TextIO
 from gateway.cli.command import Command
 from gateway.cli.output import OK, USAGE, CommandError, put
 
-# A digest without salt and stretching protects what nobody can guess, and nothing else.
+# A digest without salt and stretching protects only what cannot be guessed.
 SHORTEST = 20
 LONGEST = 4096  # characters; a header with more is refused by most servers
 

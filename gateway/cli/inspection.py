@@ -1,4 +1,4 @@
-"""What `toolgate check --live` finds out: Redis and every tool server asked, all tools and routes accounted for."""
+"""What `toolgate check --live` finds: queries Redis and every tool server, and matches tools with routes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """One backend asked for its tools: what it said, or why there is no list, and how long that took."""
+    """The answer of one backend to a listing, or the cause of its failure, and the time it took."""
 
     listing: Listing | None
     cause: str | None
@@ -60,7 +60,7 @@ async def inspect(config: Config) -> JsonObject:
 
 
 async def _look_at_state(config: Config) -> JsonObject:
-    """Where calls would be kept, without what it takes to get in; `cause` if it cannot be used."""
+    """Describes the state store, without its credentials; `cause` says why it cannot be used."""
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
@@ -83,7 +83,7 @@ async def _look_at_state(config: Config) -> JsonObject:
 
 
 def _cause(found: Findings, refusal: str | None) -> str | None:
-    """Why it cannot be used; that it answers no questions, as at some providers, is no reason."""
+    """Why it cannot be used; refusing INFO, as some providers do, is no reason."""
     if refusal is None and found.version is None:
         return None
     return found.cause or refusal

@@ -1,4 +1,4 @@
-"""What is allowed in a configuration but rarely meant: said by `toolgate check`, without asking anybody."""
+"""Warnings about a configuration that is valid but rarely intended; needs no network."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ KEYLESS = (
     "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted; "
     "a call that is repeated then runs again"
 )
-AT_ONCE = frozenset({"otc", "oxp"})  # what the servers speak that answer in the same exchange
-SPOKEN = {  # keys of routes, and what the servers of their tools must speak for them to mean something
+AT_ONCE = frozenset({"otc", "oxp"})  # protocols whose servers answer in the same exchange
+SPOKEN = {  # keys of routes that have an effect with some protocols only
     "secrets": AT_ONCE,
     "context": AT_ONCE,
     "authorization_urls": AT_ONCE,
@@ -28,7 +28,7 @@ UNWRITTEN = RouteSettings(tools=ANY, backend=ANY)  # as a route is that has none
 
 
 def warnings(config: Config) -> Iterator[str]:
-    """One sentence for each, with the key that it is about; what lets strangers in comes first."""
+    """One sentence for each, with its key; first those about who may call."""
     yield from _of_callers(config)
     yield from _of_state(config)
     yield from _of_backends(config)
@@ -36,7 +36,7 @@ def warnings(config: Config) -> Iterator[str]:
 
 
 def dangers(config: Config) -> Iterator[str]:
-    """Of these, what lets strangers call, or has a call run twice."""
+    """The gravest of these: anyone may call, or a call may run twice."""
     yield from _of_strangers(config)
     yield from _of_keys(config)
 

@@ -1,4 +1,4 @@
-"""How the command line talks: sentences and tables for people, JSON for programs, exit codes for both."""
+"""Output of the commands: sentences and tables for people, JSON for programs, exit codes for both."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def say(*lines: str) -> None:
 
 
 def put(*lines: str) -> None:
-    """Writes lines to standard output as they are; they are there when it returns.
+    """Writes lines to standard output as they are; and flushes.
 
-    Raises CommandError when they cannot be, as on a full disk, and BrokenPipeError when nobody reads any more.
+    Raises CommandError when they cannot be, as on a full disk, and BrokenPipeError when the reader has gone.
     """
     try:
-        if not sys.stdout:  # closed by who started us
+        if not sys.stdout:  # closed by the parent process
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         for line in lines:
             print(line)
@@ -61,7 +61,7 @@ def put(*lines: str) -> None:
 
 
 def discard_output() -> None:
-    """Sends what is still to be written nowhere: at exit it would fail again, with a traceback."""
+    """Redirects pending output to /dev/null: flushing it at exit would fail again, with a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""The commands by name, and how one of them is run, whatever becomes of it."""
+"""The commands by name, and how one of them is run and its errors are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def run(words: Sequence[str], *, imported: Callable[[], None]) -> int:
-    """Runs one command and returns its exit code. `imported` is called when all that it takes is there."""
+    """Runs one command and returns its exit code. `imported` is called once the command is imported."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a value may hold what the terminal's encoding does not
     try:
@@ -40,7 +40,7 @@ def run(words: Sequence[str], *, imported: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        discard_output()  # whoever read it has enough
+        discard_output()  # the reader has gone
         return FAILED
 
 

@@ -1,4 +1,4 @@
-"""A running gateway, asked over HTTP in the flat form of OXP 1.0; what it refuses becomes sentences."""
+"""A client of a running gateway, in the flat form of OXP 1.0; refusals become sentences."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what says which gateway, and who asks."""
+    """Adds the options for the URL of the gateway and the token."""
     url, token = os.environ.get("TOOLGATE_URL") or DEFAULT_URL, os.environ.get("TOOLGATE_TOKEN")
     parser.add_argument("--url", default=url, help="of the gateway; better in TOOLGATE_URL (now: %(default)s)")
     parser.add_argument("--token", default=token, help="a bearer token; better in TOOLGATE_TOKEN, where nobody sees it")
@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Remote:
-    """One gateway, and the token it is asked with. An async context manager."""
+    """One gateway and the token for it. An async context manager."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url.rstrip("/")
@@ -98,7 +98,7 @@ def _url(text: str) -> httpx.URL:
 
 
 def _out_of_reach(url: str, exc: httpx.TransportError) -> list[str]:
-    """Tells a gateway that is not there from one that broke off, when the tool may have run."""
+    """Distinguishes a gateway that is not there from one that broke off, in which case the tool may have run."""
     cause = exc.__cause__
     if isinstance(cause, TransportError) and cause.sent:
         return [f"The gateway at {url} broke off: {exc}", "If this was a call, its tool may have run."]
@@ -112,7 +112,7 @@ def _out_of_reach(url: str, exc: httpx.TransportError) -> list[str]:
 
 
 def code_of(reply: httpx.Response) -> str:
-    """Why it is no result, in the gateway's word for programs; empty for a result."""
+    """The `Toolgate-Code` of a refusal or failure; empty for a result."""
     return str(reply.headers.get(CODE_HEADER, ""))
 
 
@@ -124,7 +124,7 @@ def no_gateway(url: str, reply: httpx.Response) -> NoReturn:
 
 
 def refused_for_s(reply: httpx.Response) -> int | None:
-    """For how many seconds a look is refused, as by a limit on polls, or while the state is away; None: for good."""
+    """Seconds until a refused poll may be repeated (rate limit, state unavailable); None if it never may."""
     after = reply.headers.get("retry-after", "")
     return int(after) if reply.status_code in (400, 429) and SECONDS.fullmatch(after) else None
 

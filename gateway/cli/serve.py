@@ -51,7 +51,7 @@ def run_until_stopped(serving: Coroutine[Any, Any, T]) -> T | None:
     try:
         return main_loop(_stoppable(serving))
     except (asyncio.CancelledError, KeyboardInterrupt):
-        return None  # or it was told twice
+        return None  # or the signal came twice
     except ListenError as exc:
         raise CommandError(FAILED, f"{exc} Choose another host or port, or stop what is there.") from exc
     except ServerError as exc:
@@ -80,14 +80,14 @@ async def _serve(path: Path) -> int:
 
 
 async def _serve_alone(config: Config, reloader: Reloader) -> bool:
-    """Returns whether results that were taken are lost."""
+    """Returns whether results that were accepted are lost."""
     serving = Serving(config)
     _warn(config)
     gateway = serving.gateway
     try:
         await gateway.start()
         async with _running(reloader.run(serving.apply, gateway.metrics.reload)):
-            await serving.run(_tell)
+            await serving.run(_announce)
     finally:
         await gateway.aclose()
     return gateway.lost_results > 0
@@ -99,12 +99,12 @@ async def _supervise(config: Config, reloader: Reloader) -> bool:
     _warn(config)
     supervisor = Supervisor(config)
     async with _running(reloader.run(supervisor.apply, supervisor.metrics.reload)):
-        await supervisor.run(_tell)
+        await supervisor.run(_announce)
     return supervisor.has_lost
 
 
 def _warn(config: Config) -> None:
-    """Warns of the gravest of what `toolgate check` would, for those who never ask it."""
+    """Logs the gravest warnings of `toolgate check`."""
     for danger in dangers(config):
         log.warning(danger)
 
@@ -121,9 +121,9 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _tell(addresses: Addresses) -> None:
-    told = {"public": address(*addresses.public), "admin": address(*addresses.admin), "version": __version__}
-    log.info("listening", extra=told)
+def _announce(addresses: Addresses) -> None:
+    fields = {"public": address(*addresses.public), "admin": address(*addresses.admin), "version": __version__}
+    log.info("listening", extra=fields)
 
 
 def address(host: str, port: int) -> str:

@@ -20,7 +20,7 @@ DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     configuration.add_option(parser)
-    parser.add_argument("--sub", default="developer", metavar="NAME", help="whom it names (default: %(default)s)")
+    parser.add_argument("--sub", default="developer", metavar="NAME", help="the caller it names (default: %(default)s)")
     parser.add_argument(
         "--issuer", metavar="ISS", help="which entry of auth.jwt signs it (default: the first with a secret)"
     )

@@ -1,4 +1,4 @@
-"""`toolgate tools`: what a running gateway offers to whoever asks."""
+"""`toolgate tools`: lists the tools of a running gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `toolgate check --live` tries out in Redis: a server can answer every question and yet be of no use."""
+"""What `toolgate check --live` tries in Redis: a server may answer INFO and still refuse writes or scripts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A make-believe account provider: authorization challenges, and the pages where a user answers them.
 
-Follows OXP 1.0, Tool Authorization Challenges. No one logs in: whoever opens the link may connect or decline.
+Follows OXP 1.0, Tool Authorization Challenges. There is no login: any visitor of the link may connect or decline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from starlette.routing import Route
 from gateway.demo.toolbox import JsonObject
 
 MAX_CHALLENGES = 1000  # oldest go first; a forgotten one reads as failed
-MAX_USERS = 1000  # connected accounts; the one unused for longest goes first
 CHALLENGE_LIFETIME_S = 600.0  # the time a person may take to find the page and decide
 TITLE = "Demo Mail"
 PURPOSE = "read the demonstration mailbox"
@@ -52,23 +51,19 @@ class _Challenge:
 
 
 class Consent:
-    """Who connected their account, and whom we asked. Forgets when full and when stopped."""
+    """Who was asked for consent, and who gave it. Forgets the oldest when full, and all when the server stops."""
 
     def __init__(self, base_url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._base_url = base_url
         self._clock = clock
         self._challenges: OrderedDict[str, _Challenge] = OrderedDict()
-        self._connected: OrderedDict[str, None] = OrderedDict()
 
     def is_connected(self, user_id: str) -> bool:
-        if user_id not in self._connected:
-            return False
-        self._connected.move_to_end(user_id)
-        return True
+        return self._latest(user_id, "completed") is not None
 
     def challenge(self, user_id: str, *, fresh: bool = False) -> JsonObject:
         """A ToolAuthorizationChallenge: the one this user has open, unless a fresh one is wanted."""
-        challenge_id = None if fresh else self._open_challenge(user_id)
+        challenge_id = None if fresh else self._latest(user_id, "pending")
         if challenge_id is None:
             challenge_id = secrets.token_urlsafe(24)  # the id alone opens the page, so it must not be guessed
             self._challenges[challenge_id] = _Challenge(user_id, self._clock() + CHALLENGE_LIFETIME_S)
@@ -78,7 +73,7 @@ class Consent:
         return {"id": challenge_id, "url": url, "check_url": f"{url}/status"}
 
     def status(self, challenge_id: str) -> str:
-        """`pending`, `completed` or `failed`; an unknown id is one we forgot, so it failed."""
+        """`pending`, `completed` or `failed`; an unknown id was forgotten, and so failed."""
         challenge = self._challenges.get(challenge_id)
         if challenge is None or (challenge.status == "pending" and challenge.expires_at <= self._clock()):
             return "failed"
@@ -88,19 +83,13 @@ class Consent:
         return self._challenges[challenge_id].user_id
 
     def settle(self, challenge_id: str, *, connect: bool) -> None:
-        """Notes the user's answer; only the first one counts."""
-        if self.status(challenge_id) != "pending":
-            return
-        challenge = self._challenges[challenge_id]
-        challenge.status = "completed" if connect else "failed"
-        if connect:
-            self._connected[challenge.user_id] = None
-            if len(self._connected) > MAX_USERS:
-                self._connected.popitem(last=False)
+        """Records the user's answer; only the first one counts."""
+        if self.status(challenge_id) == "pending":
+            self._challenges[challenge_id].status = "completed" if connect else "failed"
 
-    def _open_challenge(self, user_id: str) -> str | None:
+    def _latest(self, user_id: str, status: str) -> str | None:
         for challenge_id, challenge in reversed(self._challenges.items()):
-            if challenge.user_id == user_id and self.status(challenge_id) == "pending":
+            if challenge.user_id == user_id and self.status(challenge_id) == status:
                 return challenge_id
         return None
 

@@ -2,10 +2,14 @@
 
 Flat: bare bodies and the `OXP-Version` header (OXP Call Tool). Enveloped: `request`, `result` and `$schema`
 (OXP's OpenAPI file). A request is answered in the form it has itself.
+
+Mail wants the user's consent, Sms a secret of the caller, Notes to know the user.
 """
 
 from __future__ import annotations
 
+import hmac
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,13 +19,31 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.demo import consent, oxp_tools
+from gateway.demo import consent
+from gateway.demo.consent import Consent
 from gateway.demo.service import Options, Site, create_app, decode, main, read_body
-from gateway.demo.toolbox import Json, JsonObject, RefusedError, Toolbox
+from gateway.demo.toolbox import Context, Json, JsonObject, RefusedError, Tool, Toolbox, ToolError, object_schema
 
 VERSION_HEADER = "OXP-Version"
 VERSIONS = ("1.0", "1.0.0")  # the examples write the first, the prose asks for the second
 SCHEMAS = ("urn:oxp:1.0", "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json")
+
+PROVIDER = "demo-mail"
+GOOD_TOKEN = "demo-token"  # noqa: S105 - printed in the documentation: it opens nothing but the messages below
+SMS_SECRET = "SMS_API_KEY"  # noqa: S105 - its name
+MAX_USERS = 200  # with notes; the one not heard of for longest goes first
+MAX_NOTES = 50  # per user
+MAX_NOTE_CHARACTERS = 500
+
+MESSAGES = [
+    {"id": "m-1", "from": "billing@example.com", "subject": "Invoice 1042", "date": "2025-03-02"},
+    {"id": "m-2", "from": "ana@example.com", "subject": "Lunch on Friday?", "date": "2025-03-04"},
+    {"id": "m-3", "from": "billing@example.com", "subject": "Invoice 1057", "date": "2025-04-02"},
+    {"id": "m-4", "from": "alerts@example.com", "subject": "Disk almost full", "date": "2025-04-09"},
+]
+STRING = {"type": "string"}
+MESSAGE_SCHEMA = object_schema({"id": STRING, "from": STRING, "subject": STRING, "date": STRING})
+NOTE_SCHEMA = object_schema({"id": STRING, "text": STRING}, "id", "text")
 
 
 @dataclass(frozen=True)
@@ -107,9 +129,70 @@ def negotiate(form: Form, headers: Headers, document: Json) -> Form:
     return replace(form, schema=schema)
 
 
+def authorize(consent: Consent, context: Context) -> list[JsonObject]:
+    """The challenge for a caller with no good token, whose user is not connected either."""
+    token = context.tokens.get(PROVIDER)
+    if token is not None:
+        # A token that is presented decides alone, and a bad one means the old consent went wrong: ask anew.
+        good = hmac.compare_digest(token.encode(), GOOD_TOKEN.encode())
+        return [] if good else [consent.challenge(context.user_id, fresh=True)]
+    return [] if consent.is_connected(context.user_id) else [consent.challenge(context.user_id)]
+
+
+async def search_mail(arguments: JsonObject, _context: Context) -> Json:
+    words = arguments["query"].casefold()
+    found = [message for message in MESSAGES if words in f"{message['from']} {message['subject']}".casefold()]
+    return found[: int(arguments.get("limit", len(MESSAGES)))]  # 2.0 is an integer in JSON Schema
+
+
+async def send_sms(arguments: JsonObject, _context: Context) -> Json:
+    return {"status": "queued", "to_last4": arguments["to"][-4:]}
+
+
+class Notebook:
+    """Notes by user, in memory, the oldest users forgotten first."""
+
+    def __init__(self) -> None:
+        self._notes: OrderedDict[str, list[JsonObject]] = OrderedDict()
+
+    async def create(self, arguments: JsonObject, context: Context) -> Json:
+        notes = self._notes.setdefault(context.user_id, [])
+        self._notes.move_to_end(context.user_id)
+        if len(self._notes) > MAX_USERS:
+            self._notes.popitem(last=False)
+        if len(notes) >= MAX_NOTES:
+            raise ToolError(f"There is no room for more than {MAX_NOTES} notes")
+        note = {"id": f"note-{len(notes) + 1}", "text": arguments["text"]}
+        notes.append(note)
+        return note
+
+    async def read(self, _arguments: JsonObject, context: Context) -> Json:
+        return self._notes.get(context.user_id, [])
+
+
+def tools() -> list[Tool]:
+    """Everything the server offers."""
+    notebook = Notebook()
+    query = {"query": {"type": "string", "maxLength": 200}, "limit": {"type": "integer", "minimum": 1}}
+    phone = {"type": "string", "pattern": "^[+]?[0-9]{7,15}$"}
+    sms = object_schema({"to": phone, "text": {"type": "string", "maxLength": 160}}, "to", "text")
+    queued = object_schema({"status": STRING, "to_last4": STRING}, "status", "to_last4")
+    text = object_schema({"text": {"type": "string", "maxLength": MAX_NOTE_CHARACTERS}}, "text")
+    notes, messages = ({"type": "array", "items": each} for each in (NOTE_SCHEMA, MESSAGE_SCHEMA))
+    consent = {"authorization": [{"id": PROVIDER, "oauth2": {"scopes": ["mail.read"]}}], "user_id": True}
+    secret, user = {"secrets": [{"id": SMS_SECRET}]}, {"user_id": True}
+    searching, version = "Searches senders and subjects of the user's mail.", (1, 0, 0)
+    return [
+        Tool("Mail.Search", version, searching, object_schema(query, "query"), messages, search_mail, consent),
+        Tool("Sms.Send", version, "Sends a text message.", sms, queued, send_sms, secret),
+        Tool("Notes.Create", version, "Writes a note for the user.", text, NOTE_SCHEMA, notebook.create, user),
+        Tool("Notes.List", version, "Lists the user's notes.", object_schema({}), notes, notebook.read, user),
+    ]
+
+
 def build(site: Site, _options: Options) -> Starlette:
-    accounts = consent.Consent(site.base_url)
-    toolbox = Toolbox(oxp_tools.tools(), partial(oxp_tools.authorize, accounts))
+    accounts = Consent(site.base_url)
+    toolbox = Toolbox(tools(), partial(authorize, accounts))
     server = OxpServer(site, toolbox)
     routes = [
         Route("/tools", server.list_tools),
@@ -117,7 +200,7 @@ def build(site: Site, _options: Options) -> Starlette:
         Route("/call", server.call_tool, methods=["POST"]),  # as the examples of the specification spell it
         *consent.routes(accounts),
     ]
-    return create_app(routes, toolbox, {VERSION_HEADER: VERSIONS[0]})
+    return create_app(routes, lambda: toolbox.executions, {VERSION_HEADER: VERSIONS[0]})
 
 
 if __name__ == "__main__":

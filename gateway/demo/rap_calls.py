@@ -10,26 +10,21 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jsonschema_rs import Draft202012Validator
+from jsonschema_rs import Draft202012Validator, ValidationError
 
 from gateway.demo.toolbox import Json, JsonObject, RefusedError, ToolError, object_schema
 
 Message: TypeAlias = JsonObject
 
 MAX_ID_CHARACTERS = 256  # ids are remembered
-MAX_URL_CHARACTERS = 2048
-NAME_CHARACTERS = 128  # Toolsets, Tool Definition: `name`
 
 ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARACTERS}
 OPTIONAL_ID = {"type": ["string", "null"], "maxLength": MAX_ID_CHARACTERS}
+URL = {"type": "string", "minLength": 1, "maxLength": 2048}
 ADDRESS = Draft202012Validator(
     {
         "type": "object",
-        "properties": {
-            "id": ID,
-            "group_id": ID,
-            "callback_url": {"type": "string", "minLength": 1, "maxLength": MAX_URL_CHARACTERS},
-        },
+        "properties": {"id": ID, "group_id": ID, "callback_url": URL},
         "required": ["id", "group_id", "callback_url"],
     }
 )
@@ -37,7 +32,7 @@ REST = Draft202012Validator(
     {
         "type": "object",
         "properties": {
-            "operation": {"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS},
+            "operation": {"type": "string", "minLength": 1, "maxLength": 128},
             "arguments": {"type": "object"},
             "call_id": OPTIONAL_ID,
             "user_id": OPTIONAL_ID,
@@ -51,38 +46,30 @@ REST = Draft202012Validator(
 
 @dataclass(frozen=True)
 class Invocation:
-    """One call. `problem` says what is wrong with it, to be told in its result."""
+    """One call. `problem` says what is wrong with it; its result has to tell the caller."""
 
     id: str
     group_id: str
     callback_url: str
-    operation: str
-    arguments: JsonObject
-    call_id: str | None
-    user_id: str | None
-    problem: str | None
+    operation: str = ""
+    arguments: JsonObject | None = None
+    call_id: str | None = None
+    user_id: str | None = None
+    problem: str | None = None
 
     @classmethod
     def read(cls, document: Json) -> Invocation:
-        """Raises RefusedError (422) only if there is nowhere to send a result to: all else is told in one."""
+        """Raises RefusedError (422) only if there is nowhere to send a result to; any other flaw is a `problem`."""
         if not ADDRESS.is_valid(document):
             raise RefusedError("The invocation must have id, group_id and callback_url", status=422)
-        problem = next((f"{_path(error.instance_path)}{error.message}" for error in REST.iter_errors(document)), None)
-        call_id, operation, arguments = document.get("call_id"), document.get("operation"), document.get("arguments")
-        user_id = document.get("user_id")
-        return cls(
-            id=document["id"],
-            group_id=document["group_id"],
-            callback_url=document["callback_url"],
-            operation=operation if isinstance(operation, str) else "",
-            arguments=arguments if isinstance(arguments, dict) else {},
-            call_id=call_id if isinstance(call_id, str) else None,
-            user_id=user_id if isinstance(user_id, str) else None,
-            problem=problem,
-        )
+        address = {name: document[name] for name in ("id", "group_id", "callback_url")}
+        for error in REST.iter_errors(document):
+            return cls(**address, problem=_told(error))
+        rest = {name: document.get(name) for name in ("arguments", "call_id", "user_id")}
+        return cls(**address, operation=document["operation"], **rest)
 
     def message(self, kind: str, **fields: Json) -> Message:
-        """A message that is not about one call: it carries the thread alone."""
+        """A message about the thread as a whole."""
         return {"type": kind, "group_id": self.group_id, **fields}
 
     def answer(self, kind: str, **fields: Json) -> Message:
@@ -92,12 +79,12 @@ class Invocation:
     def result(self, text: str, **fields: Json) -> Message:
         return self.answer("tool_result", text=text, **fields)
 
-    def json_result(self, value: Json, **fields: Json) -> Message:
+    def json_result(self, value: Json) -> Message:
         """Structured results travel as text (Tool Result, `text`)."""
-        return self.result(json.dumps(value), **fields)
+        return self.result(json.dumps(value))
 
     def error(self, message: str) -> Message:
-        """There is no error flag; the prefix is all there is (Tool Result, Error Results)."""
+        """RAP has no error flag, only this prefix (Tool Result, Error Results)."""
         return self.result(f"Error: {message}")
 
     def event(self, text: str, **fields: Json) -> Message:
@@ -105,7 +92,7 @@ class Invocation:
         return self.message("subscription_event", tool_call_id=self.id, text=text, **fields)
 
 
-Run: TypeAlias = Callable[[Invocation], AsyncGenerator[Message, None]]
+Messages: TypeAlias = AsyncGenerator[Message, None]
 
 
 @dataclass(frozen=True)
@@ -115,7 +102,7 @@ class Operation:
     name: str
     description: str
     input_schema: JsonObject
-    run: Run
+    run: Callable[[Invocation, JsonObject], Messages]
     annotations: JsonObject
 
     def definition(self) -> JsonObject:
@@ -126,40 +113,18 @@ class Operation:
             "annotations": self.annotations,
         }
 
-
-class Operations:
-    """The operations of one toolset, with their argument schemas compiled."""
-
-    def __init__(self, operations: list[Operation]) -> None:
-        self._operations = {operation.name: operation for operation in operations}
-        self._validators = {
-            operation.name: Draft202012Validator(operation.input_schema, offline=True, mask="The value")
-            for operation in operations
-        }
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._operations)
-
-    def definitions(self) -> list[JsonObject]:
-        return [operation.definition() for operation in self._operations.values()]
-
-    def find(self, call: Invocation) -> Operation:
-        """Raises ToolError for anything wrong with the call (Tool Invocation, Tool Validation)."""
-        if call.problem is not None:
-            raise ToolError(f"The invocation is invalid: {call.problem}")
-        operation = self._operations.get(call.operation)
-        if operation is None:
-            raise ToolError(f"There is no such operation; there are {', '.join(self._operations)}")
-        for error in self._validators[call.operation].iter_errors(call.arguments):
-            raise ToolError(f"The arguments are invalid: {_path(error.instance_path)}{error.message}")
-        return operation
+    def check(self, call: Invocation) -> JsonObject:
+        """The arguments of a call. Raises ToolError if they are invalid (Tool Invocation, Tool Validation)."""
+        given = call.arguments or {}
+        for error in Draft202012Validator(self.input_schema, offline=True, mask="The value").iter_errors(given):
+            raise ToolError(f"The arguments are invalid: {_told(error)}")
+        return given
 
 
 def arguments(properties: JsonObject | None = None, *required: str) -> JsonObject:
-    """An `inputSchema`; the SHOULD for operations without arguments comes out of it too (Toolsets)."""
+    """An `inputSchema`, also for operations without arguments (Toolsets)."""
     return object_schema(properties, *required) if properties else {"type": "object", "additionalProperties": False}
 
 
-def _path(steps: list[str | int]) -> str:
-    return "".join(f"/{step}" for step in steps) + ": " if steps else ""
+def _told(error: ValidationError) -> str:
+    return "".join(f"/{step}" for step in error.instance_path) + f" {error.message}"

@@ -1,160 +1,120 @@
 """A demonstration tool server that speaks RAP, calling back with results: `python -m gateway.demo.rap_server`.
 
 Wire form: Reactive Agent Protocol, Toolsets, Tool Invocation, Tool Cancellation and Thread Closure. Work in progress is
-lost when the server stops, as RAP allows. `/notices` and `/deliveries` are ours: what we were told, what we told.
-With `RAP_EMBEDDED=1` in its environment it says where it listens as a supervised server does: `{"port": N}`.
+lost when the server stops, as RAP allows. A callback URL holds a token, so it is never written down.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import ipaddress
 import json
-import os
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import ssl
+from collections import OrderedDict
+from collections.abc import Collection
 from contextlib import aclosing
-from dataclasses import dataclass
 
+import httpx
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.demo import consent, faults, rap_faults
-from gateway.demo.faults import Fault, Faults, admit_control, hang_up, pause
-from gateway.demo.rap_callbacks import Courier
-from gateway.demo.rap_calls import Invocation, Message, Operations
-from gateway.demo.rap_tools import Accounts, Questions, operations
-from gateway.demo.service import Options, Site, decode, listening_on, main, read_body
+from gateway.demo import consent
+from gateway.demo.consent import Consent
+from gateway.demo.rap_calls import MAX_ID_CHARACTERS, Invocation, Message, Messages
+from gateway.demo.rap_tools import Questions, operations
+from gateway.demo.service import Options, Site, create_app, decode, main, read_body
 from gateway.demo.toolbox import Json, JsonObject, RefusedError, ToolError
 
 MAX_RUNNING = 1000  # calls at a time, subscriptions and questions to users among them
 MAX_IDS = 10_000  # calls whose executions are counted, the latest
-MAX_NOTICES = 1000
-MAX_ID_CHARACTERS = 256
-
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-@dataclass(frozen=True, eq=False)
-class _Running:
-    call: Invocation
-    task: asyncio.Task[None]
-    ignores_cancel: bool
+MAX_ATTEMPTS = 6  # of one callback; with the waits below about 3 s of a caller that is down
+FIRST_WAIT_S = 0.1  # doubles each time
+JSON = {"Content-Type": "application/json"}
+TIMEOUT = httpx.Timeout(5.0, connect=2.0)  # a callback endpoint only notes what it gets
 
 
 class RapServer:
-    """The endpoints of RAP, and the calls they started."""
+    """The endpoints of RAP, and the calls they started. `origins` may be called back besides loopback."""
 
-    def __init__(self, site: Site, courier: Courier) -> None:
-        self._site = site
-        self._courier = courier
-        self._accounts = Accounts(site.base_url)
-        self._questions = Questions(site.base_url)
-        self._operations = Operations(operations(self._accounts, self._questions))
-        known = dict.fromkeys(self._operations.names, rap_faults.CALL_FAULTS)
-        self._faults = Faults({**known, "manifest": rap_faults.KNOWN_MANIFEST})
-        self._running: set[_Running] = set()
-        self._by_operation = dict.fromkeys(self._operations.names, 0)
+    def __init__(self, site: Site, origins: Collection[str] = ()) -> None:
+        self.site = site
+        self.accounts = Consent(site.base_url)
+        self.questions = Questions(site.base_url)
+        self.operations = {each.name: each for each in operations(self.accounts, self.questions)}
+        self.running: dict[asyncio.Task[None], Invocation] = {}
+        self._by_operation = dict.fromkeys(self.operations, 0)
         self._by_id: OrderedDict[str, int] = OrderedDict()
-        self._notices: deque[JsonObject] = deque(maxlen=MAX_NOTICES)
+        self._origins = {_origin(httpx.URL(origin)) for origin in origins}
+        secure = any(scheme == "https" for scheme, *_ in self._origins)
+        # Reading the certificates of the public authorities takes longer than importing httpx; loopback needs none.
+        verify = secure or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._client = httpx.AsyncClient(timeout=TIMEOUT, verify=verify, trust_env=False)
 
     def routes(self) -> list[Route]:
         return [
-            Route("/.well-known/rap-toolset", _refusing(self.toolset)),
-            Route("/invoke", _refusing(self.invoke), methods=["POST"]),
-            Route("/cancel_tool_call", _refusing(self.cancel), methods=["POST"]),
-            Route("/close_thread", _refusing(self.close), methods=["POST"]),
-            Route("/user_choice_response/{key}", _refusing(self.choose), methods=["POST"]),
-            Route("/executions", self.executions),
-            Route("/notices", self._record(lambda: list(self._notices))),
-            Route("/deliveries", self._record(lambda: list(self._courier.records))),
-            Route("/health", _health),
-            *consent.routes(self._accounts, title="Demo Deploy", purpose="deploy in the name"),
-            *faults.routes(self._site, self._faults),
+            Route("/.well-known/rap-toolset", self.toolset),
+            Route("/invoke", self.invoke, methods=["POST"]),
+            Route("/cancel_tool_call", self.cancel, methods=["POST"]),
+            Route("/close_thread", self.close, methods=["POST"]),
+            Route("/user_choice_response/{key}", self.choose, methods=["POST"]),
+            *consent.routes(self.accounts, title="Demo Deploy", purpose="deploy in the name"),
         ]
 
+    def executions(self) -> Json:
+        """How often each operation and each call ran."""
+        return {"operations": self._by_operation, "ids": self._by_id}
+
     async def toolset(self, request: Request) -> Response:
-        self._site.admit(request)
-        manifest: Json = {
-            "name": "Builds",
-            "description": "A build pipeline that reports back when it is done.",
-            "endpoint": f"{self._site.base_url}/invoke",
-            "tools": self._operations.definitions(),
-        }
-        fault = self._faults.take("manifest", rap_faults.KNOWN_MANIFEST)
-        match "" if fault is None else fault.name:
-            case "status_404":
-                return PlainTextResponse("Not Found", 404)
-            case "status_500":
-                return PlainTextResponse("Internal Server Error", 500)
-            case "invalid_json":
-                return Response('{"name": "Builds"', media_type="application/json")
-            case "slow" if fault is not None:
-                await pause(self._site, fault.seconds)
-            case name if name in rap_faults.MANIFESTS:
-                manifest = rap_faults.MANIFESTS[name](manifest)
-        return JSONResponse(manifest)
+        self.site.admit(request)
+        return JSONResponse(
+            {
+                "name": "Builds",
+                "description": "A build pipeline that reports back when it is done.",
+                "endpoint": f"{self.site.base_url}/invoke",
+                "tools": [operation.definition() for operation in self.operations.values()],
+            }
+        )
 
     async def invoke(self, request: Request) -> Response:
         """Acknowledges first and works then; only what could never get a result is refused here."""
-        self._site.admit(request)
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedError("The invocation must be application/json", status=415)
+        self.site.admit(request)
         call = Invocation.read(decode(await read_body(request)))
-        self._courier.check(call.callback_url)
-        if len(self._running) >= MAX_RUNNING:
+        self._check(call.callback_url)
+        if len(self.running) >= MAX_RUNNING:
             raise RefusedError("Too many calls are running", status=503)
-        fault = self._faults.take(call.operation, rap_faults.CALL_FAULTS)
-        return await self._acknowledge(request, call, fault)
+        return await self.acknowledge(request, call)
 
-    async def _acknowledge(self, request: Request, call: Invocation, fault: Fault | None) -> Response:
-        # What is in `background` runs once the answer is sent (Tool Invocation, Response).
-        begin = BackgroundTask(self._begin, call, fault)
-        if fault is None:
-            return Response(background=begin)
-        match fault.name:
-            case "slow_ack":
-                await pause(self._site, fault.seconds)
-            case "callback_before_ack":
-                await asyncio.wait({await self._begin(call, fault)}, timeout=fault.seconds)
-                return Response()
-            case "reset_before_ack":
-                await self._begin(call, fault)
-                return await hang_up(request)
-            case "reset_and_drop":
-                return await hang_up(request)
-            case "ack_ok_body":
-                return PlainTextResponse("OK", background=begin)
-            case name if name in rap_faults.STATUSES:
-                status = rap_faults.STATUSES[name]
-                headers = {"Location": f"{self._site.base_url}/health"} if status == 302 else None
-                return Response(status_code=status, headers=headers, background=begin if status < 300 else None)
-        return Response(background=begin)
+    async def acknowledge(self, _request: Request, call: Invocation) -> Response:
+        """The background task runs once the answer is sent (Tool Invocation, Response)."""
+        return Response(background=BackgroundTask(self.begin, call))
 
-    async def _begin(self, call: Invocation, fault: Fault | None) -> asyncio.Task[None]:
-        """A repeated id runs again: no page of RAP obliges tools to notice, and real ones do not."""
-        task = asyncio.create_task(self._perform(call, fault))
-        running = _Running(call, task, fault is not None and fault.name == "ignore_cancel")
-        self._running.add(running)
-        task.add_done_callback(lambda _: self._running.discard(running))
+    async def begin(self, call: Invocation) -> asyncio.Task[None]:
+        """Starts a call. A repeated id runs again: RAP obliges no tool server to notice, and real ones do not."""
+        task = asyncio.create_task(self._perform(call))
+        self.running[task] = call
+        task.add_done_callback(lambda task: self.running.pop(task, None))
         return task
 
-    async def _perform(self, call: Invocation, fault: Fault | None) -> None:
-        async with (
-            aclosing(self._messages(call)) as messages,
-            aclosing(rap_faults.deliveries(call, fault, messages)) as deliveries,
-        ):
-            async for delivery in deliveries:
-                await self._courier.deliver(delivery)
+    async def _perform(self, call: Invocation) -> None:
+        async with aclosing(self.messages(call)) as messages:
+            async for message in messages:
+                await self.deliver(call, message)
 
-    async def _messages(self, call: Invocation) -> AsyncGenerator[Message, None]:
+    async def messages(self, call: Invocation) -> Messages:
+        """All messages of one call."""
         try:
-            operation = self._operations.find(call)
+            if call.problem is not None:
+                raise ToolError(f"The invocation is invalid: {call.problem}")
+            operation = self.operations.get(call.operation)
+            if operation is None:
+                raise ToolError(f"There is no such operation; there are {', '.join(self.operations)}")
+            arguments = operation.check(call)
             self._count(call)
-            async with aclosing(operation.run(call)) as messages:
+            async with aclosing(operation.run(call, arguments)) as messages:
                 async for message in messages:
                     yield message
         except ToolError as failed:
@@ -166,93 +126,84 @@ class RapServer:
         if len(self._by_id) > MAX_IDS:
             self._by_id.popitem(last=False)
 
+    def _check(self, callback_url: str) -> None:
+        """The URL is the caller's word. Raises RefusedError (403) unless it leads where this server may post."""
+        try:
+            url = httpx.URL(callback_url)
+        except httpx.InvalidURL:
+            raise RefusedError("The callback_url is not a URL", status=403) from None
+        allowed = _is_loopback(url.host) or _origin(url) in self._origins
+        if url.scheme not in ("http", "https") or url.userinfo or not allowed:
+            raise RefusedError("The callback_url is not allowed here", status=403)
+
+    async def deliver(self, call: Invocation, message: Message) -> None:
+        """Delivers one message of a call."""
+        await self.post(call.callback_url, json.dumps(message).encode())
+
+    async def post(self, url: str, content: bytes) -> int | None:
+        """Posts, again after a 5xx or without an answer; returns the last status (Transport, Callback Response)."""
+        status = None
+        for attempt in range(MAX_ATTEMPTS):
+            try:
+                async with self._client.stream("POST", url, content=content, headers=JSON) as response:
+                    status = response.status_code
+            except httpx.TransportError:
+                status = None
+            if status is not None and status < 500:
+                break
+            await asyncio.sleep(FIRST_WAIT_S * 2**attempt)
+        return status
+
     async def cancel(self, request: Request) -> Response:
-        """Stops a call without another word. It is 200 for what we never heard of too (Tool Cancellation)."""
-        thread_id, tool_call_id = await self._notice(request, "cancel", "thread_id", "tool_call_id")
-        for running in self._running:
-            if (running.call.group_id, running.call.id) == (thread_id, tool_call_id) and not running.ignores_cancel:
-                running.task.cancel()
+        """Ends a call without another message; 200 for unknown calls too (Tool Cancellation)."""
+        notice = await self.notice(request)
+        for task, call in self.running.items():
+            if (call.group_id, call.id) == (notice.get("thread_id"), notice.get("tool_call_id")):
+                task.cancel()
         return Response()
 
     async def close(self, request: Request) -> Response:
-        """A closed thread has no state here to let go of; its subscriptions need not end (Thread Closure)."""
-        await self._notice(request, "close", "thread_id")
+        """This server keeps no state of threads, and subscriptions need not end (Thread Closure)."""
+        await self.notice(request)
         return Response()
 
-    async def _notice(self, request: Request, kind: str, *names: str) -> list[str]:
-        """Reads the ids of a notice; one that cannot be read counts as empty, since the answer is 200 always."""
-        self._site.admit(request)
+    async def notice(self, request: Request) -> JsonObject:
+        """The ids of a notice; one that cannot be read counts as empty, for the answer is always 200."""
+        self.site.admit(request)
         try:
             document = decode(await read_body(request))
         except RefusedError:
             document = None
-        given = [document.get(name) for name in names] if isinstance(document, dict) else []
-        ids = [value for value in given if isinstance(value, str) and len(value) <= MAX_ID_CHARACTERS]
-        if len(ids) != len(names):
-            ids = [""] * len(names)
-        self._notices.append({"kind": kind, **dict(zip(names, ids, strict=True))})
-        return ids
+        given = document.items() if isinstance(document, dict) else ()
+        return {name: value for name, value in given if isinstance(value, str) and len(value) <= MAX_ID_CHARACTERS}
 
     async def choose(self, request: Request) -> Response:
-        """Takes the answer to a `user_choice`; whoever knows the address may give it."""
-        self._questions.answer(request.path_params["key"], decode(await read_body(request)))
+        """Takes the answer to a `user_choice`; its address is its key."""
+        self.questions.answer(request.path_params["key"], decode(await read_body(request)))
         return Response()
 
-    async def executions(self, _request: Request) -> Response:
-        return JSONResponse({"operations": self._by_operation, "ids": self._by_id})
 
-    def _record(self, read: Callable[[], list[JsonObject]]) -> Endpoint:
-        async def record(request: Request) -> Response:
-            admit_control(self._site, request)
-            return JSONResponse(read())
-
-        return _refusing(record)
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
-def _refusing(endpoint: Endpoint) -> Endpoint:
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except RefusedError as refused:
-            return JSONResponse(refused.body, refused.status, headers=refused.headers)
-
-    return answer
-
-
-async def _health(_request: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def extend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--callback-origin",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="also call back there; may be repeated (default: loopback only)",
-    )
-    parser.epilog = faults.epilog(
-        {"any operation": rap_faults.CALL_FAULTS, "manifest (what is discovered)": rap_faults.KNOWN_MANIFEST}
-    )
-
-
-def announce(site: Site) -> str:
-    if os.environ.get("RAP_EMBEDDED") != "1":
-        return listening_on(site)
-    return json.dumps({"port": int(site.base_url.rpartition(":")[2])})
+    help_ = "also call back there; may be repeated (default: loopback only)"
+    parser.add_argument("--callback-origin", action="append", default=[], metavar="URL", help=help_)
 
 
 def build(site: Site, options: Options) -> Starlette:
-    app = Starlette(routes=RapServer(site, Courier(options.callback_origin)).routes())
-    app.router.redirect_slashes = False  # it would build a URL from whatever Host says
-    return app
+    server = RapServer(site, options.callback_origin)
+    return create_app(server.routes(), server.executions)
 
 
 if __name__ == "__main__":
-    main(
-        build,
-        "A demonstration tool server that speaks RAP and calls back with results.",
-        default_port=9103,
-        extend=extend,
-        announce=announce,
-    )
+    description = "A demonstration tool server that speaks RAP and calls back with results."
+    main(build, description, default_port=9103, extend=extend)

@@ -1,115 +1,192 @@
 """A demonstration tool server that speaks RCRT, its runner included: `python -m gateway.demo.rcrt_server`.
 
-Wire form: breadcrumbs over HTTP as RCRT's server has them in November 2025; errors are plain text, success is 200.
+Wire form: breadcrumbs over HTTP as RCRT's server has them in November 2025: errors are plain text, success is 200,
+lists need no token. The event stream has data lines only, pings as data, no ids, no replay, and nothing beyond 1 MiB.
 """
 
 from __future__ import annotations
 
-import argparse
+import asyncio
+import json
+import secrets
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
 
+from jsonschema_rs import Draft202012Validator
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.demo import faults
-from gateway.demo.faults import Faults
-from gateway.demo.rcrt_auth import ALL_ROLES, AUTH_FAULTS, DEMO_AGENT_ID, OWNER_ID, TOKEN_FAULTS, Gate
-from gateway.demo.rcrt_breadcrumbs import CREATE_FAULTS, LIST_FAULTS, Breadcrumbs
-from gateway.demo.rcrt_faults import RUNNER_FAULTS
-from gateway.demo.rcrt_requests import MAX_BODY_BYTES, read_json, uuid_of
-from gateway.demo.rcrt_runner import Edition, Profile, Runner
-from gateway.demo.rcrt_store import Actor, Store
-from gateway.demo.rcrt_stream import STREAM_FAULTS, Hub
-from gateway.demo.rcrt_tools import TOOL_NAMES
-from gateway.demo.service import Options, Site, main
+from gateway.demo.rcrt_runner import OWNER_ID, Runner, Store, stock_tools
+from gateway.demo.service import Options, Site, bearer, create_app, decode, main, read_body
+from gateway.demo.toolbox import JsonObject, RefusedError
 
 PING_S = 5.0
-OF_SERVER = {
-    "create": CREATE_FAULTS,
-    "list": LIST_FAULTS,
-    "stream": STREAM_FAULTS,
-    "token": TOKEN_FAULTS,
-    "auth": AUTH_FAULTS,
-}
+TOKEN_LIFE_S = 3600
+MAX_TOKENS = 1000
+MAX_KEYS = 10_000  # idempotency keys; the real server keeps them for ever
+MAX_STREAMS = 100
+MAX_UNREAD = 1000  # events for one stream; a slower reader loses some
+MAX_EVENT_BYTES = 1024 * 1024  # the payload limit of the broker inside the real server: larger events vanish
+SHOWN = ("title", "description", "semantic_version", "ttl")  # of a draft, may be absent
+TEXT = {"type": ["string", "null"]}
+TAGS = {"type": "array", "items": {"type": "string", "maxLength": 1000}, "maxItems": 100}
+DRAFT = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"schema_name": TEXT, "context": {}, "tags": TAGS, **dict.fromkeys(SHOWN, TEXT)},
+        "required": ["title", "context", "tags"],
+    },
+    mask="The value",
+)
 
 
 class RcrtServer:
-    """The parts of one server and the endpoints that belong to none of them."""
+    """The endpoints of breadcrumbs, tokens and events. Every identity gets a token for the asking."""
 
-    def __init__(self, site: Site, profile: Profile, *, auth_disabled: bool, ping_s: float) -> None:
-        self._site = site
-        self._edition: Edition = profile.edition
-        self._faults = Faults({**dict.fromkeys(TOOL_NAMES, RUNNER_FAULTS), **OF_SERVER})
-        self._gate = Gate(site, self._faults, disabled=auth_disabled)
-        self._store = Store(MAX_BODY_BYTES)
-        self._runner = Runner(self._store, Actor(OWNER_ID, DEMO_AGENT_ID, ALL_ROLES), self._faults, profile)
-        self._hub = Hub(site, self._faults, ping_s)
-        self._store.listen(self._hub.publish)  # before the runner: a request is told of ahead of what comes of it
-        self._runner.start()
+    ping_s = PING_S
+
+    def __init__(self, site: Site, store: Store) -> None:
+        self.site = site
+        self.store = store
+        self.tokens: OrderedDict[str, tuple[str, float]] = OrderedDict()  # owner, and the time it ends
+        self._keys: OrderedDict[str, None] = OrderedDict()
+        self.streams: dict[asyncio.Queue[bytes | None], str] = {}
+        store.listeners.append(self.publish)
 
     def routes(self) -> list[Route]:
-        breadcrumbs = Breadcrumbs(self._site, self._store, self._gate, self._runner, self._faults)
-        selectors = [Route("/subscriptions/selectors", self.nothing)] if self._edition == "M" else []
         return [
             Route("/auth/token", self.token, methods=["POST"]),
-            Route("/tenants/{id}", self.tenant, methods=["POST"]),
             Route("/events/stream", self.stream),
-            *breadcrumbs.routes(self._edition),
-            *selectors,
-            Route("/secrets", self.nothing),
-            Route("/health", self.health),
-            Route("/executions", self.executions),
-            *faults.routes(self._site, self._faults),
+            Route("/breadcrumbs", self.create, methods=["POST"]),
+            Route("/breadcrumbs", self.list),
+            Route("/breadcrumbs/{id}/full", self.read),
+            Route("/breadcrumbs/{id}", self.delete, methods=["DELETE"]),
         ]
 
     async def token(self, request: Request) -> Response:
-        return JSONResponse(self._gate.mint(request, await read_json(request)))
+        """Mints a token. With `--token` minting asks for that token."""
+        self.site.admit(request)
+        document = decode(await read_body(request))
+        try:
+            owner_id, agent_id = (str(uuid.UUID(document[name])) for name in ("owner_id", "agent_id"))
+        except (TypeError, KeyError, ValueError, AttributeError):
+            raise RefusedError("owner_id and agent_id must be UUIDs", status=400) from None
+        token, ends_at = secrets.token_urlsafe(), int(time.time()) + TOKEN_LIFE_S
+        self.tokens[token] = owner_id, ends_at
+        if len(self.tokens) > MAX_TOKENS:
+            self.tokens.popitem(last=False)
+        roles = ["curator", "emitter", "subscriber"]
+        identity = {"owner_id": owner_id, "agent_id": agent_id, "roles": roles}
+        return JSONResponse({"token": token, **identity, "exp": ends_at})
 
-    async def tenant(self, request: Request) -> Response:
-        self._gate.add_tenant(self._gate.identify(request), uuid_of(request, "id"))
+    def identify(self, request: Request) -> str:
+        """The owner in whose name a request is made. Raises RefusedError (401)."""
+        token = bearer(request)
+        owner_id, ends_at = self.tokens.get(token, ("", 0.0))
+        if self.site.is_token(token):
+            return OWNER_ID
+        if ends_at < time.time():
+            raise RefusedError("invalid token", status=401)
+        return owner_id
+
+    async def create(self, request: Request) -> Response:
+        """Stores a breadcrumb, unless its idempotency key was used before, by whomever."""
+        owner_id = self.identify(request)
+        draft = decode(await read_body(request))
+        for error in DRAFT.iter_errors(draft):
+            raise RefusedError(error.message[:300], status=422)
+        self.use_key(request)
+        known = {name: draft.get(name) for name in ("schema_name", "tags", "context", *SHOWN)}
+        return JSONResponse({"id": self.store.create(known, owner_id)["id"]})
+
+    def use_key(self, request: Request) -> None:
+        """Uses up the idempotency key of a request, if it has one. Raises RefusedError (409)."""
+        key = request.headers.get("idempotency-key")
+        if key in self._keys:
+            raise RefusedError("duplicate idempotency key", status=409)
+        if key is not None:
+            self._keys[key] = None
+        if len(self._keys) > MAX_KEYS:
+            self._keys.popitem(last=False)
+
+    async def list(self, request: Request) -> Response:
+        """Needs no token and knows no tenants, as the real one."""
+        query = request.query_params
+        try:
+            offset, limit = int(query.get("offset", 0)), int(query.get("limit", MAX_KEYS))
+        except ValueError:
+            raise RefusedError("Failed to deserialize query string") from None
+        names = ["id", "title", "tags", "schema_name", "version", "updated_at"]
+        names += ["context"] if query.get("include_context") == "true" else []
+        found = self.store.select(query.get("tag"), query.get("schema_name"))[offset : offset + limit]
+        return JSONResponse([{name: crumb[name] for name in names} for crumb in found])
+
+    async def read(self, request: Request) -> Response:
+        self.identify(request)
+        return JSONResponse(self.known(request))
+
+    def known(self, request: Request) -> JsonObject:
+        """The breadcrumb in the path of a request. Raises RefusedError (404)."""
+        crumb = self.store.crumbs.get(request.path_params["id"])
+        if crumb is None:
+            raise RefusedError("not found", status=404)
+        return crumb
+
+    async def delete(self, request: Request) -> Response:
+        """Deletes a breadcrumb, without an event."""
+        self.identify(request)
+        del self.store.crumbs[self.known(request)["id"]]
         return JSONResponse({"ok": True})
 
     async def stream(self, request: Request) -> Response:
-        return self._hub.open(request, self._gate.identify(request))
+        """Subscribes before the answer begins: nothing is missed after its head."""
+        owner_id = self.identify(request)
+        if len(self.streams) >= MAX_STREAMS:
+            raise RefusedError("too many streams", status=503)
+        unread: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_UNREAD)
+        self.streams[unread] = owner_id
+        return StreamingResponse(self.chunks(request, unread), media_type="text/event-stream")
 
-    async def nothing(self, request: Request) -> Response:
-        """There are no secrets here, and no selectors."""
-        self._gate.identify(request)
-        return JSONResponse([])
+    async def chunks(self, _request: Request, unread: asyncio.Queue[bytes | None]) -> AsyncGenerator[bytes, None]:
+        """The lines of one stream: events, and pings in between, the first at once. None in the queue ends it."""
+        item: bytes | None = b'{"type":"ping"}'
+        try:
+            while item is not None:
+                yield b"data: " + item + b"\n\n"
+                try:
+                    async with asyncio.timeout(self.ping_s):
+                        item = await unread.get()
+                except TimeoutError:
+                    item = b'{"type":"ping"}'
+        finally:
+            self.streams.pop(unread, None)
 
-    async def health(self, _request: Request) -> Response:
-        return PlainTextResponse("ok")
-
-    async def executions(self, _request: Request) -> Response:
-        return JSONResponse({"tools": self._runner.executions, "requests": self._runner.requests})
-
-
-def extend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--edition", choices=["M", "E"], default="E", help="M: the main line, E: the newer one (default: %(default)s)"
-    )
-    parser.add_argument("--standard", action="store_true", help="also run what stored agent.response.v1 ask for")
-    parser.add_argument("--as-shipped", action="store_true", help="refuse the stock tools that nobody has approved")
-    parser.add_argument("--auth-disabled", action="store_true", help="let everybody in, as one agent")
-    parser.add_argument(
-        "--ping-s", type=float, default=PING_S, metavar="SECONDS", help="between two pings (default: %(default)s)"
-    )
-    parser.epilog = faults.epilog({f"any tool ({', '.join(TOOL_NAMES)})": RUNNER_FAULTS, **OF_SERVER})
+    def publish(self, event: JsonObject) -> None:
+        """Puts an event into every stream of its owner that has room."""
+        data = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+        for unread, owner_id in self.streams.items():
+            if len(data) <= MAX_EVENT_BYTES and owner_id == event["owner_id"] and not unread.full():
+                unread.put_nowait(data)
 
 
-def build(site: Site, options: Options) -> Starlette:
-    profile = Profile(options.edition, options.standard, options.as_shipped)
-    server = RcrtServer(site, profile, auth_disabled=options.auth_disabled, ping_s=options.ping_s)
-    app = Starlette(routes=server.routes())
-    app.router.redirect_slashes = False  # it would build a URL from whatever Host says
+async def plain_refusal(_request: Request, exc: Exception) -> Response:
+    """The answer to a request that was refused, in plain text."""
+    assert isinstance(exc, RefusedError)
+    return PlainTextResponse(str(exc), exc.status, headers=exc.headers)
+
+
+def build(site: Site, _options: Options) -> Starlette:
+    store = Store()
+    server = RcrtServer(site, store)  # before the runner: a request is announced ahead of what comes of it
+    runner = Runner(store, stock_tools())
+    app = create_app(server.routes(), runner.executions)
+    app.add_exception_handler(RefusedError, plain_refusal)
     return app
 
 
 if __name__ == "__main__":
-    main(
-        build,
-        "A demonstration tool server that speaks RCRT and runs its stock tools.",
-        default_port=9104,
-        extend=extend,
-    )
+    main(build, "A demonstration tool server that speaks RCRT and runs its stock tools.", default_port=9104)

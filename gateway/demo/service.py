@@ -12,10 +12,9 @@ import gc
 import hmac
 import json
 import os
-import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -26,13 +25,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.demo.toolbox import Json, RefusedError, Toolbox
+from gateway.demo.toolbox import Json, RefusedError
 
-MAX_BODY_BYTES = 1024 * 1024  # far above any call of the demonstration
+MAX_BODY_BYTES = 2 * 1024 * 1024  # far above any call of the demonstration
 MAX_DEPTH = 64  # the schema validator refuses to follow much deeper nesting
 MAX_CONNECTIONS = 1000  # each may hold a body
-BODY_WAIT_S = 2.0  # over loopback a body is there at once; below GRACE_S, so that a stalled one ends before we must
-GRACE_S = 4  # for calls that run when we are told to stop; below the 5 s after which the fleet kills
+BODY_WAIT_S = 2.0  # over loopback a body is there at once
+GRACE_S = 2  # for calls that run when the server is stopped; below the 5 s after which the fleet kills
 TOKEN_VARIABLE = "DEMO_TOKEN"  # noqa: S105 - the name of a variable: arguments are visible to every local user
 
 Options: TypeAlias = argparse.Namespace
@@ -40,20 +39,25 @@ Options: TypeAlias = argparse.Namespace
 
 @dataclass(frozen=True)
 class Site:
-    """Where a server runs: its own URL, the bearer token it asks for, and the event that says it is being stopped."""
+    """Where a server runs: its own URL, and the bearer token it asks for."""
 
     base_url: str
-    token: str | None
-    stopping: asyncio.Event
+    token: str | None = None
 
     def admit(self, request: Request) -> None:
-        """Raises RefusedError (401) for a request without our bearer token; without a token everybody may call."""
-        if self.token is None:
-            return
-        scheme, _, presented = request.headers.get("authorization", "").partition(" ")
-        known = hmac.compare_digest(presented.strip().encode("latin-1"), self.token.encode())
-        if scheme.lower() != "bearer" or not known:
+        """Raises RefusedError (401) for a request without the bearer token, if the server asks for one."""
+        if self.token is not None and not self.is_token(bearer(request)):
             raise RefusedError("Authentication is required", status=401, headers={"WWW-Authenticate": "Bearer"})
+
+    def is_token(self, presented: str) -> bool:
+        """Whether this is the token the server asks for."""
+        return self.token is not None and hmac.compare_digest(presented.encode(), self.token.encode())
+
+
+def bearer(request: Request) -> str:
+    """The bearer token of a request, empty without one."""
+    scheme, _, presented = request.headers.get("authorization", "").partition(" ")
+    return presented.strip() if scheme.lower() == "bearer" else ""
 
 
 async def read_body(request: Request) -> bytes:
@@ -68,12 +72,12 @@ async def read_body(request: Request) -> bytes:
     except TimeoutError:
         raise RefusedError("The request did not arrive in time", status=408) from None
     except ClientDisconnect:
-        raise RefusedError("The request ended early") from None  # nobody is there to read it
+        raise RefusedError("The request ended early") from None
     return bytes(body)
 
 
 def decode(body: bytes) -> Json:
-    """Reads JSON that can be said back: no NaN, nothing beyond a double, no lone surrogate. Raises RefusedError."""
+    """Reads JSON that can be written again: no NaN, no infinite number, no lone surrogate. Raises RefusedError."""
     try:
         document = json.loads(body.decode())
         json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
@@ -91,22 +95,28 @@ def _fits(value: Json, depth: int) -> bool:
 
 
 def create_app(
-    routes: Sequence[BaseRoute], toolbox: Toolbox, health_headers: Mapping[str, str] | None = None
+    routes: Sequence[BaseRoute], executions: Callable[[], Json], health_headers: Mapping[str, str] | None = None
 ) -> Starlette:
     """The application of one server: its own routes, and those every demonstration server has."""
 
     async def health(_request: Request) -> Response:
         return JSONResponse({"status": "ok"}, headers=health_headers)
 
-    async def executions(_request: Request) -> Response:
-        return JSONResponse(toolbox.executions)
+    async def counts(_request: Request) -> Response:
+        return JSONResponse(executions())
 
     app = Starlette(
-        routes=[*routes, Route("/health", health), Route("/executions", executions)],
-        exception_handlers={HTTPException: _no_such_endpoint},
+        routes=[*routes, Route("/health", health), Route("/executions", counts)],
+        exception_handlers={RefusedError: refusal, HTTPException: _no_such_endpoint},
     )
     app.router.redirect_slashes = False  # it would build a URL from whatever Host says
     return app
+
+
+async def refusal(_request: Request, exc: Exception) -> Response:
+    """The answer to a request that was refused."""
+    assert isinstance(exc, RefusedError)
+    return JSONResponse(exc.body, exc.status, headers=exc.headers)
 
 
 async def _no_such_endpoint(_request: Request, exc: Exception) -> Response:
@@ -114,112 +124,58 @@ async def _no_such_endpoint(_request: Request, exc: Exception) -> Response:
     return JSONResponse({"message": exc.detail}, exc.status_code, headers=exc.headers)
 
 
-def no_more(_parser: argparse.ArgumentParser) -> None:
-    """Adds no options."""
-
-
-def listening_on(site: Site) -> str:
-    return f"listening on {site.base_url}"
-
-
 def main(
     build: Callable[[Site, Options], Starlette],
     description: str,
     default_port: int,
     *,
-    extend: Callable[[argparse.ArgumentParser], None] = no_more,
-    announce: Callable[[Site], str] = listening_on,
+    extend: Callable[[argparse.ArgumentParser], None] | None = None,
 ) -> None:
     """Runs one server until SIGTERM, SIGINT or, when asked to, the end of standard input.
 
-    `extend` adds the server's own options to those every one has, `announce` makes the line that says it listens.
+    `extend` adds the server's own options to those every one has.
     """
-    gc.freeze()  # what was imported stays; looking through it again as the server ends takes a fifth of its start
-    options = _parse(description, default_port, extend)
-    ipv6 = ":" in options.host
+    gc.freeze()  # imported modules stay; looking through them again as the server ends takes a fifth of its start
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=default_port, help="0 takes a free one (default: %(default)s)")
+    help_token = f"ask for this bearer token (default: the variable {TOKEN_VARIABLE})"
+    parser.add_argument("--token", default=os.environ.get(TOKEN_VARIABLE), help=help_token)
+    help_stdin = "also stop when standard input ends, as when a parent dies"
+    parser.add_argument("--until-stdin-closes", action="store_true", help=help_stdin)
+    if extend is not None:
+        extend(parser)
+    options = parser.parse_args()
     try:
-        listener = socket.create_server(
-            (options.host, options.port), family=socket.AF_INET6 if ipv6 else socket.AF_INET
-        )
-    except OSError as exc:
-        sys.exit(f"cannot listen on {options.host} port {options.port}: {exc.strerror or exc}")
+        listener = socket.create_server((options.host, options.port))
+    except (OSError, OverflowError) as exc:
+        sys.exit(f"cannot listen on {options.host} port {options.port}: {exc}")
     # asyncio sets this only on sockets that name their protocol, as these do not; answers would wait 40 ms for an ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    host = f"[{options.host}]" if ipv6 else options.host
-    site = Site(f"http://{host}:{listener.getsockname()[1]}", options.token or None, asyncio.Event())
-    asyncio.run(_serve(build(site, options), site, listener, announce(site), options.until_stdin_closes))
+    site = Site(f"http://{options.host}:{listener.getsockname()[1]}", options.token or None)
+    app = build(site, options)
+    print(f"listening on {site.base_url}", flush=True)  # the kernel queues connections from here on
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises the signal anew once it has stopped
+        asyncio.run(_serve(app, listener, options.until_stdin_closes))
 
 
-def _parse(description: str, default_port: int, extend: Callable[[argparse.ArgumentParser], None]) -> Options:
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument(
-        "--port", type=port_number, default=default_port, help="0 takes a free one (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--token",
-        default=os.environ.get(TOKEN_VARIABLE),
-        help=f"ask for this bearer token (default: the variable {TOKEN_VARIABLE})",
-    )
-    parser.add_argument(
-        "--until-stdin-closes", action="store_true", help="also stop when standard input ends, as when a parent dies"
-    )
-    extend(parser)
-    return parser.parse_args()
-
-
-def port_number(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError
-    return port
-
-
-class _Server(uvicorn.Server):
-    """Says where it listens once it does, and leaves signals to us."""
-
-    def __init__(self, config: uvicorn.Config, announcement: str) -> None:
-        super().__init__(config)
-        self._announcement = announcement
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        print(self._announcement, flush=True)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """uvicorn would raise a signal anew when done, and so die of it instead of exiting with 0."""
-        yield
-
-
-async def _serve(
-    app: Starlette, site: Site, listener: socket.socket, announcement: str, until_stdin_closes: bool
-) -> None:
+async def _serve(app: Starlette, listener: socket.socket, until_stdin_closes: bool) -> None:
     config = uvicorn.Config(
         app,
         lifespan="off",
-        log_level="warning",
+        log_level="critical",
         access_log=False,
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_S,
     )
-    server = _Server(config, announcement)
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        server.should_exit = True
-        site.stopping.set()
+    server = uvicorn.Server(config)
 
     def watch_stdin() -> None:
         if not os.read(sys.stdin.fileno(), 1024):
-            loop.remove_reader(sys.stdin)
-            stop()
+            asyncio.get_running_loop().remove_reader(sys.stdin)
+            server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
     if until_stdin_closes:
-        loop.add_reader(sys.stdin, watch_stdin)
+        asyncio.get_running_loop().add_reader(sys.stdin, watch_stdin)
     await server.serve(sockets=[listener])

@@ -9,19 +9,26 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
-from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
+from jsonschema_rs import Draft202012Validator
 
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
 Version: TypeAlias = tuple[int, int, int]
 
 TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
-MAX_REPORTED = 20  # problems of one input: more do not help whoever corrects it
+MAX_REPORTED = 20  # problems of one input
+
+
+def _named(member: str) -> JsonObject:
+    """A list of objects with an id and one other member."""
+    properties = {"id": {"type": "string"}, member: {"type": "string"}}
+    return {"type": "array", "items": {"type": "object", "properties": properties, "required": ["id", member]}}
+
 
 # CallToolRequest, the same in both specifications; the lengths are ours, since ids are looked up and users remembered.
 CALL_TOOL_REQUEST = {
@@ -34,22 +41,8 @@ CALL_TOOL_REQUEST = {
         "context": {
             "type": "object",
             "properties": {
-                "authorization": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {"id": {"type": "string"}, "token": {"type": "string"}},
-                        "required": ["id", "token"],
-                    },
-                },
-                "secrets": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {"id": {"type": "string"}, "value": {"type": "string"}},
-                        "required": ["id", "value"],
-                    },
-                },
+                "authorization": _named("token"),
+                "secrets": _named("value"),
                 "user_id": {"type": "string", "maxLength": 256},
             },
         },
@@ -132,15 +125,10 @@ def object_schema(properties: JsonObject, *required: str) -> JsonObject:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
-def nobody_asks(_context: Context) -> list[JsonObject]:
-    """The authorization of a server whose tools need none."""
-    return []
-
-
 class Toolbox:
     """The tools of one server. `authorize` returns the challenges that stand between a context and the tool."""
 
-    def __init__(self, tools: Iterable[Tool], authorize: Callable[[Context], list[JsonObject]] = nobody_asks) -> None:
+    def __init__(self, tools: Iterable[Tool], authorize: Callable[[Context], list[JsonObject]] | None = None) -> None:
         self._versions: dict[str, dict[Version, Tool]] = {}
         self._validators: dict[tuple[str, Version], Draft202012Validator] = {}
         for tool in tools:
@@ -180,7 +168,7 @@ class Toolbox:
             raise RefusedError("The request is invalid", developer_message=f"request{path}: {error.message}"[:300])
         tool = self.resolve(request["tool_id"])
         arguments = request.get("input", {})
-        # Input before requirements: nobody should connect an account for a call that cannot run.
+        # Input before requirements: a user should not connect an account for a call that cannot run.
         self._check_input(tool, arguments)
         context = Context.read(request.get("context", {}))
         self._check_requirements(tool, context)
@@ -198,8 +186,7 @@ class Toolbox:
     def _check_input(self, tool: Tool, arguments: JsonObject) -> None:
         errors: dict[str, str] = {}
         for error in islice(self._validators[tool.id, tool.version].iter_errors(arguments), MAX_REPORTED):
-            for name, problem in islice(_problems(error), MAX_REPORTED):
-                errors.setdefault(name, problem)
+            errors.setdefault(str([*error.instance_path, "input"][0]), error.message)
         if errors:
             raise RefusedError("Some input parameters are invalid", status=422, parameter_errors=errors)
 
@@ -211,9 +198,9 @@ class Toolbox:
         if secrets:
             missing["secrets"] = secrets
         if required.get("user_id") and not context.user_id:
-            # Consent belongs to a user: while nobody is named, there is nobody to challenge.
+            # Consent belongs to a user: a challenge needs one.
             missing["user_id"] = True
-        elif required.get("authorization") and (challenges := self._authorize(context)):
+        elif self._authorize and required.get("authorization") and (challenges := self._authorize(context)):
             missing["authorization"] = challenges
         if missing:
             raise RefusedError(_what_to_do(missing), missing_requirements=missing)
@@ -221,19 +208,6 @@ class Toolbox:
 
 def _validator(schema: JsonObject) -> Draft202012Validator:
     return Draft202012Validator(schema, offline=True, mask="The value")  # messages must not quote what was sent
-
-
-def _problems(error: ValidationError) -> Iterator[tuple[str, str]]:
-    """Which parameters an error is about, each with its text."""
-    path: Sequence[str | int] = error.instance_path
-    match error.kind:
-        case ValidationErrorKind.Required() as kind if not path:
-            yield kind.property, "Is required"
-        case ValidationErrorKind.AdditionalProperties() as kind if not path:
-            for name in kind.unexpected:
-                yield name, "Is not a parameter of this tool"
-        case _:
-            yield str(path[0]) if path else "input", error.message
 
 
 def _what_to_do(missing: JsonObject) -> str:

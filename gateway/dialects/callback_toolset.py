@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import jsonschema_rs
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from gateway import naming
+from gateway.dialects.definitions import UnreadableTool
+from gateway.dialects.listings import MAX_VALUES, Gathered, Summary, decode_bounds, most_as_sent, most_values
+from gateway.dialects.lists import TooLongTool, read_array
 from gateway.dialects.servers import get
+from gateway.jsontext import JsonError, decode, encode
 from gateway.model import Json, JsonObject, Listing, Rejected, ToolDefinition
 from gateway.wire import WireRequest
+
+MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
 
 # Kept for whoever picks a tool; nothing here believes them (Toolsets, Annotations: informational).
 ANNOTATIONS: Mapping[str, type] = {
@@ -61,9 +67,36 @@ class _Manifest(Struct, frozen=True):
     description: str | None = None
 
 
+class _Top(Struct):
+    """The members of a manifest, each as text."""
+
+    name: Raw = Raw(b"null")
+    endpoint: Raw = Raw(b"null")
+    description: Raw = Raw(b"null")
+    tools: Raw = Raw(b"null")
+
+
 def request_toolset() -> WireRequest:
     """Toolsets, Discovery."""
     return get("/.well-known/rap-toolset")
+
+
+def read_toolset(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
+    """Reads the text of a manifest. Returns a Summary whose `note` is the endpoint, then arrays of ToolDefinition.
+
+    Of a manifest that is not valid there is no endpoint and no tool. All that is returned is JSON text.
+    """
+    gathered = Gathered(decode_bounds(encoded_bounds))
+    try:
+        toolset = decode_toolset(_within_bounds(text, gathered))
+    except JsonError as exc:
+        return (encode(Summary(failure=str(exc))),)
+    except ToolsetError as exc:
+        return (encode(Summary(rejected=(Rejected(id=gathered.bounds.backend, reason=str(exc)),))),)
+    for definition in toolset.listing.tools:
+        gathered.take(definition)
+    gathered.rejected[:0] = toolset.listing.rejected
+    return gathered.encoded(toolset.endpoint)
 
 
 def decode_toolset(document: Json) -> Toolset:
@@ -113,3 +146,38 @@ def _definition(manifest: _Manifest, tool: _Tool) -> ToolDefinition:
         remote_id=tool.name,
         toolkit_description=manifest.description,
     )
+
+
+def _within_bounds(text: bytes, gathered: Gathered) -> Json:
+    """The manifest without the tools that are too large for us, or too many. Raises JsonError."""
+    try:
+        top = msgspec.json.decode(text, type=_Top)
+    except msgspec.ValidationError:
+        return None  # no object
+    except (msgspec.DecodeError, RecursionError):
+        return decode(text)  # which says why
+    head = {name: getattr(top, name) for name in ("name", "endpoint", "description")}
+    if sum(map(len, head.values())) > MAX_HEAD_BYTES:
+        raise JsonError(f"it says more than {MAX_HEAD_BYTES} bytes besides its tools")
+    document: dict[str, Any] = {name: decode(bytes(said)) for name, said in head.items() if bytes(said) != b"null"}
+    if bytes(memoryview(top.tools)[:1]) != b"[":
+        return document | {"tools": decode(bytes(top.tools))}
+    return document | {"tools": _tools(top.tools, gathered)}
+
+
+def _tools(array: Raw, gathered: Gathered) -> list[Json]:
+    bounds, tools, values = gathered.bounds, list[Json](), 0
+    for count, tool in enumerate(read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes)), 1):
+        if count > bounds.max_tools:
+            gathered.cut_off()
+            break
+        if isinstance(tool, TooLongTool):
+            gathered.reject(str(tool.get("name", f"number {count} of the list")), tool.reason)
+            continue
+        if isinstance(tool, UnreadableTool):
+            raise JsonError(tool.reason)
+        values += most_values(encode(tool))
+        if values > MAX_VALUES:
+            raise JsonError(f"its tools hold more than {MAX_VALUES} values")
+        tools.append(tool)
+    return tools

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gateway.dialects import definitions, fields, versions
+from gateway.dialects import definitions, fields, replies, versions
 from gateway.dialects.enveloped import Enveloped
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
-from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
-from gateway.wire import WireReply
+from gateway.model import Invocation, Json, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.wire import Answer, WireReply
 
 # These callers name a tool by its id or, as their adapters do, by its name; `@1.2` counts as 1.2.0.
 NAMED_TOOL = re.compile(r"([A-Za-z0-9_-]{1,64}|[A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]{1,20}(?:\.[0-9]{1,20}){0,2}))?")
@@ -25,8 +25,9 @@ class Lc(Enveloped):
 
     name = "lc"
     canonical = versions.OTC_SCHEMA
-    spellings = frozenset({versions.OTC_SCHEMA, versions.OXP_SCHEMA}) | versions.OTC_URLS
+    wire_versions = frozenset({versions.OTC_SCHEMA, versions.OXP_SCHEMA}) | versions.OTC_URLS
     call_paths = ("/tools/call",)
+    fails_with_500 = True  # these servers say `success: false` so
 
     def decode_call(self, document: Json) -> ToolCall:
         request = {key: value for key, value in fields.enveloped(document).items() if value is not None}
@@ -43,17 +44,25 @@ class Lc(Enveloped):
             version = ".".join(map(str, [*numbers, 0, 0][:3]))
         return ToolRef(tool=tool, version=version, by_name="." not in tool)
 
-    def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
+    def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
         # These callers index `value` whatever happened, and their servers never send `duration`.
         body = {"value": None} | fields.result_object(result, call_id)
         body.pop("duration", None)
         return fields.ok(encode(body), result.failure)
 
-    def encode_error(self, error: GatewayError, spelling: str) -> WireReply:
+    def encode_error(self, error: GatewayError) -> WireReply:
         return fields.error_reply(error, (("detail", error.message),))
+
+    @staticmethod
+    def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -> ToolResult:
+        """As in every dialect, but a success may hold a challenge. Raises MISSING_REQUIREMENTS for that, too."""
+        result = replies.decode_reply(reply, invocation, document)
+        if (challenge := replies.in_band_challenge(result.value)) is not None:
+            raise challenge
+        return result
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         return encode(definitions.bare_definition(tool))
 
-    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
+    def list_body(self, tools: Sequence[bytes]) -> bytes:
         return b"[%b]" % b",".join(tools)

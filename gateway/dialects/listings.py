@@ -1,4 +1,4 @@
-"""Reads whole lists of tools into definitions, as text: what a gateway does with them in another process.
+"""Reads whole lists of tools into definitions, as text, so that another process can do it.
 
 A list of 64 MiB can hold twenty million tools, or one with as many values. What is read here keeps to bounds, tool by
 tool and in all, so that whoever decodes it afterwards takes neither much memory nor long at a time.
@@ -26,7 +26,7 @@ PART_BYTES = 64 * 1024  # of definitions that are decoded at once, below 3 ms
 MAX_SHOWN = 256  # characters of an id in a log
 
 
-class Terms(Struct, frozen=True):
+class Bounds(Struct, frozen=True):
     """The bounds of a backend's list; `toolkit` is for ids that name none, `has_version` that OXP-Version was sent."""
 
     backend: str
@@ -37,25 +37,26 @@ class Terms(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What was read besides tools: what the tool server speaks, what is left out, and names that were adapted.
+    """What was read besides tools: those that are left out, and names that were adapted, each with the reason.
 
-    `failure`: why there is no list; empty if there is one.
+    `note` is what the list says about its tool server: its dialect, the URL for calls, or the id of its breadcrumb.
+    `failure` is why there is no list; empty if there is one.
     """
 
-    dialect: str = ""
+    note: str = ""
     rejected: tuple[Rejected, ...] = ()
     adapted: tuple[tuple[str, str], ...] = ()
     failure: str = ""
 
 
-decode_terms = msgspec.json.Decoder(Terms).decode
+decode_bounds = msgspec.json.Decoder(Bounds).decode
 decode_summary = msgspec.json.Decoder(Summary).decode
 decode_tools = msgspec.json.Decoder(list[ToolDefinition]).decode
 
 
-def read_list(terms: bytes, text: bytes) -> tuple[bytes, ...]:
+def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
     """Reads an answer to `GET /tools`. Returns a Summary, then arrays of ToolDefinition, all of them JSON text."""
-    bounds = decode_terms(terms)
+    bounds = decode_bounds(encoded_bounds)
     try:
         document, entries = lists.open_list(text, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
     except (JsonError, definitions.DefinitionError) as exc:
@@ -78,8 +79,7 @@ def read_list(terms: bytes, text: bytes) -> tuple[bytes, ...]:
     gathered.drop_ambiguous(listed)
     headers = ((HEADER, b""),) if bounds.has_version else ()
     dialect = recognise.of_server(headers, document).name
-    summary = Summary(dialect=dialect, rejected=tuple(gathered.rejected), adapted=tuple(sorted(adapted)))
-    return (encode(summary), *gathered.parts())
+    return gathered.encoded(dialect, tuple(sorted(adapted)))
 
 
 def most_as_sent(max_schema_bytes: int) -> int:
@@ -90,7 +90,7 @@ def most_as_sent(max_schema_bytes: int) -> int:
 class Gathered:
     """The tools of a list that keep its bounds, as text."""
 
-    def __init__(self, bounds: Terms) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self._tools: list[tuple[str, str, bytes]] = []  # id, the tool server's own id, text
         self._bytes = self._values = 0
@@ -130,7 +130,11 @@ class Gathered:
                 self.reject(tool_id, reason)
         self._tools = [tool for tool in self._tools if tool[1] not in ambiguous]
 
-    def parts(self) -> Iterator[bytes]:
+    def encoded(self, note: str, adapted: tuple[tuple[str, str], ...] = ()) -> tuple[bytes, ...]:
+        """A Summary, then arrays of ToolDefinition, all of them JSON text."""
+        return encode(Summary(note, tuple(self.rejected), adapted)), *self._parts()
+
+    def _parts(self) -> Iterator[bytes]:
         """JSON arrays of tools, each short or of one tool."""
         part: list[bytes] = []
         size = 0

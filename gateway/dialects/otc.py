@@ -14,7 +14,7 @@ class Otc(Enveloped):
 
     name = "otc"
     canonical = versions.OTC_SCHEMA
-    spellings = frozenset({versions.OTC_SCHEMA}) | versions.OTC_URLS
+    wire_versions = frozenset({versions.OTC_SCHEMA}) | versions.OTC_URLS
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         wrapped = {"parameters": tool.input_schema} | definitions.x_otc(tool)
@@ -26,7 +26,7 @@ class Rfc(Enveloped):
 
     name = "rfc"
     canonical = versions.RFC_SCHEMA
-    spellings = frozenset({versions.RFC_SCHEMA})
+    wire_versions = frozenset({versions.RFC_SCHEMA})
     call_paths = ("/call", "/tools/call")  # its own OpenAPI file already said the other
 
     def decode_call(self, document: Json) -> ToolCall:
@@ -46,8 +46,8 @@ class Rfc(Enveloped):
                 raise fields.invalid("The tool_id names two versions.")
         return fields.tool_ref(wire_id)
 
-    def encode_result(self, result: ToolResult, call_id: str, spelling: str) -> WireReply:
-        body: JsonObject = {"$schema": spelling} | fields.result_object(result, call_id)
+    def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
+        body: JsonObject = {"$schema": self.wire_version} | fields.result_object(result, call_id)
         outcome = "value" if result.failure is None else "error"
         body["output"] = {outcome: body.pop(outcome)}
         return fields.ok(encode(body), result.failure)

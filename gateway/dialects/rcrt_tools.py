@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 
 from gateway import naming
-from gateway.dialects.rcrt import Crumb
+from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds
+from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_crumb
+from gateway.jsontext import JsonError, decode, encode
 from gateway.model import Json, JsonObject, ToolDefinition
 
 TOOL_TAG = "tool:"
@@ -46,8 +48,33 @@ def read_tool(record: JsonObject, name: str, toolkit: str) -> tuple[ToolDefiniti
     return _definition(context, name, version, description, toolkit)
 
 
-def read_catalog(context: JsonObject | None, toolkit: str) -> list[tuple[str, ToolDefinition | ToolError]]:
-    """Reads a `tool.catalog.v1`, tool by tool."""
+def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
+    """Reads the text of a list of at most one `tool.catalog.v1`, which holds all tools of a workspace.
+
+    Returns a Summary whose `note` is the id of the breadcrumb, then arrays of ToolDefinition, all of them JSON text.
+    """
+    gathered = Gathered(decode_bounds(encoded_bounds))
+    try:
+        found = decode(text, MAX_DEPTH)
+    except JsonError as exc:
+        return (encode(Summary(failure=f"not JSON: {exc}")),)
+    if not isinstance(found, list):
+        return (encode(Summary(failure="not a list")),)
+    crumb = decode_crumb(found[0]) if found else None
+    listed = decode_catalog(crumb.context if crumb else None, gathered.bounds.toolkit)
+    for count, (name, outcome) in enumerate(listed, 1):
+        if count > gathered.bounds.max_tools:
+            gathered.cut_off()
+            break
+        if isinstance(outcome, ToolDefinition):
+            gathered.take(outcome)
+        else:
+            gathered.reject(name[:MAX_SHOWN], str(outcome))
+    return gathered.encoded(crumb.id if crumb else "")
+
+
+def decode_catalog(context: JsonObject | None, toolkit: str) -> list[tuple[str, ToolDefinition | ToolError]]:
+    """Reads the context of a `tool.catalog.v1`, tool by tool."""
     entries = (context or {}).get("tools")
     found: list[tuple[str, ToolDefinition | ToolError]] = []
     for entry in entries if isinstance(entries, list) else []:

@@ -6,23 +6,23 @@ from gateway.dialects import fields, versions
 from gateway.dialects.lc import Lc
 from gateway.dialects.otc import Otc, Rfc
 from gateway.dialects.oxp import OxpEnveloped, OxpFlat
-from gateway.errors import GatewayError
+from gateway.dialects.rest import RestDialect
 from gateway.model import Json, JsonObject
-from gateway.ports import Dialect, ServerDialect
-from gateway.wire import Head, Headers, WireReply
+from gateway.ports import ServerDialect
+from gateway.wire import Head, Headers
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
+DIALECTS: dict[str, RestDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
 SERVER_DIALECTS: dict[str, ServerDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
 
 LC_AGENTS = (b"universal-tool-sdk-py/", b"langchain-tool-sdk-py/")
 OXP_AGENTS = (b"Oxp/",)
 
 
-def by_head(head: Head) -> Dialect | None:
+def by_head(head: Head) -> RestDialect | None:
     """The dialect as far as the head tells; None on a bare path without a hint."""
-    if head.prefix is not None:
-        return DIALECTS[head.prefix]
+    if head.dialect is not None:
+        return DIALECTS[head.dialect]
     agent = head.headers.get(b"user-agent", b"")
     is_lc = agent.startswith(LC_AGENTS)
     if is_lc and head.method == "POST":  # of a call the program's name decides, of a list the version header
@@ -36,28 +36,17 @@ def by_head(head: Head) -> Dialect | None:
     return None
 
 
-def refusal(error: GatewayError, head: Head) -> WireReply:
-    """A refusal before the body was read: in the dialect the head tells, else `{message}`, valid in all of them."""
-    dialect = by_head(head)
-    if dialect is None:
-        return fields.error_reply(error)
-    version = head.headers.get(versions.HEADER)
-    if dialect is OXP and version in versions.HEADER_VERSIONS:
-        return dialect.encode_error(error, version.decode("ascii"))  # as it was spelled
-    return dialect.encode_error(error, dialect.canonical)
-
-
-BY_SPELLING: dict[str, Dialect] = {
+BY_SCHEMA: dict[str, RestDialect] = {
     versions.OTC_SCHEMA: OTC,
     versions.RFC_SCHEMA: RFC,
     versions.OXP_SCHEMA: OXP_ENV,
 }
 
 
-def of_call(head: Head, document: JsonObject) -> Dialect:
+def of_call(head: Head, document: JsonObject) -> RestDialect:
     """The dialect of a call. Raises INVALID_REQUEST when the body has the shape of none, or of two."""
-    if head.prefix is not None:
-        return DIALECTS[head.prefix]
+    if head.dialect is not None:
+        return DIALECTS[head.dialect]
     if head.headers.get(b"user-agent", b"").startswith(LC_AGENTS):
         return LC
     enveloped, flat = "request" in document, "tool_id" in document
@@ -70,21 +59,21 @@ def of_call(head: Head, document: JsonObject) -> Dialect:
     raise fields.invalid("The body is not a call: it has neither 'request' nor 'tool_id' at its top level.")
 
 
-def of_list(head: Head, document: Json) -> Dialect:
+def of_list(head: Head, document: Json) -> RestDialect:
     """The dialect of a list; `document` is the body OTC allows on a GET, or None."""
-    if head.prefix is not None:
-        return DIALECTS[head.prefix]
+    if head.dialect is not None:
+        return DIALECTS[head.dialect]
     if versions.HEADER in head.headers:
         return OXP
     return _by_schema(document) or by_head(head) or OTC
 
 
-def _by_schema(document: Json) -> Dialect | None:
+def _by_schema(document: Json) -> RestDialect | None:
     """The dialect a `$schema` names. The OpenToolCalling address was never renamed in OXP's pages; it counts as OTC."""
     schema = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(schema, str):
         return None
-    if (exact := BY_SPELLING.get(schema)) is not None:  # nearly all; the rest are near misses, which are refused later
+    if (exact := BY_SCHEMA.get(schema)) is not None:  # nearly all; the rest are near misses, which are refused later
         return exact
     if schema.startswith("urn:oxp:"):
         return OXP_ENV

@@ -12,6 +12,7 @@ from codecs import BOM_UTF8
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import ClassVar
 
 from gateway import jsontext
 from gateway.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
@@ -48,17 +49,14 @@ MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
 
 class BrokenReplyError(Exception):
-    """An answer that is none; the tool may have run. The text says why, for our log."""
-
-
-VALUE = (b"value",)  # the member of an answer that holds the tool's value, in all dialects
+    """An answer that cannot be read; the tool may have run. The text says why, for our log."""
 
 
 def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -> ToolResult:
-    """Reads an answer to a call; `document` is what was made of the body of a 200 if it was read already.
+    """Reads an answer to a call; `document` is the body of a 200 if it was decoded already.
 
-    Raises GatewayError when the tool server says that it refused the call before running anything, BrokenReplyError
-    when nothing can be made of it.
+    Raises GatewayError when the tool server refused the call before running anything, BrokenReplyError when the answer
+    cannot be read.
     """
     if reply.status == 200:
         return _result(reply, _document(reply, document), invocation)
@@ -71,6 +69,14 @@ def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -
     if reply.status >= 500:
         return ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
     raise BrokenReplyError(f"status {reply.status}")
+
+
+class CallReplies:
+    """How a dialect of this family answers calls: the part of `CallCodec` that all of them share."""
+
+    value_members: ClassVar[tuple[bytes, ...]] = (b"value",)
+    fails_with_500: ClassVar[bool] = False
+    decode_reply = staticmethod(decode_reply)
 
 
 class NotOursError(GatewayError):

@@ -1,4 +1,4 @@
-"""Which spellings of version 1.0 exist, and which of them a request names.
+"""How version 1.0 is written on the wire, and which of these a request names.
 
 No draft was ever frozen, so each is a list of exact strings; a near miss is refused (OTC 1.0 and OXP 1.0, Versioning).
 """
@@ -23,21 +23,18 @@ HEADER_VERSION = "1.0"
 HEADER_VERSIONS = frozenset({b"1.0", b"1.0.0", b"1"})
 
 
-def of_schema(document: Json, canonical: str, spellings: frozenset[str]) -> str:
-    """The `$schema` of a body, as it was spelled; the canonical one when absent.
-
-    Raises INVALID_REQUEST for one that is not among the dialect's `spellings`.
-    """
+def of_schema(document: Json, canonical: str, accepted: frozenset[str]) -> str:
+    """The `$schema` of a body; the canonical one when absent. Raises INVALID_REQUEST for one that is not accepted."""
     if not isinstance(document, dict) or "$schema" not in document:
         return canonical
     schema = document["$schema"]
-    if not isinstance(schema, str) or schema not in spellings:
+    if not isinstance(schema, str) or schema not in accepted:
         raise invalid("The requested version of the standard is not supported.")
     return schema
 
 
 def of_header(head: Head) -> str:
-    """The `OXP-Version` of a head, as it was spelled; `1.0` when absent. Raises INVALID_REQUEST."""
+    """The `OXP-Version` of a head; `1.0` when absent. Raises INVALID_REQUEST for one that is not accepted."""
     version = head.headers.get(HEADER)
     if version is None:
         return HEADER_VERSION

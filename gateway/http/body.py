@@ -13,12 +13,12 @@ from gateway.server_extension import ServerRequest
 NOBODY = ANONYMOUS.principal  # counts by its address
 
 
-class CallerLeft(Exception):  # noqa: N818 - not an error of anybody's
+class CallerLeft(Exception):  # noqa: N818 - not an error
     """The caller closed the connection before the body was whole."""
 
 
 class ArrivingBody(Struct, frozen=True, eq=False):
-    """A body of at most `max_bytes`. `served` is the request as our own server has it, None behind any other.
+    """The body of `request`, of at most `max_bytes`. `served` is None behind any server but ours.
 
     Both ways to have it raise PAYLOAD_TOO_LARGE as soon as it is.
     """
@@ -26,13 +26,13 @@ class ArrivingBody(Struct, frozen=True, eq=False):
     served: ServerRequest | None
     receive: Receive
     max_bytes: int
-    request: Request | None = None
+    request: Request
 
     def now(self) -> bytes | None:
         """The whole body if it is there; None if it has to be read."""
         if self.served is None:
             return None
-        if self.request is not None and self.request.principal != NOBODY:
+        if self.request.principal != NOBODY:
             self.served.holder = self.request.principal
         body = self.served.take_body()
         if body is not None and len(body) > self.max_bytes:

@@ -1,39 +1,41 @@
-"""The public ASGI application: heads and bodies in, replies out.
+"""The public ASGI application: heads and bodies in, replies out, each request noted once.
 
-Calls and lists are answered by a dictionary look-up in front of Starlette, which serves everything else: its request
-and response objects cost 20 us, a third of a whole call.
+Endpoints of surfaces are found in a dictionary in front of Starlette, which serves everything else: its request and
+response objects cost 20 us, a third of a whole call.
 """
 
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from msgspec import Struct
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.dialects import recognise
 from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
-from gateway.http.observer import LEFT, Observer, told
-from gateway.ports import Operation
+from gateway.http.cors import Cors
+from gateway.http.hosts import AllowedHosts, OtherHostError
+from gateway.http.observer import LEFT, Observer, answered_status
+from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, head_of, prefix_of, route_of
+from gateway.ports import Operation, Surface
 from gateway.request import Request, read_repeats
-from gateway.server_extension import ANSWER, SERVED, ServerRequest
+from gateway.responses import refusal
+from gateway.server_extension import SERVED, ServerRequest, answer_at_once
 from gateway.tracing import IdSource, identify
 from gateway.wire import Body, Head, Headers, WireReply
 
-MAX_GET_BODY = 16 * 1024  # OTC allows a body on GET /tools; it holds one short member
-METHODS = {"/tools": ("GET", "HEAD"), "/tools/call": ("POST",), "/call": ("POST",)}
 STRICT = frozenset({401, 403, 413, 415, 429})
+BODILESS = (204, 304)
+FAILED = 500
+NOTHING: Mapping[str, None] = {}
 
-CALLBACKS = "/callbacks/"
 # Results may hold images in base64. Twice what is read from tool servers by default (`max_response`): a result is JSON
 # in a string here, which may double it. Which backend it is for, and so its own limit, is not known before it is read.
 MAX_CALLBACK_BYTES = 16 * 1024 * 1024
-LIST = "/tools"
-FAILED = 500
-TAKEN = b"{}"
-NOT_TAKEN = {
+CALLBACK_REFUSALS = {
     400: ErrorCode.INVALID_REQUEST,
     404: ErrorCode.NOT_FOUND,
     413: ErrorCode.PAYLOAD_TOO_LARGE,
@@ -42,130 +44,201 @@ NOT_TAKEN = {
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
-Refuse = Callable[[Operation, Request, GatewayError], Awaitable[WireReply]]
+Refuse = Callable[[Request, GatewayError], Awaitable[WireReply]]
 Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
 
 
-class Edge:
-    """Routes a request to `call`, `list`, `callback` or the application for everything else.
+class _Route(Struct, frozen=True, kw_only=True):
+    """What answers a request. `operation` None: it counts as what it was opened as; `methods` None: as is."""
 
-    `refuse` answers a call or list that its head alone condemns.
-    `ip_of` tells the caller's address, `observer` hears of every answer, `chance` makes ids. `strict` turns
-    401, 403, 413, 415 and 429 into the 400 that the letter of the call-tool pages asks for.
+    surface: Surface
+    answer: Answer
+    path: str  # the template
+    dialect: str | None = None
+    counts_as: Operation = "call"
+    operation: str | None = None
+    methods: tuple[str, ...] | None = None
+    max_bytes: int = 0
+    needs_document: bool = True
+    is_strict: bool = False
+
+
+class Edge:
+    """Answers requests to the endpoints of `surfaces` and callbacks; passes everything else on to `rest`.
+
+    The first surface speaks for paths that are none's. `answer` and `refuse` are the pipeline's. `ip_of` finds the
+    caller's address. `strict` turns 401, 403, 413, 415 and 429 into the 400 that the pages on calling a tool ask for.
     """
 
     def __init__(
         self,
+        surfaces: Sequence[Surface],
         *,
-        call: Answer,
-        list_: Answer,
+        answer: Answer,
         refuse: Refuse,
         callback: Callback,
         rest: ASGIApp,
         ip_of: Callable[[Scope], str],
         observer: Observer,
-        chance: IdSource,
+        ids: IdSource,
         max_body_bytes: int,
         strict: bool,
+        hosts: AllowedHosts | None = None,
+        cors: Cors | None = None,
     ) -> None:
+        self._default = surfaces[0]
         self._refuse = refuse
         self._callback = callback
+        self._rest = rest
         self._ip_of = ip_of
         self._observer = observer
-        self._chance = chance
-        self._rest = rest
-        self._strict = strict
-        answers = {
-            "/tools": (list_, MAX_GET_BODY),
-            "/tools/call": (call, max_body_bytes),
-            "/call": (call, max_body_bytes),
-        }
+        self._ids = ids
+        self._hosts = hosts
+        self._cors = cors
+        self._is_guarded = hosts is not None or cors is not None
         self._routes = {
-            (f"/{prefix}{path}" if prefix else path): (prefix, path, *answers[path])
-            for path in METHODS
-            for prefix in (None, *recognise.DIALECTS)
+            path: _Route(
+                surface=surface,
+                answer=answer,
+                path=endpoint.route,
+                dialect=endpoint.dialect,
+                counts_as=endpoint.operation,
+                methods=endpoint.methods,
+                max_bytes=max_body_bytes if endpoint.max_body_bytes is None else endpoint.max_body_bytes,
+                needs_document=endpoint.needs_document,
+                is_strict=strict,
+            )
+            for surface in surfaces
+            for path, endpoint in surface.endpoints.items()
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
-        if route is None:
-            if scope["type"] == "http" and scope["path"].startswith(CALLBACKS) and scope["method"] == "POST":
-                return await self._receive(scope, receive, send)
-            return await self._rest(scope, receive, send)
+        if route is None or self._is_guarded:
+            route = self._special(scope) or route
+            if route is None:
+                return await self._pass_on(scope, receive, send)
         started = perf_counter()
-        prefix, path, answer, max_bytes = route
-        offered = scope.get("extensions", {})
-        served: ServerRequest | None = offered.get(SERVED)
+        served: ServerRequest | None = scope.get("extensions", NOTHING).get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
-        head = Head(method=scope["method"], path=path, headers=headers, prefix=prefix)
-        request = Request(head, self._ip_of(scope), served, identify(headers, self._chance))
+        head = Head(method=scope["method"], path=route.path, headers=headers, dialect=route.dialect)
+        trace = identify(headers, self._ids)
+        request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document)
         status, size = LEFT, 0
         try:
             try:
-                _check_head(request, scope, max_bytes)
+                _check_head(request, scope, route)
             except GatewayError as error:
-                reply = await self._refuse("list" if path == LIST else "call", request, error)
+                reply = await self._refuse(request, error)
             else:
-                reply = await answer(request, ArrivingBody(served, receive, max_bytes, request))
-            status, size = strictly(reply.status) if self._strict else reply.status, len(reply.body)
-            fields = (*reply.headers, request.trace.sent[0], *request.extra)
-            answer_now = offered.get(ANSWER)
-            if answer_now is None or path == LIST or not answer_now(status, fields, reply.body):
+                reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
+            status, size = strictly(reply.status) if route.is_strict else reply.status, len(reply.body)
+            fields = (*reply.headers, trace.sent[0], *request.extra)
+            if self._cors is not None:
+                fields = self._cors.with_origin(fields, headers.get(b"origin"))
+            if status in BODILESS or not answer_at_once(served, send, status, fields, reply.body):
                 await _send(status, fields, reply.body, send)
         except (CallerLeft, CancelledError) as left:
-            status = told(scope, status)
+            status = answered_status(scope, status)
             if isinstance(left, CancelledError):
                 raise
         except Exception:
             status = FAILED  # what the server says in our place
             raise
-        finally:  # whoever leaves in the middle is noted, too
-            took_s = perf_counter() - started
-            if path == LIST:
-                self._observer.answered(request, "list", path, status, took_s, size)
-            else:
-                self._observer.called(request, status, took_s, size)
+        finally:  # callers who leave early are noted, too
+            operation = route.operation or request.operation
+            self._observer.answered(request, operation, route.path, status, perf_counter() - started, size)
 
-    async def _receive(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A callback is answered with its status alone (RAP, Transport: the body is ignored)."""
-        started, path = perf_counter(), scope["path"]
-        offered = scope.get("extensions", {})
-        served: ServerRequest | None = offered.get(SERVED)
-        headers = dict(scope["headers"]) if served is None else served.fields
-        trace = identify(headers, self._chance)
-        head = Head(method="POST", path=path, headers=headers)
-        request = Request(head, self._ip_of(scope), served=served, trace=trace)
-        media = headers.get(b"content-type")
-        status, body = LEFT, b""
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Has `rest` answer."""
+        if scope["type"] != "http":
+            return await self._rest(scope, receive, send)
+        started, headers = perf_counter(), dict(scope["headers"])
+        head, trace = head_of(scope, headers), identify(headers, self._ids)
+        request = scope[REQUEST] = Request(head, self._default, self._ip_of(scope), trace=trace)
+        status, size = LEFT, 0
+
+        async def watch(message: Message) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                fields = (*message.get("headers", ()), trace.sent[0])
+                if self._cors is not None:
+                    fields = self._cors.with_origin(fields, headers.get(b"origin"))
+                message = {**message, "headers": fields}
+            else:
+                size += len(message.get("body", b""))
+            await send(message)
+
         try:
-            try:
-                arriving = ArrivingBody(served, receive, MAX_CALLBACK_BYTES)
-                media_type = None if media is None else media.decode("latin-1")
-                status = await self._callback(request, path[len(CALLBACKS) :], media_type, arriving)
-            except GatewayError:
-                status = 413
-            body = TAKEN
-            fields: Headers = (*JSON, trace.sent[0])
-            if status != 200:
-                code = NOT_TAKEN[status].encode()
-                body = b'{"message":"This callback is not taken.","code":"%b"}' % code
-                fields = (*fields, (CODE, code))
-            answer_now = offered.get(ANSWER)
-            if answer_now is None or not answer_now(status, fields, body):
-                await _send(status, fields, body, send)
-        except (CallerLeft, CancelledError) as left:
-            status = told(scope, status)
-            if isinstance(left, CancelledError):
-                raise
-        except Exception:
-            status = FAILED
-            raise
+            return await self._rest(scope, receive, watch)
         finally:
-            self._observer.called_back(request, status, perf_counter() - started, len(body))
+            status, duration_s = answered_status(scope, status), perf_counter() - started
+            operation, path = route_of(head.method, head.path)
+            if path in PROBES and not 400 <= status < 500:  # a refusal is worth a line, and so is a caller who left
+                self._observer.probed(operation, status, duration_s)
+            else:
+                self._observer.answered(request, operation, path, status, duration_s, size)
+
+    def _special(self, scope: Scope) -> _Route | None:
+        """The route of a request that is refused for its host, of a browser's question, or of a callback."""
+        if scope["type"] != "http":
+            return None
+        method, path = scope["method"], scope["path"]
+        if self._is_guarded:
+            headers = dict(scope["headers"])
+            if self._hosts is not None and not self._hosts.allows(headers.get(b"host", b"")):
+                prefix = prefix_of(path)
+                # Probes of a cluster call a pod by its address, and are told one word.
+                if path != (HEALTH if prefix is None else f"/{prefix}{HEALTH}"):
+                    return self._fixed(scope, _refuse_host)
+            preflight = None if self._cors is None else self._cors.preflight(method, headers)
+            if preflight is not None:
+                return self._fixed(scope, partial(_preflight, preflight), "preflight")
+        if path.startswith(CALLBACKS) and method == "POST":
+            operation, template = CALLBACK
+            answer = partial(self._receive, path[len(CALLBACKS) :])
+            return _Route(
+                surface=self._default, answer=answer, path=template, operation=operation, max_bytes=MAX_CALLBACK_BYTES
+            )
+        return None
+
+    def _fixed(self, scope: Scope, answer: Answer, operation: str | None = None) -> _Route:
+        """A route that gives the same answer at every path."""
+        method, path = scope["method"], scope["path"]
+        known = self._routes.get(path)
+        if known is None:
+            counted_as, template = route_of(method, path)
+            surface, dialect = self._default, prefix_of(path)
+        else:
+            counted_as, template = known.counts_as, known.path
+            surface, dialect = known.surface, known.dialect
+        return _Route(surface=surface, answer=answer, path=template, dialect=dialect, operation=operation or counted_as)
+
+    async def _receive(self, token: str, request: Request, arriving: Body) -> WireReply:
+        """Takes a callback, which is answered with its status alone (RAP, Transport: the body is ignored)."""
+        media = request.head.headers.get(b"content-type")
+        try:
+            status = await self._callback(request, token, None if media is None else media.decode("latin-1"), arriving)
+        except GatewayError:
+            status = 413
+        if status == 200:
+            return WireReply(status=200, headers=JSON, body=b"{}")
+        code = CALLBACK_REFUSALS[status].encode()
+        body = b'{"message":"This callback is not taken.","code":"%b"}' % code
+        return WireReply(status=status, headers=(*JSON, (CODE, code)), body=body)
+
+
+async def _refuse_host(request: Request, _: Body) -> WireReply:
+    return refusal(OtherHostError(), request)
+
+
+async def _preflight(reply: WireReply, request: Request, _: Body) -> WireReply:
+    return reply
 
 
 def strictly(status: int) -> int:
-    """What the letter of the call-tool pages has instead of a status."""
+    """The status that the pages on calling a tool have instead."""
     return 400 if status in STRICT else status
 
 
@@ -176,15 +249,20 @@ async def _send(status: int, fields: Headers, body: bytes, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _check_head(request: Request, scope: Scope, max_bytes: int) -> None:
-    """Raises METHOD_NOT_ALLOWED, INVALID_REQUEST for a repeated header, PAYLOAD_TOO_LARGE for an announced size."""
-    head = request.head
-    methods = METHODS[head.path]
+def _check_head(request: Request, scope: Scope, route: _Route) -> None:
+    """Checks method, headers and announced size, and has the surface check the rest.
+
+    Raises METHOD_NOT_ALLOWED, INVALID_REQUEST for a repeated header, PAYLOAD_TOO_LARGE, or what the surface raises.
+    """
+    head, methods, max_bytes = request.head, route.methods, route.max_bytes
+    if methods is None:
+        return
     if head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
     if len(head.headers) != len(scope["headers"]):
-        request.head = read_repeats(head, scope)
+        head = request.head = read_repeats(head, scope)
     announced = head.headers.get(b"content-length", b"")
     if announced.isdigit() and int(announced[:20]) > max_bytes:
         raise too_large(max_bytes)
+    request.surface.check_head(head)

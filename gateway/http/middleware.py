@@ -1,4 +1,4 @@
-"""What stands between callers and the application, as configured: certificates, hosts, origins, proxies.
+"""From settings to what looks at a request first: certificates, hosts, origins, proxies.
 
 What is not configured is not there, and costs nothing.
 """
@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from gateway.http import openapi
 from gateway.http.clientip import ClientIps, peer
 from gateway.http.cors import Cors
 from gateway.http.hosts import AllowedHosts
-from gateway.http.observer import Observer
 from gateway.server import ServingContext, TlsFiles
 from gateway.settings import AuthSettings, Config, ServerSettings
 from gateway.settings.server import EVERYWHERE
-from gateway.tracing import IdSource
 
 
 def ip_of(server: ServerSettings) -> Callable[[Scope], str]:
@@ -26,30 +24,28 @@ def ip_of(server: ServerSettings) -> Callable[[Scope], str]:
     return ClientIps(server.trusted_proxies) if server.trusted_proxies else peer
 
 
-def guarded(app: ASGIApp, config: Config, observer: Observer, chance: IdSource) -> ASGIApp:
-    """The application behind whatever looks at requests first, and has `observer` know of those that it answers."""
-    server, cors = config.server, config.server.cors
-    if cors is not None:
-        forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
-        app = Cors(
-            app,
-            observer,
-            ip_of(server),
-            origins=cors.origins,
-            headers=forwarded,
-            credentials=cors.credentials,
-            max_age_s=cors.max_age_s,
-        )
-    return AllowedHosts(app, _hosts(server), observer, chance, ip_of(server)) if server.allowed_hosts else app
-
-
-def _hosts(server: ServerSettings) -> set[str]:
+def allowed_hosts(server: ServerSettings) -> AllowedHosts | None:
     """The hosts of the configuration; the links we hand out must lead to us, so theirs are among them."""
+    if not server.allowed_hosts:
+        return None
     handed_out = [url for url in (server.public_url, server.callback_url) if url is not None]
     hosts = {*server.allowed_hosts, *(urlsplit(url).hostname or "" for url in handed_out)}
     if server.public_url is None and server.host not in EVERYWHERE:
         hosts.add(server.host)
-    return hosts
+    return AllowedHosts(hosts)
+
+
+def cors(config: Config) -> Cors | None:
+    """Which pages may call from a browser; None: none, and browsers are told nothing."""
+    settings = config.server.cors
+    if settings is None:
+        return None
+    return Cors(
+        origins=settings.origins,
+        headers={name for backend in config.backends.values() for name in backend.forward_headers},
+        credentials=settings.credentials,
+        max_age_s=settings.max_age_s,
+    )
 
 
 def credentials(auth: AuthSettings | None) -> tuple[str, ...]:

@@ -65,8 +65,8 @@ def _asked_tool(pattern: str, *examples: str) -> JsonObject:
     return {"type": "string", "maxLength": MAX_TOOL_ID, "pattern": f"^{pattern}$", "examples": [*examples]}
 
 
-def _asking(spellings: frozenset[str], request: JsonObject) -> JsonObject:
-    return _object({"$schema": {"enum": sorted(spellings)}, "request": request}, "request")
+def _asking(wire_versions: frozenset[str], request: JsonObject) -> JsonObject:
+    return _object({"$schema": {"enum": sorted(wire_versions)}, "request": request}, "request")
 
 
 WORDS = r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+"
@@ -116,15 +116,15 @@ SCHEMAS: JsonObject = {
         }
     ),
     "Call": _object(CALL, "tool_id", closed=True),
-    "OtcCall": _asking(Otc.spellings, schema_ref("Call")),
-    "OxpEnvelopedCall": _asking(OxpEnveloped.spellings, schema_ref("Call")),
+    "OtcCall": _asking(Otc.wire_versions, schema_ref("Call")),
+    "OxpEnvelopedCall": _asking(OxpEnveloped.wire_versions, schema_ref("Call")),
     "RfcCall": _asking(
-        Rfc.spellings,
+        Rfc.wire_versions,
         _object(CALL | {"tool_id": schema_ref("RfcToolRef"), "inputs": ANY_OBJECT}, "tool_id", closed=True)
         | {"not": {"required": ["input", "inputs"]}},
     ),
     "LcCall": _asking(
-        Lc.spellings,
+        Lc.wire_versions,
         _object({name: _or_null(it) for name, it in CALL.items()} | {"tool_id": schema_ref("LcToolRef")}, "tool_id"),
     ),
     "Code": {"type": "string", "description": CODE_MEANS, "examples": CODES},

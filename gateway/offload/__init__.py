@@ -1,8 +1,7 @@
-"""A child process for work on bytes that somebody else chose and that may take long or much memory.
+"""A child process for work on untrusted bytes that may take long or much memory.
 
 The event loop must not wait for a schema's worst pattern, nor for a document of a million empty objects. Such work is
-handed to a child, which may use so much memory and so much processor time and no more: one that needs more is ended,
-and only the one who asked for it hears of that.
+handed to a child with limits on memory and processor time. A child that needs more is ended, and only that task fails.
 """
 
 from gateway.offload.checker import Checker

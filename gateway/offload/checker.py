@@ -1,4 +1,4 @@
-"""What is asked of the child for a call: to read a document of very many values, to hold a value against a schema."""
+"""What calls need of the child: it reads documents of very many values, and checks values against schemas."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from msgspec import Raw
 from gateway import jsontext
 from gateway.dialects.callback import Callback
 from gateway.model import Arguments, Decode, Json
-from gateway.offload.callbacks import pack_how, unpack_message
 from gateway.offload.client import Offload
+from gateway.offload.reading import pack_how, unpack_message
 from gateway.offload.tasks import EXPLAIN_INPUT, EXPLAIN_OUTPUT, READ_CALLBACK, READ_DOCUMENT
 from gateway.schemas import InputSchema, OutputSchema
 
 MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million values of up to 100 bytes
 CHECK_S = 1.0  # of processor time; ordinary schemas take a millisecond for a megabyte
 READ_S, READ_S_PER_MB = 0.5, 0.5
-WITHIN_S = 15.0  # with the wait for other callers' turns
-OWED_S = 60.0  # for what a tool that has run said: it is lost if it cannot be read
+WITHIN_S = 15.0  # with the wait for other callers' slices
+OWED_S = 60.0  # for the result of a tool that has run: it is lost if it cannot be read
 
 
 class Checker:
-    """Raises what `Offload.run` raises. `owner` is the principal whose turn it is."""
+    """All methods raise what `Offload.run` raises. `owner` is the principal who waits."""
 
     def __init__(self, offload: Offload) -> None:
         self._offload = offload
@@ -57,7 +57,7 @@ class Checker:
         return unpack_message(*await run)
 
     async def errors(self, schema: InputSchema, arguments: Arguments, owner: str) -> dict[str, str]:
-        """What is wrong with arguments, by parameter; empty when they are valid."""
+        """What is wrong with arguments, by parameter; empty if they are valid."""
         text = jsontext.encode(arguments)
         (found,) = await self._run(EXPLAIN_INPUT, schema.text, text, cpu_s=CHECK_S, owner=owner)
         errors: dict[str, str] = msgspec.json.decode(found)

@@ -22,7 +22,7 @@ FIRST_TO_GO = "1000"  # proc_pid_oom_score_adj(5)
 
 
 def main(memory_bytes: int) -> None:
-    """Answers frames from standard input on standard output."""
+    """Answers the frames on standard input on standard output."""
     _end_with_parent()
     _limit_memory(memory_bytes)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -47,7 +47,7 @@ def _answer(frame: bytes, cpu_s: float, sink: BinaryIO) -> None:
 
 
 def _end_with_parent() -> None:
-    """Has the kernel end this process when its parent is gone; elsewhere it ends when its task does."""
+    """Makes Linux end this process with its parent; on other systems it ends after its task."""
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The parent's side of the child process: starts it when there is work, ends it when there is none for a while."""
+"""The parent's side of the child process: starts it when there is work, ends it after a while without any."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_WAITING_BYTES = 128 * 1024 * 1024  # of what waiting tasks work on
 IDLE_S = 30.0  # then the child's memory is given back; starting one takes a fifth of a second
 WALL_FACTOR, WALL_S = 10.0, 10.0  # how long a task may take on a busy machine, by the processor time it may use
 READ_BYTES = 1024 * 1024  # of an answer, held for the reader at a time
-# How a child ends that is out of time, and one whose libraries are out of memory and cannot say so.
+# The signals that end a child out of time, and one out of memory in a library that cannot report it.
 OVERRUN = (signal.SIGPROF, signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL)
 # The child runs what strangers wrote: it gets no environment that may hold secrets.
 ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
@@ -37,7 +37,7 @@ class OverrunError(OffloadError):
 
 
 class BusyError(OffloadError):
-    """Too much waits already; the task was not begun."""
+    """Too many tasks wait; this one was not begun."""
 
 
 class FailedError(OffloadError):
@@ -116,7 +116,7 @@ class Offload:
                 job.answer.set_exception(FailedError())
 
     def _next(self) -> _Job | None:
-        """Takes the oldest job of the owner whose turn it is; the owner goes to the end of the line."""
+        """Takes the oldest job of the next owner, who goes to the end of the queue."""
         if not self._waiting:
             return None
         owner, queue = self._waiting.popitem(last=False)
@@ -128,13 +128,13 @@ class Offload:
         return job
 
     async def _work(self) -> None:
-        """Does what waits, one after the other; returns once nothing has come for a while."""
+        """Runs waiting jobs one after the other; returns when none has come for a while."""
         try:
             while True:
                 self._arrived.clear()
                 while (job := self._next()) is not None:
                     if not job.answer.done():  # else its caller has left
-                        await self._do(job)
+                        await self._run_job(job)
                     del job
                 try:
                     async with asyncio.timeout(IDLE_S):
@@ -147,7 +147,7 @@ class Offload:
             if self._waiting and not self._closed:  # it came while the child was being ended
                 self._running = asyncio.create_task(self._work())
 
-    async def _do(self, job: _Job) -> None:
+    async def _run_job(self, job: _Job) -> None:
         try:
             answer = await self._ask(job)
             if answer.out_of_memory:

@@ -1,4 +1,4 @@
-"""What parent and child say to each other over two pipes: frames of a fixed head and a MessagePack body."""
+"""The frames between parent and child, each a fixed head and a MessagePack body."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads the configuration again: when it is asked to, or when one of its files has changed.
+"""Reads the configuration again: on request, or when one of its files has changed.
 
-A configuration that cannot be used changes nothing but the log.
+A configuration that cannot be used is logged, and changes nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gateway import config
-from gateway.assembly.stamps import Stamps, named_files, stamps
+from gateway.assembly.fingerprints import Fingerprints, fingerprints, named_files
 from gateway.errors import ConfigError
 from gateway.server import ServerError
 from gateway.settings import Config
@@ -25,7 +25,7 @@ LOOK_S = 1.0  # between two looks at the files; a handful of system calls each
 
 
 class Reloader:
-    """Takes note of the files when it is made, which is best done before they are first read."""
+    """Reads a file again. To be made before the file is first read, so that no change in between is missed."""
 
     def __init__(self, path: Path, *, look_s: float = LOOK_S) -> None:
         self._path = path
@@ -36,16 +36,16 @@ class Reloader:
         self._asked = asyncio.Event()
 
     def uses(self, used: Config) -> None:
-        """This is the configuration that was read from the file."""
+        """Watches the files of a configuration that was read."""
         self._config = used
         self._see_more()
 
     def ask(self) -> None:
-        """Has the file read soon."""
+        """Has the file read again."""
         self._asked.set()
 
     async def run(self, apply: Callable[[Config], Awaitable[None]], count: Callable[[str], None]) -> NoReturn:
-        """Reads it whenever that is due, for ever. `apply` puts it to use; `count` hears `ok` or `failed`."""
+        """Reads the file whenever that is due, and applies it; `count` is called with `ok` or `failed`."""
         while True:
             await self._due()
             count("ok" if await self._reload(apply) else "failed")
@@ -54,13 +54,13 @@ class Reloader:
         last = self._seen
         while not await self._is_asked():
             now = await asyncio.to_thread(self._look)
-            # Alike twice in a row, so that nobody is in the middle of writing or swapping them.
+            # The same twice in a row, so that they are not being written or swapped at the moment.
             if now != self._seen and now == last:
                 return
             last = now
 
     async def _is_asked(self) -> bool:
-        """Waits to be asked; false when it is time to look at the files."""
+        """Waits for a request; False when it is time to look at the files."""
         watch = self._config is not None and self._config.reload.watch
         try:
             async with asyncio.timeout(self._look_s if watch else None):
@@ -71,7 +71,7 @@ class Reloader:
 
     async def _reload(self, apply: Callable[[Config], Awaitable[None]]) -> bool:
         self._asked.clear()
-        # Before they are read: what changes while they are is seen at the next look.
+        # Before they are read: what changes meanwhile is seen at the next look.
         self._seen = await asyncio.to_thread(self._look)
         try:
             await asyncio.to_thread(self._expect)
@@ -93,19 +93,19 @@ class Reloader:
         return False
 
     def _expect(self) -> None:
-        """Takes note of the files that the text names by path now; some of them may be yet to come."""
+        """Watches the files that the text names by path now; some of them may not exist yet."""
         with suppress(ConfigError):
             self._expected = tuple(named_files(config.load(self._path, allow_missing_env=True)))
             self._see_more()
 
     def _see_more(self) -> None:
-        """Looks at the files that it did not look at before; whether others have changed is for the next look."""
-        self._seen = {path: self._seen.get(path, stamp) for path, stamp in self._look().items()}
+        """Adds the fingerprints of new files; whether the others have changed, the next look finds out."""
+        self._seen = {path: self._seen.get(path, found) for path, found in self._look().items()}
 
-    def _look(self) -> Stamps:
-        """The stamps of the file and of all that it names, and of what the configuration in use names."""
+    def _look(self) -> Fingerprints:
+        """The fingerprints of the file and of all files that it or the configuration in use names."""
         paths = (str(self._path), *self._named(), *self._expected, *named_files(self._config))
-        return stamps(dict.fromkeys(paths))
+        return fingerprints(dict.fromkeys(paths))
 
     def _named(self) -> list[str]:
         """The files of `${file:...}`, whether or not the rest of the text is of any use."""

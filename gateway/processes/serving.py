@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import cast
-
-from starlette.types import Scope
 
 from gateway.app import Gateway
 from gateway.http import middleware
@@ -61,7 +58,7 @@ class Serving:
         listener.refused = lambda status, why, client: observer.turned_away(status, why, peer({"client": client}))
         callbacks = self.gateway.callbacks
         listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
-        listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(cast(Scope, scope))
+        listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(scope)
         if isinstance(self.options.tls, ServingContext):
             self.options.tls.refused = partial(observer.turned_away, 0, operation="handshake")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from gateway.backoff import Backoff
 from gateway.metrics import Counted, Reading
 from gateway.metrics.families import FAMILIES
 from gateway.model import JsonObject
@@ -79,7 +80,7 @@ class WorkerSlot:
     async def run(self, sockets: list[socket.socket], config: Callable[[], Config]) -> None:
         """Keeps a worker running on these sockets until all are to stop; replaces the sockets while there is none."""
         self._sockets = sockets
-        pause_s = self._first_pause_s
+        backoff = Backoff(self._first_pause_s, LAST_PAUSE_S)
         loop = asyncio.get_running_loop()
         while not self._stop.asked.is_set():
             started = loop.time()
@@ -98,12 +99,11 @@ class WorkerSlot:
             about: JsonObject = {"worker": self._number, "code": code, "lasted_s": round(lasted_s, 1)}
             log.warning("a worker died", extra=about | ({"reason": self.reason} if self.reason else {}))
             if lasted_s >= LASTING_S:
-                pause_s = self._first_pause_s
+                backoff.reset()
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
+                async with asyncio.timeout(backoff.next_s()):
                     await self._hurried.wait()
-            pause_s = min(pause_s * 2, LAST_PAUSE_S)
 
     async def _run_one(self, config: Callable[[], Config]) -> int:
         """Runs one worker to its end; returns its exit code."""

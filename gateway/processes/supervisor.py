@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import SecretStr
 
 from gateway import __version__
-from gateway.assembly.measuring import label_values
+from gateway.assembly.reporting import label_values
 from gateway.assembly.setup import with_fixed
-from gateway.http.surface import admin_app
+from gateway.http.apps import admin_app
 from gateway.logs import output
 from gateway.metrics import Metrics, Reading, Scraper, merged
 from gateway.model import JsonObject

@@ -1,4 +1,4 @@
-"""The HTTP/1.1 server: uvicorn's machinery, with the limits and the strictness a public listener needs."""
+"""The HTTP/1.1 server: an ASGI server with the limits and the strictness that a public listener needs."""
 
 from gateway.server.listener import Listener
 from gateway.server.options import Addresses, ListenError, ServerError, ServerOptions

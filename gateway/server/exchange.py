@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
 from msgspec import Struct
-from uvicorn._types import ASGI3Application, ASGIReceiveEvent, ASGISendEvent, HTTPScope
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HEADER_RE, STATUS_LINE
+from starlette.types import ASGIApp, Message, Scope
 
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
-from gateway.server_extension import ANSWER, SERVED
+from gateway.server.uvicorn_parts import STATUS_LINE, FlowControl
+from gateway.server_extension import SERVED
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.server")
 
 LENGTH, CONNECTION, CODING = b"content-length: ", b"connection: ", b"transfer-encoding: "
 APART_BYTES = 64 * 1024  # not copied behind its head: callers who do not read may all wait with the same list
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name (RFC 9110, section 5.6.2)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _line = b": ".join  # of a header
 
@@ -58,7 +59,7 @@ class Exchange(Struct, eq=False):
     """
 
     owner: Owner
-    scope: HTTPScope
+    scope: Scope
     fields: Mapping[bytes, bytes]
     continue_due: bool  # the caller waits to be told that its body is wanted
     keep_alive: bool
@@ -71,7 +72,6 @@ class Exchange(Struct, eq=False):
     response_started: bool = False
     response_complete: bool = False
     task: asyncio.Task[None] | None = None
-    is_kept: bool = False  # runs to its end even if its caller leaves
     is_taken: bool = False  # the application has the whole body
     is_bodiless: bool = False
     is_chunked: bool = False
@@ -82,9 +82,9 @@ class Exchange(Struct, eq=False):
     holder: str = ""  # the caller, once the application knows it (see `Served`)
     body_left: int | None = None  # bytes of the answer's body to come, where it said how many
 
-    async def run_asgi(self, app: ASGI3Application) -> None:
+    async def run_asgi(self, app: ASGIApp) -> None:
         """Runs the application to its end and answers for it if it did not."""
-        self.scope["extensions"] = {SERVED: self, ANSWER: self.answer}  # type: ignore[dict-item] # may be any
+        self.scope["extensions"] = {SERVED: self}
         try:
             await app(self.scope, self.receive, self.send)
         except asyncio.CancelledError:
@@ -104,7 +104,7 @@ class Exchange(Struct, eq=False):
             self._answer_for_application()
 
     def fail(self, answered: int | None = None) -> bool:
-        """Ends the application, unless it is kept: nobody is left to answer, and what it waits for may be dear.
+        """Cancels the application: its caller has left, and what it waits for may be expensive.
 
         `answered` is the status that the caller was answered with instead, for the application to see. Returns whether
         the application has begun.
@@ -114,18 +114,12 @@ class Exchange(Struct, eq=False):
         self.disconnected = True
         if self.arrival is not None:
             self.arrival.set()
-        if self.counted and not self.is_kept:
+        if self.counted:
             self.owner.forget_body(self)
-        if self.task is not None and not self.is_kept:
+        if self.task is not None:
             self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
         return "extensions" in self.scope
-
-    def keep(self) -> asyncio.Task[None]:
-        """From here on the application goes on without its caller; returns its task (see `Served`)."""
-        assert self.task is not None  # the application asks, and runs in it
-        self.is_kept = True
-        return self.task
 
     def take_body(self) -> bytes | None:
         """The whole body, if all of it is there (see `Served`)."""
@@ -140,7 +134,7 @@ class Exchange(Struct, eq=False):
             self.body = bytearray(self.body)
         self.body += piece
 
-    async def receive(self) -> ASGIReceiveEvent:
+    async def receive(self) -> Message:
         """The next piece of the body; after the last one, that the caller has gone or was answered."""
         owner = self.owner
         if self.continue_due and not owner.transport.is_closing():
@@ -158,7 +152,7 @@ class Exchange(Struct, eq=False):
             await self.arrival.wait()
         return {"type": "http.disconnect"}
 
-    async def send(self, message: ASGISendEvent) -> None:
+    async def send(self, message: Message) -> None:
         """Writes a part of the answer, waiting while the caller does not read."""
         if self.owner.flow.write_paused and not self.disconnected:
             await self.owner.flow.drain()
@@ -166,14 +160,14 @@ class Exchange(Struct, eq=False):
             return
         kind = message["type"]
         if kind == "http.response.body" and self.response_started and not self.response_complete:
-            if self.owner.is_tls and len(message.get("body", b"")) > APART_BYTES:  # type: ignore[arg-type]
-                await self._write_in_parts(message.get("body", b""), message.get("more_body", False))  # type: ignore[arg-type]
+            if self.owner.is_tls and len(message.get("body", b"")) > APART_BYTES:
+                await self._write_in_parts(message.get("body", b""), message.get("more_body", False))
                 return
-            self._write(message.get("body", b""), message.get("more_body", False))  # type: ignore[arg-type]
+            self._write(message.get("body", b""), message.get("more_body", False))
         elif kind == "http.response.start" and not self.response_started:
             self.response_started = True
             self._refuse_body()
-            self.held = message["status"], message.get("headers", ())  # type: ignore[typeddict-item,assignment]
+            self.held = message["status"], message.get("headers", ())
         else:
             raise RuntimeError(f"The application sent {kind!r} out of turn.")
 
@@ -311,7 +305,7 @@ def _check_framing(head: bytes, *, fields: int) -> None:
 @lru_cache(maxsize=256)  # the same few names for ever
 def _field(name: bytes) -> bytes:
     """A header's name up to where its value starts. Raises RuntimeError for one that would break the framing."""
-    if HEADER_RE.search(name):
+    if TOKEN.fullmatch(name) is None:
         raise RuntimeError("The application sent a header that would break the framing.")
     line = name.lower() + b": "
     return next((known for known in (LENGTH, CONNECTION, CODING) if known == line), line)

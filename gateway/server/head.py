@@ -1,4 +1,4 @@
-"""What the parser lets through and a gateway must not: the strict reading of a request's head, without sockets.
+"""Checks of a request's head beyond those of the parser, without sockets.
 
 llhttp already refuses bad characters, bare CR and LF, folded lines and every contradictory Content-Length.
 RFC 9112 (HTTP/1.1): section 3.2 on targets and Host, section 6 on framing, section 11.2 on request smuggling.
@@ -10,10 +10,9 @@ import json
 import re
 from functools import lru_cache
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
-
 from gateway.errors import CODE, ErrorCode, ServerCode
 from gateway.server.options import MAX_HEADERS
+from gateway.server.uvicorn_parts import STATUS_LINE
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -24,7 +23,7 @@ HASH = ord("#")  # a number, because bytes look for bytes by way of an exception
 ABSOLUTE = re.compile(rb"https?://([^/?]+)([^#]*)", re.IGNORECASE)
 
 
-class Refused(Exception):  # noqa: N818 - not a fault of ours: the caller is told `status` and `message`
+class Refused(Exception):  # noqa: N818 - an answer, not a fault
     """A request this server does not take."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -45,7 +44,7 @@ CODES = {
 
 
 def code_of(status: int) -> str:
-    """The word for programs that goes with a status."""
+    """The `Toolgate-Code` of a status."""
     return CODES.get(status, ErrorCode.INVALID_REQUEST)
 
 
@@ -68,7 +67,7 @@ def check_fields(headers: Headers, version: str) -> dict[bytes, bytes]:
     """Returns the headers by lower-case name, the last of each.
 
     Raises:
-        Refused: there are too many, or two parties could read Host or the framing in two ways.
+        Refused: there are too many, or Host or the framing could be understood in two ways.
     """
     if len(headers) > MAX_HEADERS:
         raise Refused(431, f"A request may have at most {MAX_HEADERS} headers.")
@@ -90,9 +89,9 @@ def check_fields(headers: Headers, version: str) -> dict[bytes, bytes]:
     return fields
 
 
-@lru_cache(maxsize=1024)  # a deployment has a few names; strangers' names push each other out
+@lru_cache(maxsize=1024)  # a deployment has a few names
 def is_host(value: bytes) -> bool:
-    """Tells whether a Host header names a host."""
+    """Whether a Host header names a host."""
     return HOST.fullmatch(value) is not None
 
 

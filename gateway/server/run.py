@@ -18,8 +18,8 @@ import uvloop
 from starlette.types import ASGIApp
 
 from gateway.memory import give_back_freed
+from gateway.server.acceptor import Acceptor
 from gateway.server.connection import Connection
-from gateway.server.door import Door
 from gateway.server.listener import Listener
 from gateway.server.options import (
     ADMIN_CONNECTIONS,
@@ -134,7 +134,7 @@ async def run(
                 await serve(outside, servers, stop, on_drain, on_stop)
 
 
-async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> list[Door]:
+async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> list[Acceptor]:
     """Opens the listener where its options say, or on sockets that are bound already. Raises ServerError."""
     options = listener.options
     if not sockets:
@@ -143,7 +143,7 @@ async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> l
 
 
 @contextmanager
-def closing_all(servers: Sequence[Door]) -> Iterator[None]:
+def closing_all(servers: Sequence[Acceptor]) -> Iterator[None]:
     """Closes the servers after the block."""
     try:
         yield
@@ -154,7 +154,7 @@ def closing_all(servers: Sequence[Door]) -> Iterator[None]:
 
 async def serve(
     outside: Listener,
-    servers: Sequence[Door],
+    servers: Sequence[Acceptor],
     stop: Stop,
     on_drain: Callable[[], None],
     on_stop: Callable[[], None] = lambda: None,
@@ -231,7 +231,7 @@ def report_capacity(max_connections: int) -> None:
         )
 
 
-async def _listen(listener: Listener, host: str, port: int, tls: ssl.SSLContext | None) -> Door:
+async def _listen(listener: Listener, host: str, port: int, tls: ssl.SSLContext | None) -> Acceptor:
     if not 0 <= port <= 65535:  # uvloop would listen on what is left of it in 16 bits
         raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
     try:
@@ -247,7 +247,7 @@ def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
     return ListenError(f"Cannot listen on {host}:{port}: {reason}.")
 
 
-async def _create(listener: Listener, tls: ssl.SSLContext | None, **where: Any) -> Door:
+async def _create(listener: Listener, tls: ssl.SSLContext | None, **where: Any) -> Acceptor:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, uvloop.Loop):
         raise ServerError("The server runs on uvloop only.")
@@ -257,6 +257,6 @@ async def _create(listener: Listener, tls: ssl.SSLContext | None, **where: Any) 
         # Without it uvloop waits half a minute for a caller to say goodbye.
         "ssl_shutdown_timeout": LINGER_S,
     }
-    door = Door(lambda: Connection(listener), {} if tls is None else encrypted)
-    await door.open(**where)
-    return door
+    acceptor = Acceptor(lambda: Connection(listener), {} if tls is None else encrypted)
+    await acceptor.open(**where)
+    return acceptor

@@ -10,7 +10,7 @@ import jsonschema_rs
 import jwt
 import pytest
 
-from tests.bench import calls, credentials, peers
+from tests.bench import calls, credentials
 from tests.bench.calls import MCP, OTC, OXP, Form, Script, Size
 from tests.bench.lineup import PEERS, lineup
 from tests.bench.plan import names
@@ -43,18 +43,6 @@ def test_calls_are_as_long_as_wanted_and_valid_in_every_form(form: Form, size: S
     assert ("notes" in arguments) is size.notes
 
 
-def test_a_keyed_call_never_has_the_id_of_another() -> None:
-    script = Script(10, 9, BEARERS)
-    ids = [json.loads(body(request))["request"]["call_id"] for request in islice(script.requests(keyed=True), 30)]
-    again = json.loads(body(next(script.requests(keyed=True))))["request"]["call_id"]
-    assert len({*ids, again}) == 31
-
-
-def test_callers_take_turns_however_few_tools_there_are() -> None:
-    shown = credentials.forged().bearers
-    assert len(set(Script(10, 9, shown).ordinary())) == len(set(shown)) == credentials.FORGERIES
-
-
 def opened(token: str | None) -> Any:
     assert token is not None
     return jwt.decode(
@@ -72,24 +60,9 @@ def test_tokens_are_signed_and_forged_ones_are_well_formed_but_not() -> None:
     assert b"Authorization" not in Script(10, 9, credentials.absent().bearers).ordinary()[0]
 
 
-def test_a_verification_takes_the_time_of_one() -> None:
-    assert 5 < credentials.verification_us() < 5000
-
-
 def test_every_row_has_a_name_of_its_own_and_every_subject_too() -> None:
     subjects = lineup(200, 20)
     rows = [(load.row, load.connections) for subject in subjects for load in subject.loads]
     assert len(set(rows)) == len(rows)
     assert len(set(names())) == len(names())
     assert set(names()) >= PEERS
-
-
-def test_a_peer_that_is_not_installed_says_how_to_install_it() -> None:
-    absent = peers.not_installed(peers.ENVOY.with_name("no-such-program"))
-    assert absent() == "envoy is not measured: install it with make bench-peers."
-
-
-def test_an_api_has_an_operation_for_every_tool_that_answers_at_once() -> None:
-    api = peers.openapi(10)
-    names = [path["post"]["operationId"] for path in api["paths"].values()]
-    assert names == [tool.replace(".", "_") for tool in calls.find_tools(10)]

@@ -98,12 +98,6 @@ def test_disturbed_slices_weigh_little_in_a_sample_and_their_latencies_not_at_al
     assert (taken.p50_ms, taken.p99_ms) == (1.0, 1.0)
 
 
-def test_where_no_slice_was_calm_all_latencies_count() -> None:
-    robbed = [Slice(timings(ms * 1_000_000, 80), 0.8, 0.02, stolen_s=0.01) for ms in (1, 7)]
-    taken = Sample.of(robbed)
-    assert (taken.p99_ms, taken.calm_slices) == (7.0, 0)
-
-
 def test_a_row_is_the_median_of_its_rounds() -> None:
     rounds = [measured_round(20, 40), measured_round(20, 90), measured_round(20, 50)]
     row = next(row for row in figures.rows(measured(*rounds)) if row.connections == 512)
@@ -198,22 +192,6 @@ def test_envoy_is_compared_with_and_without_a_call_id() -> None:
     assert over == ["reference", "without a call_id"]
 
 
-def test_rows_compare_with_those_of_their_kind_only() -> None:
-    whole = GOOD.rounds[0]
-    samples = {**whole.samples, (figures.ECHO_100K, LOAD): us(66)}
-    found = {row.subject: row for row in figures.rows(replace(GOOD, rounds=[replace(whole, samples=samples)]))}
-    assert found[figures.TOOLGATE_100K].of_echo == pytest.approx(2.0)
-    assert found[figures.TOOLGATE_4K].of_echo is None
-    assert found[figures.CALLBACK_PACED].of_echo is None
-    assert found[figures.REFERENCE].of_echo == pytest.approx(2.2)
-
-
-def test_the_slope_is_what_a_further_byte_costs() -> None:
-    slope = next(line for line in lines(GOOD) if line.what == "a byte of the body")
-    assert slope.measured == pytest.approx(44 * 2 * 1000 / 99_700)
-    assert (slope.unit, slope.owed) == ("ns", None)
-
-
 def test_the_picture_shows_what_was_measured_and_marks_what_is_over() -> None:
     drawn = ElementTree.fromstring(picture.svg(GOOD))
     texts = [element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
@@ -236,8 +214,3 @@ def test_a_noisy_machine_and_a_missing_nginx_are_told() -> None:
     assert "The machine was not quiet" in text
     assert "Toolgate, 1 connections: 1 of 1" in text
     assert "nginx is not measured" in text
-
-
-def test_one_core_is_told() -> None:
-    one = Cores(frozenset({0}), frozenset({0}))
-    assert "nothing is pinned" in report.text(measured(measured_round(20, 40)), FULL, one)

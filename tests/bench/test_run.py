@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.bench import figures
 from tests.bench.children import ROOT
-from tests.bench.machine import CpuClock, cpu_s, pinned, process_tree, rss_bytes
+from tests.bench.machine import CpuClock, cpu_s, process_tree, rss_bytes
 
 DEADLINE_S = 60.0  # for anything that takes a second on an idle machine
 BENCH = [sys.executable, "-m", "tests.bench"]
@@ -92,13 +92,3 @@ def test_cpu_time_and_memory_count_the_whole_process_tree() -> None:
     assert used_s >= 0.2
     assert used_s - 0.05 <= exact_s <= later_s + 0.05  # it goes on burning between the looks
     assert held >= 30_000_000
-
-
-def test_a_child_started_while_pinned_stays_pinned() -> None:
-    before = os.sched_getaffinity(0)
-    one = frozenset({min(before)})
-    with pinned(one):
-        show = "import os; print(sorted(os.sched_getaffinity(0)))"
-        shown = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, timeout=DEADLINE_S)
-    assert json.loads(shown.stdout) == sorted(one)
-    assert os.sched_getaffinity(0) == before

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from gateway.catalogue.offer import NOTHING, judge
+from gateway.catalogue.evaluation import UNEVALUATED, evaluate
 from gateway.dialects.definitions import read_definition
 from gateway.model import Json, JsonObject, Listing
 from gateway.routing import PublishedTool
@@ -58,10 +58,12 @@ async def offered(schemas: list[Json]) -> tuple[dict[int, PublishedTool], dict[i
     ]
     server = ToolServer("suite")
     definitions = tuple(read_definition(tool, "Suite")[0] for tool in listed)
-    offer = await judge(source(server, [route(server)], max_schema_bytes=100_000), Listing(tools=definitions), NOTHING)
+    evaluation = await evaluate(
+        source(server, [route(server)], max_schema_bytes=100_000), Listing(tools=definitions), UNEVALUATED
+    )
     places = {definition.id: place for place, definition in enumerate(definitions)}
-    published = {places[tool.id]: tool for tool in offer.tools}
-    return published, {places[rejected.id]: rejected.reason for rejected in offer.rejected}
+    published = {places[tool.id]: tool for tool in evaluation.tools}
+    return published, {places[rejected.id]: rejected.reason for rejected in evaluation.rejected}
 
 
 def wrong(tool: PublishedTool, schema: Json, data: Json, *, valid: bool) -> list[str]:

@@ -1,6 +1,6 @@
 """Images that podman builds, and containers that it runs, in a store of their own that is thrown away.
 
-No registry is asked for the base image: a Debian of the same release is put together in its place, under its name. So
+No registry is asked for the base image: a Debian with the same Python is put together in its place, under its name. So
 the Dockerfile is built as it is, but nothing here can be said about the size or the contents of the official base.
 """
 
@@ -22,10 +22,12 @@ from tests.deploy.tools import CHECKOUT, need_namespaces, program
 
 BUILD_S = 420.0  # packages are fetched and unpacked, on a busy machine
 RUN_S = 60.0
-BASE = "python:3.11-slim-bookworm"
+BASE = "python:3.14-slim-trixie"
+DEBIAN = "forky"  # the first with that Python
 STAND_IN = (
     "--variant=minbase",
     "--include=python3,python3-venv,ca-certificates",
+    '--aptopt=Acquire::Check-Valid-Until "false"',  # mirrors of a release to come may lag behind
     "--dpkgopt=path-exclude=/usr/share/doc/*",
     "--dpkgopt=path-exclude=/usr/share/locale/*",
     '--customize-hook=ln -s /usr/bin/python3 "$1/usr/local/bin/python"',
@@ -88,7 +90,7 @@ def store() -> Iterator[Podman]:
 
 def _build_base(podman: Podman) -> None:
     file = podman.folder / "debian.tar"
-    command = ["mmdebstrap", "--quiet", *STAND_IN, "bookworm", str(file)]
+    command = ["mmdebstrap", "--quiet", *STAND_IN, DEBIAN, str(file)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
     if made.returncode:
         pytest.skip(f"no base image can be put together here: {made.stderr.strip()[-300:]}")

@@ -12,8 +12,10 @@ from typing import Any
 import httpx
 
 from gateway.app import Gateway
+from gateway.assembly.surfaces import SURFACES
 from gateway.config import read
 from gateway.http.accesslog import AccessLog
+from gateway.ports import Surface
 from tests.flow.caller import Answer, Caller
 
 PUBLIC_URL = "http://toolgate.test"
@@ -50,9 +52,11 @@ def config(
 
 
 @asynccontextmanager
-async def running(text: str, *, wait: bool = True, access: AccessLog | None = None) -> AsyncIterator[Running]:
+async def running(
+    text: str, *, wait: bool = True, access: AccessLog | None = None, surfaces: Sequence[Surface] = SURFACES
+) -> AsyncIterator[Running]:
     """Runs a gateway; with `wait` it is ready, which is to say that it has asked every backend."""
-    gateway = Gateway(read(text, env={}), access=access)
+    gateway = Gateway(read(text, env={}), access=access, surfaces=surfaces)
     await gateway.start()
     try:
         if wait:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 
-from gateway.config import read
-from gateway.http.middleware import guarded
-from gateway.tracing import IdSource
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
@@ -78,5 +74,3 @@ async def test_without_a_list_nobody_looks(start: StartGateway, server: ToolServ
     text = config({"scripted": server.url})
     running = await start(text)
     assert (await running.caller.list("oxp", headers={"host": OTHERS[0]})).status == 200
-    app = Starlette()
-    assert guarded(app, read(text), running.gateway.observer, IdSource()) is app

@@ -19,7 +19,7 @@ from tests.unit.transport.scripted import serving
 pytestmark = pytest.mark.anyio
 
 DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
-TOLD = "The call is over. Its result was told to the caller who waited for it, and is not kept."
+NOT_KEPT = "The call is over. Its result was told to the caller who waited for it, and is not kept."
 
 
 class Builds:
@@ -76,7 +76,7 @@ async def test_who_looks_is_told_that_it_is_over(builds: Builds) -> None:
     path = f"/calls/{answer.headers['toolgate-call-id']}"
     for method, status in (("GET", 200), ("DELETE", 202), ("GET", 200)):
         looked = await builds.caller.send("oxp", "kept", method, path)
-        assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, TOLD, False)
+        assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, NOT_KEPT, False)
 
 
 async def test_a_callback_that_comes_again_is_taken_and_nothing_comes_of_it(builds: Builds) -> None:
@@ -84,7 +84,7 @@ async def test_a_callback_that_comes_again_is_taken_and_nothing_comes_of_it(buil
     for text in ("done", "another"):
         assert await builds.post(told, text) == 200
     looked = await builds.caller.send("oxp", "kept", "GET", f"/calls/{answer.headers['toolgate-call-id']}")
-    assert (looked.error["message"], builds.runs) == (TOLD, 1)
+    assert (looked.error["message"], builds.runs) == (NOT_KEPT, 1)
 
 
 async def test_with_an_id_of_the_callers_the_result_is_kept(builds: Builds) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
+from gateway.assembly.surfaces import SURFACES
 from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
+from gateway.ports import Surface
 from tests.flow.gateways import Running, running
 from tests.streams import accepting, carry
 from tests.support.scraping import Samples, samples_of
@@ -43,12 +45,12 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(text: str) -> AsyncIterator[Watched]:
+async def watched(text: str, surfaces: Sequence[Surface] = SURFACES) -> AsyncIterator[Watched]:
     """Runs a gateway; what it wrote down of requests is there afterwards. At most 64 KiB of it, which a pipe holds."""
     reading, writing = os.pipe()
     lines = Lines(writing, lambda count: b"")
     try:
-        async with running(text, access=AccessLog(lines)) as gateway:
+        async with running(text, access=AccessLog(lines), surfaces=surfaces) as gateway:
             it = Watched(gateway)
             yield it
     finally:

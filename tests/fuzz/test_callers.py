@@ -68,7 +68,7 @@ def test_only_a_token_of_ours_is_a_callback(token: str) -> None:
     assert CALLBACKS.open(token) in (None, ("key", "run"))
 
 
-NOTE = pack_metadata(CallMetadata(dialect="otc", spelling="otc://1.0", call_id="mine", tool="Lab.Echo@1.0.0"))
+NOTE = pack_metadata(CallMetadata(dialect="otc", wire_version="otc://1.0", call_id="mine", tool="Lab.Echo@1.0.0"))
 OUTCOME = pack(ToolResult(value={"n": 1}))
 SEALER = Sealer(KEYS, "state")
 ROW = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway import jsontext
 from gateway.auth.keyset import KeySet, KeySetError
-from gateway.backends import urls
+from gateway.backends import challenges
 from gateway.dialects import callback, rcrt, rcrt_tools, recognise
 from gateway.dialects.callback_toolset import ToolsetError, decode_toolset
 from gateway.model import ToolResult
@@ -101,7 +101,7 @@ def test_any_record_is_a_tool_that_can_be_listed_or_refused(record: Any) -> None
 @SOME
 @given(damaged(CATALOGUES))
 def test_any_catalogue_is_read_tool_by_tool(context: Any) -> None:
-    for name, outcome in rcrt_tools.read_catalog(context if isinstance(context, dict) else None, "kit"):
+    for name, outcome in rcrt_tools.decode_catalog(context if isinstance(context, dict) else None, "kit"):
         assert name
         assert str(outcome)
 
@@ -135,6 +135,6 @@ def test_any_document_is_a_key_set_or_none(document: Any) -> None:
 @example("//a:99999999", "http://a")
 @example("https://\u2100", "http://a")
 def test_any_text_is_judged_as_a_url(text: str, base: str) -> None:
-    full = urls.joined(base, text)
-    urls.origin_of(full)
-    assert not urls.is_https_or_loopback(text) or text.startswith(("http", "HTTP", "hTTp", "H", "h"))
+    full = challenges.absolute(base, text)
+    challenges.origin_of(full)
+    assert not challenges.is_https_or_loopback(text) or text.startswith(("http", "HTTP", "hTTp", "H", "h"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway import config
-from gateway.cli.examples import introduction
+from gateway.cli.demo import introduction
 from gateway.dialects.fields import status_of
 from gateway.dialects.recognise import DIALECTS
 from gateway.errors import ErrorCode

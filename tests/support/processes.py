@@ -230,8 +230,9 @@ class DemoServer:
 
 @asynccontextmanager
 async def demo_server(kind: str, port: int = 0) -> AsyncIterator[DemoServer]:
-    """Runs one of the demonstration servers: `otc`, `oxp`, `rap`, `rcrt`."""
-    process = Process(f"gateway.demo.{kind}_server", "--port", str(port), stdout=PIPE, stderr=None)
+    """Runs a tool server: the demonstration's `otc` and `oxp`, `rap` and `rcrt` with faults on order."""
+    module = f"gateway.demo.{kind}_server" if kind in ("otc", "oxp") else f"tests.support.faulty_{kind}_server"
+    process = Process(module, "--port", str(port), stdout=PIPE, stderr=None)
     try:
         async with asyncio.timeout(START_S):
             line = await process.line()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from gateway.admission import DispatchGate
-from gateway.calls.execution import CallRequest
+from gateway.calls.executor import CallRequest
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.registry import Calls
@@ -47,9 +47,9 @@ class _Scripted:
 
     async def _take(self, invocation: Invocation, callback_url: str, gate: DispatchGate | None) -> ToolResult | None:
         if self.queued is not None and gate is not None:
-            await gate.waits()
+            await gate.on_queued()
             await self.queued.get()
-            await gate.goes()
+            await gate.before_send()
         self.dispatched.append(invocation)
         self.callback_urls.append(callback_url)
         self.took.set()
@@ -229,7 +229,7 @@ class Desk:
             invocation=invocation,
             preference=preference,
             dialect="oxp",
-            spelling="1.0",
+            wire_version="1.0",
         )
         return await self.calls.run(asked)
 

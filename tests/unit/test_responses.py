@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gateway.dialects.rest_surface import REST
 from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError
 from gateway.request import Request
 from gateway.responses import refusal
@@ -42,7 +43,7 @@ def invalid() -> GatewayError:
 def test_what_a_refused_request_brought_is_freed_without_the_collector(
     made: Callable[[], GatewayError], chained: bool
 ) -> None:
-    request = Request(HEAD)
+    request = Request(HEAD, REST)
     left: list[weakref.ref[Body]] = []
 
     def decode() -> None:

@@ -75,7 +75,7 @@ def _call_example(dialect: str, raw: Mapping[str, Any]) -> CallExample:
     headers = {name.encode(): value.encode() for name, value in sent["headers"].items()}
     return CallExample(
         dialect=dialect,
-        head=Head(method="POST", path=path, headers=headers, prefix=prefix),
+        head=Head(method="POST", path=path, headers=headers, dialect=prefix),
         body=sent["body"],
         call=_exactly(ToolCall, raw["call"]),
         answered=WireReply(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -15,7 +16,7 @@ from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import KEYS
+from tests.support.stored_calls import DEADLINE_S, KEYS, POLL_S
 
 HASTY = Timing(lease_s=0.5, beat_s=0.1, settle_in_s=0.3, poll_s=5.0)  # a poll that never helps: wake-ups have to
 
@@ -46,6 +47,9 @@ async def open_replica(redis_server: RedisServer) -> AsyncIterator[OpenReplica]:
             state = RedisState(connect(Address.parse(redis_server.url)), limits or StateLimits(), sealer, timing=timing)
             opened.push_async_callback(state.aclose)
             await state.start()
+            async with asyncio.timeout(DEADLINE_S):
+                while not state.is_up:  # noqa: ASYNC110 - a busy machine takes longer than `start` waits
+                    await asyncio.sleep(POLL_S)
             return state
 
         yield open_

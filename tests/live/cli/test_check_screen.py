@@ -14,30 +14,27 @@ from tests.support.terminal import ROOT, tool_server, toolgate
 
 KINDS = ("otc", "oxp", "rap", "rcrt")
 TOOLS = """\
-TOOL                         BACKEND  SCOPES  DESCRIPTION
-Builds.ask@1.0.0             builds   -       Asks the user what to do with a slow deployment.
-Builds.build@1.0.0           builds   -       Builds, for as long as told.
-Builds.deploy@1.0.0          builds   -       Deploys what was built last, once the user has allowed it.
-Builds.explode@1.0.0         builds   -       Always fails.
-Builds.lint@1.0.0            builds   -       Looks for flaws in source text.
-Builds.photo@1.0.0           builds   -       Takes a picture of the build machine.
-Builds.watch@1.0.0           builds   -       Subscribes to the next builds.
-Calculator.Add@1.0.0         office   -       Adds two numbers.
-Calculator.Add@1.1.0         office   -       Adds two numbers and any further terms.
-Calculator.Divide@1.0.0      office   -       Divides a by b.
-Clock.Sleep@1.0.0            office   -       Waits before it answers.
-Crumbs.calculator@2.1.0      crumbs   -       Does sums.
-Crumbs.echo@2.1.0            crumbs   -       Echoes a message.
-Crumbs.json_transform@2.1.0  crumbs   -       Transforms JSON: extract, map, filter or sort.
-Crumbs.random@2.1.0          crumbs   -       Generates random whole numbers.
-Crumbs.timer@2.1.0           crumbs   -       Waits.
-Crumbs.workflow@2.1.0        crumbs   -       Runs tools in steps.
-Doorbell.Ring@0.1.0          office   -       Rings a doorbell.
-Mail.Search@1.0.0            postbox  -       Searches senders and subjects of the user's mail.
-Notes.Create@1.0.0           postbox  -       Writes a note for the user.
-Notes.List@1.0.0             postbox  -       Lists the user's notes.
-Sms.Send@1.0.0               postbox  -       Sends a text message.
-Text.Echo@1.0.0              office   -       Returns the value it is given.
+TOOL                     BACKEND  SCOPES  DESCRIPTION
+Builds.ask@1.0.0         builds   -       Asks the user what to do with a slow deployment.
+Builds.build@1.0.0       builds   -       Builds, for as long as told.
+Builds.deploy@1.0.0      builds   -       Deploys what was built last, once the user has allowed it.
+Builds.explode@1.0.0     builds   -       Always fails.
+Builds.lint@1.0.0        builds   -       Looks for flaws in source text.
+Builds.photo@1.0.0       builds   -       Takes a picture of the build machine.
+Builds.watch@1.0.0       builds   -       Subscribes to the next builds.
+Calculator.Add@1.0.0     office   -       Adds two numbers.
+Calculator.Add@1.1.0     office   -       Adds two numbers and any further terms.
+Calculator.Divide@1.0.0  office   -       Divides a by b.
+Clock.Sleep@1.0.0        office   -       Waits before it answers.
+Crumbs.echo@2.1.0        crumbs   -       Echoes a message.
+Crumbs.random@2.1.0      crumbs   -       Generates random whole numbers.
+Crumbs.timer@2.1.0       crumbs   -       Waits.
+Doorbell.Ring@0.1.0      office   -       Rings a doorbell.
+Mail.Search@1.0.0        postbox  -       Searches senders and subjects of the user's mail.
+Notes.Create@1.0.0       postbox  -       Writes a note for the user.
+Notes.List@1.0.0         postbox  -       Lists the user's notes.
+Sms.Send@1.0.0           postbox  -       Sends a text message.
+Text.Echo@1.0.0          office   -       Returns the value it is given.
 """
 GOOD = f"""\
 FILE: good (4 backends, 4 routes)
@@ -47,7 +44,7 @@ BACKEND  PROTOCOL  DIALECT   STATE  TOOLS  LATENCY  PROBLEMS
 office   otc       otc       up     6      N ms     -
 postbox  oxp       oxp       up     4      N ms     -
 builds   callback  callback  up     7      N ms     -
-crumbs   rcrt      rcrt      up     6      N ms     -
+crumbs   rcrt      rcrt      up     3      N ms     -
 
 {TOOLS}
 no problems

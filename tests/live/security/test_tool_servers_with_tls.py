@@ -6,7 +6,6 @@ certificate is not good for the URL that leads there; those are asked for nothin
 
 from __future__ import annotations
 
-import asyncio
 from argparse import Namespace
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -29,9 +28,7 @@ from tests.support.redis_server import lasting_port
 pytestmark = pytest.mark.anyio
 
 Build = Callable[[DemoSite, Namespace], ASGIApp]
-DEMO = Namespace(
-    callback_origin=[], edition="E", standard=False, as_shipped=False, auth_disabled=False, ping_s=1.0, token=None
-)
+DEMO = Namespace(callback_origin=[])
 CRUMBS = {"owner_id": OWNER_ID, "agent_id": AGENT_ID, "toolkit": "Crumbs"}
 
 
@@ -58,7 +55,7 @@ class Fleet:
         """Runs one; returns its URL."""
         port = lasting_port()
         url = f"https://127.0.0.1:{port}"
-        self.servers[name] = Asked(build(DemoSite(url, None, asyncio.Event()), DEMO))
+        self.servers[name] = Asked(build(DemoSite(url), DEMO))
         options = replace(OPTIONS, port=port, tls=ServingContext(files, OPTIONS.max_connections))
         await self._stack.enter_async_context(serving_with(self.servers[name], options))
         return url

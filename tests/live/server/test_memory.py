@@ -9,16 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.memory import ARRIVING, BodyMemory
 from gateway.server import Addresses, Listener, ServingContext, run
-from gateway.server.connection import Connection
 from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
-from gateway.server.sweeper import Relief
+from gateway.server.unread import Relief
 from tests.live.server.harness import (
     DEADLINE_S,
     OPTIONS,
@@ -134,8 +132,9 @@ async def test_a_callers_body_counts_for_who_it_is_once_that_is_known() -> None:
         wire.say(request("/", f"Content-Length: {LIMIT // 4}", method="POST") + bytes(LIMIT // 8))
         await running.until_held(LIMIT // 8)
         assert not memory.fits_share("127.0.0.1", LIMIT // 8)
-        for connection in cast(set[Connection], running.listener.connections):
-            connection.cycle.holder = "key:7"
+        for connection in running.listener.connections:
+            assert connection.exchange is not None
+            connection.exchange.holder = "key:7"
         wire.say(bytes(LIMIT // 16))
         await until(lambda: not memory.fits_share("key:7", LIMIT // 8), "it counts for the key")
         assert memory.fits_share("127.0.0.1", LIMIT // 4)

@@ -139,6 +139,21 @@ async def test_what_is_unusual_but_clear_is_taken(name: str) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_request_behind_one_that_closes_the_connection_is_never_run() -> None:
+    """RFC 9112 section 9.6. uvicorn lets its parser go on there; a blank line behind a body is taken, as of old."""
+    application = Application()
+    closing = request("/first", "Connection: close", method="POST", body=b"x")
+    async with serving(application) as addresses:
+        for behind in (b"", b"\r\n", request("/smuggled"), b"GET /smu"):
+            async with calling(addresses.public) as wire:
+                wire.say(closing + behind)
+                answer = await wire.answer()
+                assert (answer.status, answer.headers["connection"]) == (200, "close")
+                assert await wire.rest() == b""
+        assert application.seen == ["/first"] * 4
+
+
+@pytest.mark.anyio
 async def test_trailers_do_not_become_headers() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -22,21 +22,21 @@ def breaker(clock: Clock) -> Breaker:
 
 def opened(breaker: Breaker) -> Breaker:
     for _ in range(FAILURES):
-        breaker.failed(breaker.generation)
+        breaker.record_failure(breaker.generation)
     assert breaker.state == "open"
     return breaker
 
 
 def test_so_many_failures_in_a_row_open_it_and_only_the_last_one_is_news(breaker: Breaker, clock: Clock) -> None:
-    assert [breaker.failed(0) for _ in range(FAILURES)] == [False, False, True]
+    assert [breaker.record_failure(0) for _ in range(FAILURES)] == [False, False, True]
     assert (breaker.state, breaker.probe_at) == ("open", clock.now + OPEN_FOR_S)
 
 
 def test_a_success_between_failures_starts_the_count_again(breaker: Breaker) -> None:
     for _ in range(10):
-        breaker.failed(0)
-        breaker.failed(0)
-        assert breaker.succeeded(0) is False
+        breaker.record_failure(0)
+        breaker.record_failure(0)
+        assert breaker.record_success(0) is False
     assert breaker.state == "closed"
 
 
@@ -48,41 +48,41 @@ def test_the_time_it_stays_open_differs_between_gateways(clock: Clock) -> None:
 
 
 def opened_at_once(breaker: Breaker) -> Breaker:
-    assert breaker.failed(0)
+    assert breaker.record_failure(0)
     return breaker
 
 
 def test_a_probe_that_succeeds_closes_it_and_that_is_news(breaker: Breaker) -> None:
-    probe = opened(breaker).probe()
+    probe = opened(breaker).begin_probe()
     assert breaker.state == "half_open"
-    assert breaker.succeeded(probe) is True
+    assert breaker.record_success(probe) is True
     assert (breaker.state, breaker.failures) == ("closed", 0)
 
 
 def test_a_probe_that_fails_opens_it_for_as_long_again_and_that_is_no_news(breaker: Breaker, clock: Clock) -> None:
-    probe = opened(breaker).probe()
+    probe = opened(breaker).begin_probe()
     clock.now += 60.0
-    assert breaker.failed(probe) is False
+    assert breaker.record_failure(probe) is False
     assert (breaker.state, breaker.probe_at) == ("open", clock.now + OPEN_FOR_S)
 
 
 def test_a_probe_that_tells_nothing_leaves_its_place_to_the_next(breaker: Breaker, clock: Clock) -> None:
-    breaker.came_to_nothing(opened(breaker).probe())
+    breaker.record_nothing(opened(breaker).begin_probe())
     assert (breaker.state, breaker.probe_at) == ("open", clock.now)
 
 
 def test_attempts_from_before_it_opened_change_nothing_any_more(breaker: Breaker) -> None:
     old = breaker.generation
     opened(breaker)
-    assert breaker.succeeded(old) is False
+    assert breaker.record_success(old) is False
     assert state_of(breaker) == "open"
-    probe = breaker.probe()
-    breaker.succeeded(old)
-    breaker.came_to_nothing(old)
+    probe = breaker.begin_probe()
+    breaker.record_success(old)
+    breaker.record_nothing(old)
     assert state_of(breaker) == "half_open"
-    breaker.succeeded(probe)
+    breaker.record_success(probe)
     for _ in range(FAILURES):
-        breaker.failed(old)
+        breaker.record_failure(old)
     assert state_of(breaker) == "closed"
 
 
@@ -91,22 +91,22 @@ def state_of(breaker: Breaker) -> str:
 
 
 def test_a_replica_that_answers_something_is_due_at_once_but_not_trusted(breaker: Breaker, clock: Clock) -> None:
-    opened(breaker).vouched_for()
+    opened(breaker).note_alive()
     assert (breaker.state, breaker.probe_at, breaker.checked) == ("open", clock.now, True)
-    assert breaker.failed(breaker.probe()) is False
+    assert breaker.record_failure(breaker.begin_probe()) is False
     assert (breaker.probe_at, breaker.checked) == (clock.now + OPEN_FOR_S, False)
 
 
 def test_vouching_for_one_that_is_closed_or_being_probed_changes_nothing(breaker: Breaker) -> None:
-    breaker.failed(0)
-    breaker.vouched_for()
+    breaker.record_failure(0)
+    breaker.note_alive()
     assert (breaker.state, breaker.failures, breaker.generation) == ("closed", 1, 0)
-    probe = opened(breaker).probe()
-    breaker.vouched_for()
+    probe = opened(breaker).begin_probe()
+    breaker.note_alive()
     assert (breaker.state, breaker.generation) == ("half_open", probe)
 
 
 def test_with_no_failures_to_count_it_never_opens(clock: Clock) -> None:
     breaker = Breaker(BreakerRules(failures=0, open_for_s=OPEN_FOR_S), clock, middle)
-    assert not any(breaker.failed(0) for _ in range(1000))
+    assert not any(breaker.record_failure(0) for _ in range(1000))
     assert breaker.state == "closed"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.admission import Admission, NotDispatchedError
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from tests.unit.admission.clock import TOOL, Clock, admission
-from tests.unit.turn import Turn
+from tests.unit.dispatch_gate import RecordingGate
 
 CONCURRENCY, QUEUE = 2, 3
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -150,13 +150,13 @@ async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_th
     entrance = admission(clock=clock, concurrency=1, queue=2)
     lease = entrance.enter(TOOL)
     assert lease is not None
-    turn, wanted = Turn(failure), Turn()
-    waiting = [asyncio.create_task(entrance.wait(TOOL, 60.0, each)) for each in (turn, wanted)]
+    gate, wanted = RecordingGate(failure), RecordingGate()
+    waiting = [asyncio.create_task(entrance.wait(TOOL, 60.0, each)) for each in (gate, wanted)]
     await turns()
-    assert (turn.said, wanted.said) == (["waits"], ["waits"])
+    assert (gate.events, wanted.events) == (["queued"], ["queued"])
     entrance.leave(lease)
     assert (await asyncio.gather(*waiting, return_exceptions=True))[0] is failure
-    assert (turn.said, wanted.said) == (["waits", "goes"], ["waits", "goes"])
+    assert (gate.events, wanted.events) == (["queued", "sent"], ["queued", "sent"])
     entrance.leave(await waiting[1])
     assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
 
@@ -168,8 +168,8 @@ async def test_a_place_that_is_free_before_a_call_has_said_that_it_waits_is_its_
     assert lease is not None
     asked, answered = asyncio.Event(), asyncio.Event()
 
-    class Slow(Turn):
-        async def waits(self) -> None:
+    class Slow(RecordingGate):
+        async def on_queued(self) -> None:
             asked.set()
             await answered.wait()
 
@@ -184,7 +184,7 @@ async def test_a_place_that_is_free_before_a_call_has_said_that_it_waits_is_its_
 
 STEP = st.one_of(
     st.just(("start", 0)),
-    st.just(("turn", 0)),
+    st.just(("gate", 0)),
     st.tuples(st.sampled_from(["finish", "cancel"]), st.integers(0, 30)),
 )
 
@@ -206,7 +206,7 @@ async def play(steps: list[tuple[str, int]]) -> None:
         match what:
             case "start":
                 calls.start()
-            case "turn":
+            case "gate":
                 await asyncio.sleep(0)
             case "finish" if number < len(calls.tasks):
                 calls.finish(number)

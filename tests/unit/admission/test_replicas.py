@@ -255,9 +255,9 @@ async def test_once_no_other_is_left_a_call_is_risked_without_a_check(clock: Clo
 def test_those_that_take_calls_are_asked_for_tools_first(clock: Clock) -> None:
     entrance = admission("a", "b", "c", clock=clock)
     give_up(entrance, "b")
-    firsts = {entrance.by_worth()[0].name for _ in range(6)}
+    firsts = {entrance.by_preference()[0].name for _ in range(6)}
     assert firsts == {"a", "c"}
-    assert {entrance.by_worth()[-1].name for _ in range(6)} == {"b"}
+    assert {entrance.by_preference()[-1].name for _ in range(6)} == {"b"}
 
 
 def test_how_it_stands_can_be_told_to_operators(clock: Clock) -> None:

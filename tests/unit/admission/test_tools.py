@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from gateway.admission import Admission, Lease
-from gateway.admission.lease import MAX_FAILING_TOOLS
+from gateway.admission.replica import MAX_FAILING_TOOLS
 from gateway.admission.status import MAX_SHOWN
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission

@@ -1,11 +1,14 @@
-"""The way into a backend under test: its limits, and pools towards its replicas."""
+"""What a backend under test is made of: its settings, its admission, and pools towards its replicas."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from gateway.admission import Admission, AdmissionLimits
-from gateway.backends.server import Server
+from gateway.backends.server import BackendContext, Server
+from gateway.config import read
+from gateway.offload import Checker, Offload
 from gateway.transport import Limits, Origin, Pool
 
 PATIENCE_S = 0.3  # running out of time counts against a tool server that had as long
@@ -16,3 +19,23 @@ def admission(*urls: str, transport: Limits | None = None, **limits: Any) -> Adm
     transport = transport or Limits(connect_timeout_s=1.0)
     targets = [(url, Server(url, Pool(Origin.parse(url), transport), PATIENCE_S)) for url in urls]
     return Admission("crm", targets, AdmissionLimits(**limits))
+
+
+def settings_of(protocol: str, url: str, **keys: Any) -> Any:
+    """The settings of a backend, by the keys that a file would have; those that are None are left out."""
+    backend = {"protocol": protocol, "url": url} | {key: value for key, value in keys.items() if value is not None}
+    config = {"auth": "none", "backends": {"b": backend}, "routes": [{"tools": "*", "backend": "b"}]}
+    return read(json.dumps(config)).backends["b"]
+
+
+def context_of(
+    admission: Admission[Server],
+    *,
+    outcomes: Any = None,
+    offload: Offload | None = None,
+    on_change: Any = lambda: None,
+    pending_s: float = 60.0,
+) -> BackendContext:
+    """What a backend is given; without an `offload`, no process reads anything long."""
+    offload = offload or Offload(memory_bytes=0)
+    return BackendContext(admission, outcomes, Checker(offload), offload, on_change, pending_s)

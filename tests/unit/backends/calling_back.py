@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
-from gateway.backends.credentials import Credentials, Fixed
 from gateway.backends.server import Server as Place
 from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
-from gateway.offload import Checker, Offload
+from gateway.offload import Offload
 from gateway.offload.checker import MEMORY_BYTES
 from gateway.ports import DeferredBackend
-from gateway.transport import Limits, Origin, Pool
-from tests.unit.backends.admitting import admission
+from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving
 
@@ -108,24 +106,19 @@ def backend_at(
     url: str,
     ends: Ends,
     changes: list[str],
-    allowed: Collection[str] = (),
-    credentials: Credentials | None = None,
+    allowed: Sequence[str] = (),
+    token: str | None = None,
     way_in: Admission[Place] | None = None,
     offload: Offload | None = None,
 ) -> CallbackBackend:
-    limits = Limits(connect_timeout_s=1.0)
-    way_in = way_in or admission(url)
-    own = way_in.replicas[0].target.pool
-    return CallbackBackend(
-        "builds",
-        way_in,
-        {origin: Pool(origin, limits) for origin in map(Origin.parse, allowed)} | {own.origin: own},
-        credentials=credentials or Fixed(),
-        outcomes=ends,
-        checker=Checker(offload or Offload(memory_bytes=0)),
-        on_change=lambda: changes.append("builds"),
-        max_response_bytes=4096,
+    auth = token and {"bearer": token}
+    settings = settings_of(
+        "callback", url, allowed_origins=list(allowed), auth=auth, max_response="4KiB", connect_timeout="1s"
     )
+    context = context_of(
+        way_in or admission(url), outcomes=ends, offload=offload, on_change=lambda: changes.append("builds")
+    )
+    return CallbackBackend("builds", settings, context)
 
 
 @asynccontextmanager

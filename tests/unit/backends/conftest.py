@@ -1,4 +1,4 @@
-"""The RCRT demonstration server as a real process, and the faults tests order from it."""
+"""The RCRT server as a real process, and the faults tests order from it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests import plainhttp
-from tests.unit.demo.conftest import running
+from tests.support.servers import connected
 
 PING_S = "0.2"  # so that a silent stream is noticed within a test's time
 
@@ -34,17 +33,16 @@ class Crumbs:
 
 
 def serving(*arguments: str) -> Iterator[Crumbs]:
-    with running("rcrt_server", "--ping-s", PING_S, *arguments) as (url, _), plainhttp.client(base_url=url) as http:
-        yield Crumbs(url, http)
+    with connected("tests.support.faulty_rcrt_server", "--ping-s", PING_S, *arguments) as http:
+        yield Crumbs(str(http.base_url), http)
 
 
 @pytest.fixture(scope="module")
-def newer() -> Iterator[Crumbs]:
-    """The newer edition, which also expands what the letter of the standard asks for."""
-    yield from serving("--standard")
+def shared_crumbs() -> Iterator[Crumbs]:
+    yield from serving()
 
 
 @pytest.fixture
-def crumbs(newer: Crumbs) -> Iterator[Crumbs]:
-    yield newer
-    newer.http.delete("/faults").raise_for_status()
+def crumbs(shared_crumbs: Crumbs) -> Iterator[Crumbs]:
+    yield shared_crumbs
+    shared_crumbs.http.delete("/faults").raise_for_status()

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 
 from gateway.admission import Admission
 from gateway.backends.rcrt import RcrtBackend
-from gateway.backends.rcrt_client import IssuedTokens, Tokens
-from gateway.backends.rcrt_timings import Timings
+from gateway.backends.rcrt_client import IssuedTokens
+from gateway.backends.rcrt_limits import Timings
 from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
-from gateway.offload import Checker, Offload
 from gateway.transport import Limits
-from tests.unit.backends.admitting import admission
+from tests.unit.backends.admitting import admission, context_of, settings_of
 
 OWNER = "00000000-0000-0000-0000-000000000001"
 AGENT = "00000000-0000-0000-0000-0000000000a1"
@@ -40,13 +39,6 @@ FAST_POLL = Timings(
     seen_s=0.0,
     change_s=0.05,
 )
-
-AS_BY_DEFAULT: dict[str, Any] = {
-    "on_change": lambda: None,
-    "request_schema": "tool_request",
-    "return_to_llm": True,
-    "cleanup": False,
-}
 
 
 class Kept:
@@ -108,25 +100,20 @@ def backend_at(
     url: str,
     outcomes: Kept,
     *,
-    timings: Timings = FAST_POLL,
-    tokens: Tokens | None = None,
+    timings: Timings | None = FAST_POLL,
     way_in: Admission[Server] | None = None,
-    **settings: Any,
+    on_change: Callable[[], None] = lambda: None,
+    pending_s: float = 60.0,
+    token: str | None = None,
+    **keys: Any,
 ) -> RcrtBackend:
-    way_in = way_in or admission(url, transport=LIMITS)
-    return RcrtBackend(
-        "crumbs",
-        way_in,
-        tokens=tokens or tokens_of(way_in.replicas[0].target),
-        outcomes=outcomes,
-        checker=Checker(Offload(memory_bytes=0)),
-        workspace="workspace:tools",
-        toolkit="Crumbs",
-        wall_clock=time.time,
-        max_response_bytes=MAX_RESPONSE,
-        timings=timings,
-        **AS_BY_DEFAULT | settings,
+    auth = token and {"bearer": token}
+    settings = settings_of(
+        "rcrt", url, owner_id=OWNER, agent_id=AGENT, toolkit="Crumbs", max_response="4MiB", auth=auth, **keys
     )
+    way_in = way_in or admission(url, transport=LIMITS)
+    context = context_of(way_in, outcomes=outcomes, on_change=on_change, pending_s=pending_s)
+    return RcrtBackend("crumbs", settings, context, timings)
 
 
 @asynccontextmanager

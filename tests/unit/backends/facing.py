@@ -10,17 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import Admission
-from gateway.backends.credentials import Credentials, Fixed
 from gateway.backends.http import HttpBackend
-from gateway.backends.http_listing import Terms
 from gateway.backends.server import Server
-from gateway.dialects import recognise
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolDefinition, ToolResult
-from gateway.offload import Checker, Offload
-from gateway.ports import ServerDialect
+from gateway.offload import Offload
 from tests.streams import http_reply
-from tests.unit.backends.admitting import admission
+from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.transport.scripted import Peer, Script, serving
 from tests.unit.transport.scripted import Server as Scripted
 
@@ -30,7 +26,7 @@ DEFINITION = ToolDefinition(
 INVOCATION = Invocation(call_id="tg-1", tool=DEFINITION, arguments={"n": 1}, timeout_s=5.0)
 IDEMPOTENT = replace(INVOCATION, idempotent=True)
 VALUE = {"call_id": "tg-1", "success": True, "value": 7, "duration": 2}
-MAX_RESPONSE = 4096
+MAX_RESPONSE = 4096  # as the settings of the backend say
 BROKEN = "The tool server gave a broken answer."
 
 
@@ -40,28 +36,20 @@ def reply(status: int, body: Any, content_type: str = "application/json", **head
 
 
 OK = reply(200, VALUE)
-NO_CHILD = Checker(Offload(memory_bytes=0))  # nothing here is large enough for it
 
 
 def backend_at(
     url: str,
-    dialect: ServerDialect | None = recognise.OXP,
-    credentials: Credentials | None = None,
-    asks_in: ServerDialect = recognise.OXP,
+    dialect: str = "oxp",
+    *,
+    protocol: str = "oxp",
+    token: str | None = None,
     way_in: Admission[Server] | None = None,
-    lists: Terms = Terms(),  # noqa: B008 - frozen
+    offload: Offload | None = None,
 ) -> HttpBackend:
-    return HttpBackend(
-        "crm",
-        way_in or admission(url),
-        dialect=dialect,
-        asks_in=asks_in,
-        credentials=credentials or Fixed(),
-        toolkit="Crm",
-        max_response_bytes=MAX_RESPONSE,
-        checker=NO_CHILD,
-        lists=lists,
-    )
+    auth = token and {"bearer": token}
+    settings = settings_of(protocol, url, dialect=dialect, toolkit="Crm", max_response="4KiB", auth=auth)
+    return HttpBackend("crm", settings, context_of(way_in or admission(url), offload=offload))
 
 
 @asynccontextmanager

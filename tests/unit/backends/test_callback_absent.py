@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.callback_receiving import receiving_for_absent
+from gateway.backends.callback_receiver import absent_receivers
 from gateway.calls.backlog import MAX_BYTES
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, CallStatus, Consent, DeferredCall, pack_metadata, status_of
+from gateway.dialects.rest_surface import REST
 from gateway.model import ONCE, ToolFailure, ToolResult
 from gateway.offload import Checker, Offload
 from gateway.request import Request
@@ -65,14 +66,14 @@ class Elsewhere:
             self._tokens,
             receivers={},
             published=lambda _tool: None,
-            absent=receiving_for_absent(it.calls, Checker(Offload(memory_bytes=0))),
+            absent=absent_receivers(it.calls, Checker(Offload(memory_bytes=0))),
             backlog=it.endings.backlog,
         )
 
     async def begin(self, **later: Any) -> None:
         note = CallMetadata(
             dialect="oxp",
-            spelling="1",
+            wire_version="1",
             call_id="k",
             tool="T.t@1.0.0",
             group=GROUP,
@@ -90,7 +91,7 @@ class Elsewhere:
         return status
 
     async def answer(self, body: bytes, *, run: str = RUN) -> int:
-        self.request = Request(Head(method="POST", path="/callbacks/", headers={}))
+        self.request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
         token = self._tokens.mint(KEY, run)
         return await self.callbacks.answer(self.request, token, "application/json", Arrived(body))
 

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from gateway.backends.callback import CallbackBackend
-from gateway.model import Invocation, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
 from tests import plainhttp
+from tests.support.servers import running
 from tests.unit.backends.calling_back import Ends, backend_at
 from tests.unit.backends.facing import reply
-from tests.unit.demo.conftest import running
 from tests.unit.transport.scripted import Peer, serving, until
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 def demo_url() -> Iterator[str]:
-    with running("rap_server") as (url, _):
+    with running("tests.support.faulty_rap_server") as (url, _):
         yield url
 
 
@@ -51,10 +51,6 @@ class Both(NamedTuple):
         assert await self.dispatch(operation, call_id, **arguments) is None
         await until(lambda: call_id in self.ends.results)
         return self.ends.results[call_id]
-
-    async def order(self, operation: str, fault: str, **more: Any) -> None:
-        answered = await self.demo.post("/faults", json={"operation": operation, "fault": fault, **more})
-        assert answered.status_code == 200
 
     async def notices(self) -> list[JsonObject]:
         found: list[JsonObject] = (await self.demo.get("/notices")).json()
@@ -121,95 +117,3 @@ async def test_consent_comes_first_and_the_result_after_it(demo_url: str) -> Non
         await both.demo.post(challenge["url"])
         await until(lambda: "tg-d1" in both.ends.results)
         assert both.ends.results["tg-d1"] == ToolResult(value={"status": "deployed", "target": "staging"})
-
-
-@pytest.mark.parametrize("fault", ["callback_before_ack", "reset_before_ack", "ack_202", "ack_ok_body", "duplicate"])
-async def test_whatever_the_acknowledgement_does_the_result_counts(demo_url: str, fault: str) -> None:
-    async with together(demo_url) as both:
-        await both.order("lint", fault)
-        result = await both.run("lint", f"tg-e-{fault}", source="")
-        assert result == ToolResult(value={"clean": True, "problems": []})
-
-
-@pytest.mark.parametrize(
-    ("fault", "status"),
-    [("wrong_id", 404), ("wrong_group", 404), ("unknown_type", 400)],
-)
-async def test_what_is_not_about_a_call_leaves_it_open(demo_url: str, fault: str, status: int) -> None:
-    async with together(demo_url) as both:
-        await both.order("lint", fault)
-        assert await both.dispatch("lint", f"tg-f-{fault}", source="") is None
-        await until(lambda: both.statuses == [status])
-        assert both.ends.results == {}
-
-
-BROKEN = "The tool server gave a broken answer."
-CLEAN = {"clean": True, "problems": []}
-# What the tool server does to its result, and the value of the call, or the failure it tells of.
-VALUES: list[tuple[str, Any]] = [
-    *(
-        (fault, CLEAN)
-        for fault in (
-            *("call_id_omitted", "call_id_null", "call_id_wrong", "unknown_fields", "display_as_list"),
-            *("display_as_string", "wrong_content_type", "extra_authorization", "no_retry", "delayed"),
-            *("view_update_storm", "two_different"),
-        )
-    ),
-    ("both_text_and_content", "the content"),
-    ("empty_content", "the text"),
-    ("empty_text", ""),
-    ("plain_text", "Built in 3 steps."),
-    ("text_array", [1, 2, 3]),
-    ("text_scalar", "42"),
-    ("text_broken_json", '{"status": "built"'),
-    ("text_big_integer", {"build": 2**63 + 1}),
-    ("error_unprefixed", "Command cancelled."),
-    ("error_mentioned_later", "Built. The log has one line that begins with Error: deprecated"),
-    ("still_running", "Still running; output follows"),
-    ("result_first", "Decided without asking"),
-]
-FAILURES = [
-    ("error", "The disk is full; free some space and build again"),
-    ("subscription_on_error", "There is nothing to watch"),
-    *(
-        (fault, BROKEN)
-        for fault in (
-            *("missing_type", "missing_group", "text_not_a_string", "neither_text_nor_content"),
-            *("only_empty_content", "unknown_content", "invalid_json", "not_an_object"),
-        )
-    ),
-]
-
-
-@pytest.mark.parametrize(("fault", "value"), VALUES, ids=[fault for fault, _ in VALUES])
-async def test_an_odd_result_has_the_value_that_was_meant(demo_url: str, fault: str, value: Any) -> None:
-    async with together(demo_url) as both:
-        await both.order("lint", fault, seconds=0.05)
-        assert await both.run("lint", f"tg-v-{fault}", source="") == ToolResult(value=value)
-
-
-async def test_a_result_above_many_a_limit_is_taken_whole(demo_url: str) -> None:
-    async with together(demo_url) as both:
-        await both.order("lint", "big_text")
-        result = await both.run("lint", "tg-big", source="")
-        assert result is not None
-        assert len(result.value) > 2**20
-
-
-@pytest.mark.parametrize(("fault", "message"), FAILURES, ids=[fault for fault, _ in FAILURES])
-async def test_a_failed_or_spoilt_result_is_a_failure(demo_url: str, fault: str, message: str) -> None:
-    async with together(demo_url) as both:
-        await both.order("lint", fault)
-        result = await both.run("lint", f"tg-f-{fault}", source="")
-        code = "broken_answer" if message is BROKEN else ""
-        assert result == ToolResult(failure=ToolFailure(message=message, code=code))
-
-
-async def test_a_manifest_with_a_flaw_offers_nothing(demo_url: str) -> None:
-    async with together(demo_url) as both:
-        flaws = ("duplicate_names", "missing_description", "invalid_schema", "foreign_endpoint", "no_tools")
-        for fault in (*flaws, "no_name", "missing_schema", "bad_endpoint", "not_an_object"):
-            await both.order("manifest", fault)
-            listing = await both.backend.list_tools()
-            assert (listing.tools, len(listing.rejected)) == ((), 1), fault
-        assert (await both.backend.list_tools()).tools

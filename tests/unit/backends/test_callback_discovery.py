@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.transport import Origin
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, TOOL, Ends, Toolset, backend_at, facing
@@ -21,7 +20,7 @@ NOT_ALLOWED = "its endpoint is not a URL at its own origin or one of allowed_ori
 
 
 async def test_a_toolset_is_asked_for_below_the_configured_url_with_our_credential() -> None:
-    async with facing(Toolset(), "/base", listed=False, credentials=Fixed.bearer("t0k")) as at:
+    async with facing(Toolset(), "/base", listed=False, token="t0k") as at:
         listing = await at.backend.list_tools()
     assert at.server.requests[0].startswith(b"GET /base/.well-known/rap-toolset HTTP/1.1\r\n")
     fields = head_of(at.server.requests[0])
@@ -138,7 +137,7 @@ async def test_any_path_of_its_own_origin_may_be_the_endpoint(endpoint: str, pat
 async def test_an_origin_the_operator_allows_may_be_the_endpoint() -> None:
     worker = Toolset()
     async with serving(worker) as other:
-        settings: dict[str, Any] = {"allowed": [other.url], "credentials": Fixed.bearer("t0k")}
+        settings: dict[str, Any] = {"allowed": [other.url], "token": "t0k"}
         async with facing(Toolset(endpoint=f"{other.url}/run"), **settings) as at:
             assert await at.backend.dispatch(INVOCATION, CALLBACK_URL) is None
         assert other.origin != Origin.parse(at.server.url)

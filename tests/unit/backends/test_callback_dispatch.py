@@ -10,14 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules, NotDispatchedError
-from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Ends, Toolset, backend_at, facing
 from tests.unit.backends.facing import head_of, refusal, reply
+from tests.unit.dispatch_gate import RecordingGate, refusing
 from tests.unit.transport.scripted import Peer, Script, serving
-from tests.unit.turn import Turn, given_up
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +26,7 @@ IDEMPOTENT = replace(INVOCATION, idempotent=True)
 async def test_an_invocation_carries_our_credential_and_nothing_the_tool_did_not_ask_for() -> None:
     context = CallContext(user_id="user-42", tokens={"t": "canary"}, secrets={"s": "canary"})
     invocation = replace(INVOCATION, context=context, headers=((b"x-tenant", b"9"),), ancestors=("grp-0",))
-    async with facing(Toolset(), credentials=Fixed.bearer("t0k")) as at:
+    async with facing(Toolset(), token="t0k") as at:
         assert await at.backend.dispatch(invocation, CALLBACK_URL) is None
     request = at.server.requests[-1]
     fields = head_of(request)
@@ -170,8 +169,8 @@ async def test_a_call_that_may_have_arrived_is_waited_for(ending: Script, caplog
 @pytest.mark.parametrize("status", [status for status, _, _ in REFUSED])
 async def test_a_call_that_is_answered_already_is_not_failed_by_any_status(status: int) -> None:
     async with facing(Toolset(reply(status, b""))) as at:
-        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, Turn(answered=True)) is None
-        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, Turn()) is not None
+        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, RecordingGate(answered=True)) is None
+        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL, RecordingGate()) is not None
 
 
 @pytest.mark.parametrize(("answered", "state"), [(True, "closed"), (False, "open")])
@@ -188,9 +187,9 @@ async def test_a_tool_server_that_is_hung_up_on_takes_calls_if_it_has_called_bac
         way_in = admission(server.url, breaker=BreakerRules(failures=1))
         backend = backend_at(server.url, Ends(), [], way_in=way_in)
         breaker = way_in.replicas[0].breaker
-        breaker.failed(breaker.generation)
+        breaker.record_failure(breaker.generation)
         await backend.list_tools()  # so that the next call may find out
-        dispatch = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, Turn(answered=answered)))
+        dispatch = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, RecordingGate(answered=answered)))
         await asked.wait()
         dispatch.cancel()
         await asyncio.wait([dispatch])
@@ -209,8 +208,8 @@ async def test_a_call_that_never_left_is_refused() -> None:
     assert toolset.noted == []
 
 
-@pytest.mark.parametrize("turn", [Turn(), given_up()], ids=["wanted", "given up"])
-async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted(turn: Turn) -> None:
+@pytest.mark.parametrize("gate", [RecordingGate(), refusing()], ids=["wanted", "given up"])
+async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted(gate: RecordingGate) -> None:
     first_is_in, go_on = asyncio.Event(), asyncio.Event()
 
     async def acknowledge(peer: Peer) -> None:
@@ -222,15 +221,15 @@ async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted
     async with serving(toolset) as server:
         backend = backend_at(server.url, Ends(), [], way_in=admission(server.url, concurrency=1))
         await backend.list_tools()
-        unasked = Turn()
+        unasked = RecordingGate()
         first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, unasked))
         await first_is_in.wait()
-        second = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, turn))
+        second = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, gate))
         await asyncio.sleep(0)
-        assert turn.said == ["waits"]
+        assert gate.events == ["queued"]
         go_on.set()
         ends = await asyncio.gather(first, second, return_exceptions=True)
-        assert (unasked.said, turn.said) == ([], ["waits", "goes"])
+        assert (unasked.events, gate.events) == ([], ["queued", "sent"])
         assert ends[0] is None
         assert isinstance(ends[1], NotDispatchedError) == (len(toolset.noted) == 1)
         assert len(toolset.noted) == 1 + (ends[1] is None)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.backends.callback_notices import AT_ONCE, CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, Notices, Outbox
+from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, SENDERS, Notices, Outbox
 from gateway.backends.credentials import Fixed
 from gateway.transport import Pool
 from tests.unit.backends.admitting import admission
@@ -37,11 +37,11 @@ async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pyte
     async with facing(toolset) as at:
         for number in range(MAX_WAITING + 5):
             await at.backend.cancel(f"tg-{number}", "", GROUP)
-        await until(lambda: len(toolset.noted) == AT_ONCE)
+        await until(lambda: len(toolset.noted) == SENDERS)
         started = asyncio.get_running_loop().time()
         await at.backend.aclose()
         assert asyncio.get_running_loop().time() - started < 2 * CLOSE_WITHIN_S
-    assert len(toolset.noted) == AT_ONCE
+    assert len(toolset.noted) == SENDERS
     assert caplog.text.count("notices are dropped") == 1
 
 
@@ -57,10 +57,10 @@ async def test_all_notices_arrive_once_and_those_who_send_them_are_there_for_the
     toolset = Toolset()
     async with facing(toolset) as at:
         for turn in range(3):
-            told = [f"tg-{turn}-{number}" for number in range(3 * AT_ONCE)]
+            told = [f"tg-{turn}-{number}" for number in range(3 * SENDERS)]
             for call_id in told:
                 await at.backend.cancel(call_id, "", GROUP)
-            await until(lambda: len(toolset.noted) >= 3 * AT_ONCE)
+            await until(lambda: len(toolset.noted) >= 3 * SENDERS)
             assert sorted(body["tool_call_id"] for _, body in toolset.noted) == sorted(told)
             toolset.noted.clear()
 
@@ -91,9 +91,9 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
 
 async def test_only_the_latest_notices_are_remembered() -> None:
     notices = Notices("builds", admission("http://127.0.0.1:9").replicas[0].target, {}, Fixed())
-    assert notices.first_time("close", "first")
+    assert notices._is_first("close", "first")
     for number in range(REMEMBERED - 1):
-        notices.first_time("close", str(number))
-    assert not notices.first_time("close", "first")
-    assert notices.first_time("close", "one more")
-    assert notices.first_time("close", "first")
+        notices._is_first("close", str(number))
+    assert not notices._is_first("close", "first")
+    assert notices._is_first("close", "one more")
+    assert notices._is_first("close", "first")

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
-from gateway.backends.rcrt_client import FixedTokens
 from gateway.errors import ErrorCode
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Ends, Toolset, backend_at
@@ -17,8 +16,8 @@ from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import facing as facing_crumbs
 from tests.unit.backends.crumbs import invocation
 from tests.unit.backends.facing import refusal, reply
+from tests.unit.dispatch_gate import RecordingGate
 from tests.unit.transport.scripted import Peer, Script, serving, until
-from tests.unit.turn import Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +74,7 @@ async def test_a_callback_server_that_calls_back_first_goes_on_getting_calls(ack
         backend = backend_at(server.url, Ends(), [], way_in=way_in)
         await backend.list_tools()
         for _ in range(3):
-            answered = Turn(answered=True)
+            answered = RecordingGate(answered=True)
             assert await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL, answered) is None
         status = way_in.snapshot()
         assert (status.breaker, status.tools_shut, status.in_flight, len(toolset.noted)) == ("closed", 0, 0, 3)
@@ -139,14 +138,14 @@ async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(c
 
 async def test_requests_an_rcrt_server_refuses_do_not_count_against_it(crumbs: Crumbs) -> None:
     way_in = admission(crumbs.url, breaker=LASTING)
-    async with facing_crumbs(crumbs.url, way_in=way_in, tokens=FixedTokens(())) as (backend, _):
+    async with facing_crumbs(crumbs.url, way_in=way_in, token="t0k") as (backend, _):
         crumbs.order("create", "status_401", times=5)
         for _ in range(5):
             await refusal(backend.dispatch(invocation("echo", call_id()), ""))
         assert (way_in.snapshot().breaker, way_in.snapshot().replicas[0].failures) == ("closed", 0)
 
 
-async def test_an_rcrt_server_that_is_gone_and_issues_no_tokens_is_given_up() -> None:
+async def test_an_rcrt_server_that_is_gone_and_issues_no_tokens_is_refusing() -> None:
     async with serving(silent) as server:
         gone = server.url
     way_in = admission(gone, breaker=LASTING)

@@ -9,7 +9,6 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from gateway.backends.credentials import Fixed
 from gateway.errors import ErrorCode
 from gateway.model import Invocation, ToolResult
 from tests.unit.backends.facing import (
@@ -42,7 +41,7 @@ async def test_a_duration_the_tool_server_does_not_tell_is_measured() -> None:
 
 
 async def test_a_request_carries_our_name_our_credential_and_what_is_forwarded() -> None:
-    async with facing(answering(OK), "/base", credentials=Fixed.bearer("t0k")) as (backend, server):
+    async with facing(answering(OK), "/base", token="t0k") as (backend, server):
         await backend.call(replace(INVOCATION, headers=((b"x-tenant", b"9"),)))
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /base/tools/call HTTP/1.1\r\n")

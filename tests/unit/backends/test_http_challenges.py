@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.credentials import Fixed
-from gateway.backends.urls import is_https_or_loopback
-from gateway.dialects import recognise
+from gateway.backends.challenges import is_https_or_loopback
 from gateway.errors import ErrorCode
 from tests.unit.backends.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply
 from tests.unit.transport.scripted import Script, answering, listening
@@ -88,7 +86,7 @@ async def test_users_are_sent_over_https_or_to_their_own_machine(url: str, safe:
 async def test_a_success_that_asks_for_authorization_is_a_challenge_in_the_langchain_family_alone() -> None:
     value = {"auth_required": True, "auth_url": "https://x.example", "auth_id": "ch"}
     answer = reply(200, VALUE | {"value": value})
-    async with facing(answering(answer), dialect=recognise.LC) as (backend, _):
+    async with facing(answering(answer), dialect="lc", protocol="otc") as (backend, _):
         error = await refusal(backend.call(INVOCATION))
     assert error.missing == {"authorization": [{"id": "ch", "url": "https://x.example"}]}
     assert (await outcome(answering(answer))).value == value
@@ -116,7 +114,7 @@ STATUSES = [
 
 @pytest.mark.parametrize(("answer", "status"), STATUSES, ids=lambda item: repr(item)[:40])
 async def test_a_challenge_stands_as_the_tool_server_says(answer: bytes, status: str) -> None:
-    async with facing(answering(answer), "/base", credentials=Fixed.bearer("t0k")) as (backend, server):
+    async with facing(answering(answer), "/base", token="t0k") as (backend, server):
         assert await backend.challenge_status(f"{server.url}/check/1?x=2") == status
     assert paths(server) == ["/check/1?x=2"]
     assert head_of(server.requests[0])["authorization"] == "bearer t0k"

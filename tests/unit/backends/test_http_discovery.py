@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.http_listing import HERE_BYTES, Terms
-from gateway.dialects import recognise
+from gateway.backends.lists import SHORT_BYTES
 from gateway.errors import ErrorCode
 from gateway.model import Listing
 from gateway.offload import Offload
@@ -46,7 +45,7 @@ async def test_where_both_paths_are_unknown_the_answer_is_broken() -> None:
 
 
 async def test_the_langchain_family_has_one_path() -> None:
-    async with facing(at_paths({}, UNKNOWN[1]), dialect=recognise.LC) as (backend, server):
+    async with facing(at_paths({}, UNKNOWN[1]), dialect="lc", protocol="otc") as (backend, server):
         error = await refusal(backend.call(INVOCATION))
     assert error.code is ErrorCode.TOOL_NOT_FOUND
     assert paths(server) == ["/tools/call"]
@@ -158,14 +157,14 @@ LEARNED: list[tuple[bytes, Callable[[Any], bool]]] = [
 
 @pytest.mark.parametrize(("catalogue", "fits"), LEARNED, ids=["lc", "oxp-env", "oxp", "oxp-tools", "otc", "rfc"])
 async def test_the_dialect_is_learned_from_the_catalogue(catalogue: bytes, fits: Callable[[Any], bool]) -> None:
-    async with facing(answering(catalogue, OK), dialect=None) as (backend, server):
+    async with facing(answering(catalogue, OK), dialect="auto") as (backend, server):
         await backend.list_tools()
         assert (await backend.call(INVOCATION)).value == 7
     assert fits(json.loads(server.requests[1].partition(b"\r\n\r\n")[2]))
 
 
 async def test_a_configured_dialect_is_kept_whatever_the_catalogue_looks_like() -> None:
-    async with facing(answering(reply(200, [TOOL]), OK), dialect=recognise.OTC) as (backend, server):
+    async with facing(answering(reply(200, [TOOL]), OK), dialect="otc", protocol="otc") as (backend, server):
         await backend.list_tools()
         await backend.call(INVOCATION)
     assert b'"$schema":"otc://1.0"' in server.requests[1]
@@ -174,7 +173,7 @@ async def test_a_configured_dialect_is_kept_whatever_the_catalogue_looks_like() 
 async def test_another_dialect_has_its_own_first_path() -> None:
     catalogues = [reply(200, {"items": [TOOL]}, oxp_version="1.0"), reply(200, {"items": [TOOL]})]
     script = answering(catalogues[0], UNKNOWN[0], OK, catalogues[1], OK)
-    async with facing(script, dialect=None) as (backend, server):
+    async with facing(script, dialect="auto") as (backend, server):
         for _ in range(2):
             await backend.list_tools()
             await backend.call(INVOCATION)
@@ -194,14 +193,14 @@ async def test_a_list_that_has_not_changed_is_the_very_same_listing() -> None:
 async def test_a_long_list_is_read_in_another_process() -> None:
     entries = [TOOL | {"id": f"A.B{number}", "description": "x" * 1000} for number in range(300)]
     answer = reply(200, {"items": [*entries, {"id": "A.Bad", "input_schema": 7}]})
-    assert len(answer) > HERE_BYTES
+    assert len(answer) > SHORT_BYTES
     offload = Offload(memory_bytes=512 * 1024 * 1024)
     try:
-        apart = await listed(answering(answer), lists=Terms(offload=offload))
+        apart = await listed(answering(answer), offload=offload)
     finally:
         await offload.aclose()
-    assert apart == await listed(answering(answer))
-    assert (len(apart.tools), [bad.id for bad in apart.rejected]) == (300, ["A.Bad"])
+    assert [tool.tool for tool in apart.tools] == [entry["id"] for entry in entries]
+    assert [bad.id for bad in apart.rejected] == ["A.Bad"]
 
 
 async def test_a_list_that_takes_too_much_cannot_be_had_and_the_next_can() -> None:
@@ -209,7 +208,7 @@ async def test_a_list_that_takes_too_much_cannot_be_had_and_the_next_can() -> No
     bad = b'{"items":[{"id":"\\ud800"},[%b]]}' % b",".join([b"[1]"] * 1_000_000)
     offload = Offload(memory_bytes=64 * 1024 * 1024)
     try:
-        async with facing(answering(reply(200, bad), reply(200, {"items": [TOOL]})), lists=Terms(offload=offload)) as (
+        async with facing(answering(reply(200, bad), reply(200, {"items": [TOOL]})), offload=offload) as (
             backend,
             _,
         ):

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from gateway.admission import Admission, BreakerRules
 from gateway.backends.http import HttpBackend
 from gateway.backends.server import Server
-from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.transport import TransportError
 from tests.unit.backends.admitting import PATIENCE_S, admission
@@ -207,7 +206,7 @@ def assert_shut(error: GatewayError) -> None:
 async def test_a_langchain_tool_that_raises_has_answered() -> None:
     async with serving(answer(reply(500, b"Internal Server Error", "text/plain"))) as server:
         way_in = admission(server.url, breaker=LASTING)
-        backend = backend_at(server.url, recognise.LC, way_in=way_in)
+        backend = backend_at(server.url, "lc", protocol="otc", way_in=way_in)
         assert all([(await backend.call(INVOCATION)).failure for _ in range(5)])
         assert (way_in.snapshot().breaker, way_in.snapshot().tools_shut) == ("closed", 0)
         await backend.aclose()

@@ -23,11 +23,6 @@ WORKSPACE = "workspace:tools"
 
 
 @pytest.fixture(scope="module")
-def older() -> Iterator[Crumbs]:
-    yield from crumbs_serving("--edition", "M")
-
-
-@pytest.fixture(scope="module")
 def as_shipped() -> Iterator[Crumbs]:
     yield from crumbs_serving("--as-shipped")
 
@@ -37,8 +32,8 @@ async def listed(crumbs: Crumbs) -> Listing:
         return await backend.list_tools()
 
 
-async def test_the_tools_of_a_workspace_are_listed(older: Crumbs) -> None:
-    listing = await listed(older)
+async def test_the_tools_of_a_workspace_are_listed(crumbs: Crumbs) -> None:
+    listing = await listed(crumbs)
     tools = {tool.id: tool for tool in listing.tools}
     assert {"Crumbs.echo@2.1.0", "Crumbs.json_transform@2.1.0"} <= tools.keys()
     assert tools["Crumbs.json_transform@2.1.0"].remote_id == "json-transform"
@@ -51,13 +46,13 @@ async def test_where_tools_are_approved_only_those_are_callable(as_shipped: Crum
     listing = await listed(as_shipped)
     assert {tool.remote_id for tool in listing.tools} == {"echo", "random", "timer"}
     assert {(one.id, one.reason) for one in listing.rejected} >= {
-        ("Crumbs.calculator@2.1.0", "it is not approved on its tool server")
+        ("Crumbs.workflow@2.1.0", "it is not approved on its tool server")
     }
 
 
 async def test_an_approval_is_heard_of_though_its_event_says_little(as_shipped: Crumbs) -> None:
     changed = asyncio.Event()
-    [found] = as_shipped.listed(schema_name="tool.code.v1", tag="tool:calculator")
+    [found] = as_shipped.listed(schema_name="tool.code.v1", tag="tool:workflow")
     identity = {"owner_id": OWNER, "agent_id": AGENT}
     bearer = as_shipped.http.post("/auth/token", json=identity).json()["token"]
     async with facing(as_shipped.url, on_change=changed.set) as (backend, _):
@@ -67,32 +62,32 @@ async def test_an_approval_is_heard_of_though_its_event_says_little(as_shipped: 
         as_shipped.http.post(path, headers={"authorization": f"Bearer {bearer}"}).raise_for_status()
         async with asyncio.timeout(5):
             await changed.wait()
-        assert "calculator" in {tool.remote_id for tool in (await backend.list_tools()).tools}
+        assert "workflow" in {tool.remote_id for tool in (await backend.list_tools()).tools}
 
 
-async def test_a_new_tool_is_heard_of(older: Crumbs) -> None:
+async def test_a_new_tool_is_heard_of(crumbs: Crumbs) -> None:
     changed = asyncio.Event()
     identity = {"owner_id": OWNER, "agent_id": AGENT}
-    bearer = older.http.post("/auth/token", json=identity).json()["token"]
+    bearer = crumbs.http.post("/auth/token", json=identity).json()["token"]
     draft = {
         "schema_name": "tool.code.v1",
         "title": "t",
-        "tags": ["tool", "tool:new", WORKSPACE],
+        "tags": ["tool", "tool:new", WORKSPACE, "approved"],
         "context": {"name": "new"},
     }
-    async with facing(older.url, on_change=changed.set) as (backend, _):
+    async with facing(crumbs.url, on_change=changed.set) as (backend, _):
         await backend.list_tools()
         await backend._stream.tried()
-        older.http.post("/breadcrumbs", json=draft, headers={"authorization": f"Bearer {bearer}"}).raise_for_status()
+        crumbs.http.post("/breadcrumbs", json=draft, headers={"authorization": f"Bearer {bearer}"}).raise_for_status()
         async with asyncio.timeout(5):
             await changed.wait()
         assert "new" in {tool.remote_id for tool in (await backend.list_tools()).tools}
 
 
-async def test_a_server_that_cannot_list_is_unavailable(older: Crumbs) -> None:
-    older.order("list", "status_500")
+async def test_a_server_that_cannot_list_is_unavailable(crumbs: Crumbs) -> None:
+    crumbs.order("list", "status_500")
     with pytest.raises(GatewayError) as caught:
-        await listed(older)
+        await listed(crumbs)
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
 
 

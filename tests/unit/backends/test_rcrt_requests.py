@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from gateway.admission import NotDispatchedError
-from gateway.backends.rcrt_client import FixedTokens
 from gateway.dialects.rcrt import NOT_STORED
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, facing, invocation, until
 from tests.unit.backends.runs import HELLO, new_id, new_run, result_of
-from tests.unit.turn import given_up
+from tests.unit.dispatch_gate import refusing
 
 pytestmark = pytest.mark.anyio
 
@@ -112,8 +111,7 @@ async def test_a_call_another_process_has_stored_is_not_stored_again(crumbs: Cru
 async def test_a_server_that_does_not_let_us_in_is_unavailable(
     crumbs: Crumbs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tokens = FixedTokens(((b"authorization", b"Bearer stale"),))
-    async with facing(crumbs.url, tokens=tokens) as (backend, _):
+    async with facing(crumbs.url, token="stale") as (backend, _):
         with pytest.raises(GatewayError) as caught:
             await backend.dispatch(invocation("echo", new_id()), "")
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
@@ -203,13 +201,13 @@ async def test_the_place_of_a_workflow_that_was_lost_is_free_again_after_a_while
 
 async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(crumbs: Crumbs) -> None:
     crumbs.order("workflow", "absent", times=2)
-    late, turn, calls = new_id(), given_up(), [new_id() for _ in range(2)]
+    late, gate, calls = new_id(), refusing(), [new_id() for _ in range(2)]
     async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.3)) as (backend, kept):
         for one in calls:
             await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
         with pytest.raises(NotDispatchedError):
-            await backend.dispatch(invocation("workflow", late, arguments=WORKFLOW), "", turn)
-        assert turn.said == ["waits", "goes"]
+            await backend.dispatch(invocation("workflow", late, arguments=WORKFLOW), "", gate)
+        assert gate.events == ["queued", "sent"]
         assert backend.open_calls == 2
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
     assert crumbs.listed(tag=f"gateway:{late}") == []
@@ -218,8 +216,8 @@ async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(cr
 async def test_a_call_that_need_not_wait_is_stored_unasked(crumbs: Crumbs) -> None:
     async with facing(crumbs.url) as (backend, kept):
         for tool in ("echo", "workflow"):
-            call_id, turn = new_id(), given_up()
+            call_id, gate = new_id(), refusing()
             arguments = WORKFLOW if tool == "workflow" else {"message": "hello"}
-            assert await backend.dispatch(invocation(tool, call_id, arguments=arguments), "", turn) is None
+            assert await backend.dispatch(invocation(tool, call_id, arguments=arguments), "", gate) is None
             assert (await kept.outcome(call_id)).failure is None
-            assert turn.said == []
+            assert gate.events == []

@@ -110,7 +110,7 @@ async def test_a_response_that_is_being_read_when_its_call_is_given_up_ends_noth
     response = rcrt.Crumb(id=str(uuid.uuid4()), schema=rcrt.TOOL_RESPONSE, context=context)
     async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
         await backend.dispatch(earlier, "")
-        backend._heard(response)
+        backend._take_event(response)
         await backend.cancel(call_id, "", "")
         assert (await kept.call(backend, later)).value == {"echo": "later"}
     assert kept.settled == [call_id]

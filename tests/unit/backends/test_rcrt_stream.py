@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.backends.rcrt_client import FixedTokens
+from gateway.backends.rcrt_limits import Timings
 from gateway.backends.rcrt_stream import EventStream, Pace
-from gateway.backends.rcrt_timings import Timings
 from gateway.backends.server import Server as ToolServer
 from gateway.dialects.rcrt import Crumb
 from gateway.transport import Pool

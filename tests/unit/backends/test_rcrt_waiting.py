@@ -6,14 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.assembly import parts
-from gateway.backends.rcrt import RcrtBackend
-from gateway.memory import BodyMemory
 from gateway.model import ToolResult
-from gateway.offload import Checker, Offload
-from gateway.settings import RcrtBackendSettings
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import AGENT, FAST_POLL, OWNER, SLOW_POLL, Kept, facing, invocation, until
+from tests.unit.backends.crumbs import FAST_POLL, SLOW_POLL, Kept, facing, invocation, until
 from tests.unit.backends.runs import HELLO, new_id, new_run, result_of
 
 pytestmark = pytest.mark.anyio
@@ -30,17 +25,10 @@ async def test_what_is_not_worth_waiting_for_any_longer_is_forgotten(crumbs: Cru
 async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> None:
     """With the waits of a real gateway, whose polls are seconds apart."""
     crumbs.order("echo", "absent")
-    settings = RcrtBackendSettings(protocol="rcrt", url=crumbs.url, owner_id=OWNER, agent_id=AGENT)
-    way_in = parts.admission("crumbs", settings, (), BodyMemory(2**28))
-    unused = Offload(memory_bytes=0)
-    backend = parts.backend("crumbs", settings, way_in, Kept(), lambda _: None, Checker(unused), unused, pending_s=0.2)
-    assert isinstance(backend, RcrtBackend)
-    try:
+    async with facing(crumbs.url, timings=None, pending_s=0.2) as (backend, _):
         await backend.dispatch(invocation("echo", new_id()), "")
         assert backend.open_calls == 1
         await until(lambda: backend.open_calls == 0)
-    finally:
-        await backend.aclose()
 
 
 async def test_a_late_response_comes_home_all_the_same(crumbs: Crumbs) -> None:

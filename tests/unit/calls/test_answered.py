@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.calls.preference import Preference
-from gateway.calls.status import CANCELLED, TOLD, CallView, Consent
+from gateway.calls.status import CANCELLED, NOT_KEPT, CallView, Consent
 from gateway.model import ToolFailure, ToolResult
 from tests.unit.desk import ADA, BOB, DONE, Desk, Now, desk
 
@@ -41,7 +41,7 @@ async def test_whoever_waited_has_the_result_and_who_looks_is_told_so(it: Desk, 
     for _ in range(5):
         kept = await answered(it, result)
         assert (kept.standing, kept.remembered, kept.joined) == (result, False, False)
-        assert await it.standing_of(kept.id) == TOLD
+        assert await it.standing_of(kept.id) == NOT_KEPT
         assert await it.calls.look(kept.id, BOB) is None
     assert it.state.room.used_bytes == 0
 
@@ -53,8 +53,8 @@ async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:
     assert not await it.calls.is_open(kept.id, it.later.dispatched[0].run)
     cancelled = await it.calls.cancel(kept.id, ADA)
     assert cancelled is not None
-    assert (cancelled.standing, it.later.cancelled) == (TOLD, [])
-    assert await it.standing_of(kept.id) == TOLD
+    assert (cancelled.standing, it.later.cancelled) == (NOT_KEPT, [])
+    assert await it.standing_of(kept.id) == NOT_KEPT
     assert len(it.later.dispatched) == 1
 
 
@@ -76,7 +76,7 @@ async def test_a_result_at_once_is_one_too(it: Desk) -> None:
     for _ in range(5):
         kept = await it.ask(None)
         assert (kept.standing, kept.remembered) == (it.later.at_once, False)
-        assert await it.standing_of(kept.id) == TOLD
+        assert await it.standing_of(kept.id) == NOT_KEPT
 
 
 async def test_so_is_one_for_which_its_caller_would_not_have_waited_for_ever(it: Desk) -> None:
@@ -84,7 +84,7 @@ async def test_so_is_one_for_which_its_caller_would_not_have_waited_for_ever(it:
     for _ in range(5):
         kept = await it.ask(None, backend=it.now, preference=LONG_WAIT)
         assert (kept.standing, kept.remembered) == (DONE, False)
-        assert await it.standing_of(kept.id) == TOLD
+        assert await it.standing_of(kept.id) == NOT_KEPT
 
 
 async def test_with_an_id_of_the_callers_it_stays(it: Desk) -> None:

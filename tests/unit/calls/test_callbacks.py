@@ -13,6 +13,7 @@ import pytest
 from gateway.calls.backlog import Backlog
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, DeferredCall, pack_metadata
+from gateway.dialects.rest_surface import REST
 from gateway.request import Request
 from gateway.state.memory import MemoryState
 from gateway.state.port import NewCall, StateLimits
@@ -95,7 +96,7 @@ class Reader:
 async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_became_of_the_tool() -> None:
     state, reader = MemoryState(StateLimits(), time.monotonic), Reader()
     later = DeferredCall(run=RUN, decode="never", failure_patterns=("FAILED",))
-    note = CallMetadata(dialect="oxp", spelling="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
+    note = CallMetadata(dialect="oxp", wire_version="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_metadata(note)))
     callbacks = Callbacks(
         state,
@@ -105,7 +106,7 @@ async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_b
         absent=lambda _: Reader(),
         backlog=Backlog(lambda: True),
     )
-    request = Request(Head(method="POST", path="/callbacks/", headers={}))
+    request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) == 200
     assert reader.read == [("never", ["FAILED"])]
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, "another run"), None, Arrived()) == 404

@@ -78,7 +78,7 @@ async def test_a_refusal_that_nobody_was_told_counts_as_one(it: Desk) -> None:
 
 async def left(it: Desk, state: CallState, *, call_id: str = "k") -> None:
     """A call as a dead replica has left it."""
-    note = CallMetadata(dialect="oxp", spelling="1.0", call_id=call_id, tool=TOOL, begun_s=1.0)
+    note = CallMetadata(dialect="oxp", wire_version="1.0", call_id=call_id, tool=TOOL, begun_s=1.0)
     await it.state.begin(NewCall(key="left", fingerprint="f", principal="p", backend="now", note=pack_metadata(note)))
     if state is not CallState.REGISTERED:
         it.state.lose("left")

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.calls.executor import ACKNOWLEDGED_WITHIN_S
 from gateway.calls.preference import Preference
-from gateway.calls.status import CANCELLED, TOLD, CallView, Consent
+from gateway.calls.status import CANCELLED, NOT_KEPT, CallView, Consent
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import JsonObject, ToolFailure, ToolResult
 from gateway.state.port import CallState
@@ -89,7 +89,7 @@ async def test_what_the_acknowledgement_turns_out_to_be_changes_nothing(
 ) -> None:
     kept = await it.ask(call_id)
     await it.acknowledge(so)
-    assert await it.desk.standing_of(kept.id) == (TOLD if call_id is None else DONE)
+    assert await it.desk.standing_of(kept.id) == (NOT_KEPT if call_id is None else DONE)
     assert [task.done() for task in it.dispatches] == [True]
 
 

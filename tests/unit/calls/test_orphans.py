@@ -39,7 +39,7 @@ def left(
     created_s: float = 0.0,
 ) -> Record:
     later = DeferredCall(run="run", cancel_after_s=cancel_after_s)
-    note = CallMetadata(dialect="oxp", spelling="1.0.0", call_id="k", tool="t", group="g", later=later)
+    note = CallMetadata(dialect="oxp", wire_version="1.0.0", call_id="k", tool="t", group="g", later=later)
     return Record(
         key=key,
         fingerprint="f",

@@ -30,7 +30,7 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, ToolFailure, ToolResult
 from gateway.state.port import CallState, Conflict, Expired, Full, Quota, Record
 
-NOTE = CallMetadata(dialect="oxp", spelling="1.0.0", call_id="k", tool="Echo.Say@1.0.0", group="g")
+NOTE = CallMetadata(dialect="oxp", wire_version="1.0.0", call_id="k", tool="Echo.Say@1.0.0", group="g")
 PINNED = ToolResult(failure=ToolFailure(message="No."))
 REPEATABLE = ToolResult(failure=ToolFailure(message="No.", can_retry=True))
 REFUSED = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Later.", retry_after_s=2)
@@ -74,7 +74,7 @@ def test_a_note_comes_out_as_it_went_in() -> None:
 
 def test_a_record_says_how_its_call_stands() -> None:
     asking = pack_metadata(
-        CallMetadata(dialect="oxp", spelling="1.0", call_id="k", tool="t", challenge={"id": "1", "url": "u"})
+        CallMetadata(dialect="oxp", wire_version="1.0", call_id="k", tool="t", challenge={"id": "1", "url": "u"})
     )
     assert status_of(None) == NOT_FOUND
     for state in (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from gateway.catalogue.catalogue import Catalogue
-from gateway.catalogue.offer import Source
+from gateway.catalogue.evaluation import Source
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import (
     AuthorizationRequirement,

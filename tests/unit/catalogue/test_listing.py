@@ -6,14 +6,17 @@ import asyncio
 import gc
 import gzip
 import weakref
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
 from gateway import jsontext
-from gateway.catalogue.listing import MAX_LISTS, MIN_GZIP_BYTES, Lists
+from gateway.catalogue.listing import MAX_LISTS, Lists
 from gateway.dialects import recognise
 from gateway.dialects.otc import Otc
+from gateway.dialects.oxp import OxpFlat
+from gateway.dialects.rest import MIN_GZIP_BYTES
 from gateway.model import ToolDefinition
 from gateway.ports import ANONYMOUS, Caller
 from gateway.routing import Router
@@ -29,18 +32,18 @@ pytestmark = pytest.mark.anyio
 def head(accept: str | None = None, if_none_match: str | None = None, prefix: str | None = None) -> Head:
     fields = {b"accept-encoding": accept, b"if-none-match": if_none_match}
     headers = {name: value.encode() for name, value in fields.items() if value is not None}
-    return Head(method="GET", path="/tools", headers=headers, prefix=prefix)
+    return Head(method="GET", path="/tools", headers=headers, dialect=prefix)
 
 
 async def asked(router: Router, asking: Head, lists: Lists | None = None) -> WireReply:
-    return await (lists or Lists()).answer(router, ANONYMOUS, recognise.OTC, "otc://1.0", asking)
+    return await (lists or Lists()).answer(router, ANONYMOUS, recognise.OTC, asking)
 
 
 def etag(reply: WireReply) -> str:
     return (reply.header(b"etag") or b"").decode()
 
 
-async def test_a_list_holds_every_tool_in_the_callers_dialect_and_spelling() -> None:
+async def test_a_list_holds_every_tool_in_the_callers_dialect_and_version() -> None:
     reply = await asked(LONG, head())
     document = jsontext.decode(reply.body)
     assert (reply.status, reply.header(b"content-type")) == (200, b"application/json")
@@ -136,8 +139,8 @@ async def test_what_the_answer_depends_on_is_said() -> None:
 
 async def test_the_dialects_headers_are_on_every_answer() -> None:
     lists = Lists()
-    first = await lists.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head())
-    again = await lists.answer(SHORT, ANONYMOUS, recognise.OXP, "1.0.0", head(None, etag(first)))
+    first = await lists.answer(SHORT, ANONYMOUS, OxpFlat("1.0.0"), head())
+    again = await lists.answer(SHORT, ANONYMOUS, OxpFlat("1.0.0"), head(None, etag(first)))
     assert (first.status, again.status) == (200, 304)
     assert first.header(b"oxp-version") == again.header(b"oxp-version") == b"1.0.0"
 
@@ -148,7 +151,7 @@ async def test_callers_see_what_their_scopes_allow_and_nothing_of_each_others_li
     seen = []
     for scopes in ((), ("mail",), (), ("other",)):
         caller = Caller(principal="p", scopes=frozenset(scopes))
-        reply = await lists.answer(router, caller, recognise.OTC, "otc://1.0", head())
+        reply = await lists.answer(router, caller, recognise.OTC, head())
         seen.append([tool["id"] for tool in jsontext.decode(reply.body)["tools"]])
     assert seen == [["Geo.Find@1.0.0"], ["Geo.Find@1.0.0", "Mail.Send@1.0.0"], *[["Geo.Find@1.0.0"]] * 2]
 
@@ -165,58 +168,63 @@ class Counting(Otc):
 
     name = "counting"
 
-    def __init__(self) -> None:
-        self.definitions = self.lists = 0
+    def __init__(self, wire_version: str = "a", counts: Counter[str] | None = None) -> None:
+        super().__init__(wire_version)
+        self.counts = Counter[str]() if counts is None else counts
+
+    def at(self, wire_version: str) -> Counting:
+        """The same in another version; both count together."""
+        return type(self)(wire_version, self.counts)
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        self.definitions += 1
+        self.counts["definitions"] += 1
         return super().encode_definition(tool)
 
-    def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
-        self.lists += 1
-        return super().encode_list(tools, spelling)
+    def list_body(self, tools: Sequence[bytes]) -> bytes:
+        self.counts["lists"] += 1
+        return super().list_body(tools)
 
 
 async def test_a_tool_is_encoded_once_and_a_list_joined_once() -> None:
     router, lists, dialect = Router([published(), published("Geo.Lose@1.0.0")]), Lists(), Counting()
-    for spelling in ("a", "b", "a", "b"):
-        await lists.answer(router, ANONYMOUS, dialect, spelling, head())
-    assert (dialect.definitions, dialect.lists) == (2, 2)
+    for version in ("a", "b", "a", "b"):
+        await lists.answer(router, ANONYMOUS, dialect.at(version), head())
+    assert dialect.counts == {"definitions": 2, "lists": 2}
 
 
 async def test_a_list_that_many_ask_for_at_once_is_joined_once() -> None:
     lists, dialect = Lists(), Counting()
     replies = await asyncio.gather(
-        *(lists.answer(LONG, ANONYMOUS, dialect, "a", head()) for _ in range(50)),
-        lists.answer(LONG, ANONYMOUS, dialect, "b", head()),
+        *(lists.answer(LONG, ANONYMOUS, dialect, head()) for _ in range(50)),
+        lists.answer(LONG, ANONYMOUS, dialect.at("b"), head()),
     )
-    assert dialect.lists == 2
+    assert dialect.counts["lists"] == 2
     assert len({reply.body for reply in replies}) == 2
     assert replies[0].body is replies[49].body  # or each would hold megabytes of its own
 
 
 async def test_who_leaves_does_not_take_the_list_from_the_others() -> None:
     lists, dialect = Lists(), Counting()
-    first, second = (asyncio.ensure_future(lists.answer(LONG, ANONYMOUS, dialect, "a", head())) for _ in range(2))
+    first, second = (asyncio.ensure_future(lists.answer(LONG, ANONYMOUS, dialect, head())) for _ in range(2))
     await asyncio.sleep(0)  # both ask
     first.cancel()
     assert (await second).status == 200
     assert first.cancelled()
-    assert dialect.lists == 1
+    assert dialect.counts["lists"] == 1
 
 
 async def test_a_list_that_could_not_be_made_is_made_for_the_next() -> None:
     class Failing(Counting):
-        def encode_list(self, tools: Sequence[bytes], spelling: str) -> bytes:
-            body = super().encode_list(tools, spelling)
-            if self.lists == 1:
+        def list_body(self, tools: Sequence[bytes]) -> bytes:
+            body = super().list_body(tools)
+            if self.counts["lists"] == 1:
                 raise RuntimeError("no room")
             return body
 
     lists, dialect = Lists(), Failing()
     with pytest.raises(RuntimeError, match="no room"):
-        await lists.answer(LONG, ANONYMOUS, dialect, "a", head())
-    assert (await lists.answer(LONG, ANONYMOUS, dialect, "a", head())).status == 200
+        await lists.answer(LONG, ANONYMOUS, dialect, head())
+    assert (await lists.answer(LONG, ANONYMOUS, dialect, head())).status == 200
 
 
 async def test_the_lists_of_a_snapshot_that_is_gone_are_not_kept() -> None:
@@ -224,14 +232,14 @@ async def test_the_lists_of_a_snapshot_that_is_gone_are_not_kept() -> None:
     lists, dialect, before, after = Lists(), Counting(), Router([published()]), Router([published()])
 
     async def ask(router: Router) -> weakref.ref[Router]:
-        reply = await lists.answer(router, ANONYMOUS, dialect, "a", head())
+        reply = await lists.answer(router, ANONYMOUS, dialect, head())
         assert reply.status == 200
         return weakref.ref(router)
 
     gone = await ask(before)
     await ask(after)
     await ask(after)
-    assert dialect.lists == 2
+    assert dialect.counts["lists"] == 2
     assert len(lists._lists) == 1
     del before
     gc.collect()
@@ -240,17 +248,17 @@ async def test_the_lists_of_a_snapshot_that_is_gone_are_not_kept() -> None:
 
 async def test_a_list_that_was_overtaken_is_answered_and_not_kept() -> None:
     lists, dialect, before = Lists(), Counting(), Router(LONG.tools)
-    late = asyncio.ensure_future(lists.answer(before, ANONYMOUS, dialect, "a", head()))
+    late = asyncio.ensure_future(lists.answer(before, ANONYMOUS, dialect, head()))
     await asyncio.sleep(0)
-    await lists.answer(SHORT, ANONYMOUS, dialect, "a", head())
+    await lists.answer(SHORT, ANONYMOUS, dialect, head())
     assert len(jsontext.decode((await late).body)["tools"]) == 20
     assert len(lists._lists) == 1
 
 
 async def test_only_so_many_lists_are_kept() -> None:
     lists, dialect = Lists(), Counting()
-    for spelling in ("first", *map(str, range(MAX_LISTS - 1)), "first", "one more", "first"):
-        await lists.answer(SHORT, ANONYMOUS, dialect, spelling, head())
-    assert dialect.lists == MAX_LISTS + 1  # used again in between, the first was never dropped
-    await lists.answer(SHORT, ANONYMOUS, dialect, "0", head())
-    assert dialect.lists == MAX_LISTS + 2
+    for version in ("first", *map(str, range(MAX_LISTS - 1)), "first", "one more", "first"):
+        await lists.answer(SHORT, ANONYMOUS, dialect.at(version), head())
+    assert dialect.counts["lists"] == MAX_LISTS + 1  # used again in between, the first was never dropped
+    await lists.answer(SHORT, ANONYMOUS, dialect.at("0"), head())
+    assert dialect.counts["lists"] == MAX_LISTS + 2

@@ -7,9 +7,9 @@ import shlex
 
 import pytest
 
-from gateway.cli.examples import Example, introduction
+from gateway.cli.check import remarks_on
+from gateway.cli.demo import Example, introduction
 from gateway.cli.output import complain, count, first_line, print_answer, print_value, say, table
-from gateway.cli.remarks import remarks_on
 from gateway.model import JsonObject
 
 HEAD = ("NAME", "TEXT")

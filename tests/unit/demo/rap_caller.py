@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from tests.unit.demo.conftest import DEADLINE_S
+from tests.support.servers import DEADLINE_S
 
 
 @dataclass
@@ -62,10 +62,6 @@ class Caller:
 
     def invoke(self, invocation: dict[str, Any]) -> httpx.Response:
         return self.server.post("/invoke", json=invocation)
-
-    def order(self, operation: str, fault: str, **more: Any) -> None:
-        answered = self.server.post("/faults", json={"operation": operation, "fault": fault, **more})
-        assert answered.status_code == 200, answered.text
 
     def run(self, invocation: dict[str, Any], count: int = 1) -> list[Any]:
         """Invokes, and returns the first messages that come back about it."""

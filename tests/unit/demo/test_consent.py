@@ -41,13 +41,3 @@ def test_the_oldest_challenges_are_forgotten_first() -> None:
     challenges = [accounts.challenge("ana", fresh=True)["id"] for _ in range(consent.MAX_CHALLENGES + 1)]
     assert accounts.status(challenges[0]) == "failed"
     assert accounts.status(challenges[1]) == "pending"
-
-
-def test_the_account_unused_for_longest_is_forgotten_first() -> None:
-    accounts = Consent("http://mail.example")
-    for number in range(consent.MAX_USERS):
-        accounts.settle(accounts.challenge(f"user-{number}", fresh=True)["id"], connect=True)
-    assert accounts.is_connected("user-0")  # and so it was used just now
-    accounts.settle(accounts.challenge("one more")["id"], connect=True)
-    assert accounts.is_connected("user-0")
-    assert not accounts.is_connected("user-1")

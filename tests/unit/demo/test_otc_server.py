@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.unit.demo.conftest import connected
+from tests.support.servers import connected
 
 
 def call(client: httpx.Client, tool_id: str, **arguments: Any) -> httpx.Response:
@@ -21,11 +21,6 @@ def executions(client: httpx.Client) -> Any:
     return client.get("/executions").json()
 
 
-def test_health_needs_no_credentials() -> None:
-    with connected("otc_server", "--token", "t0k") as client:
-        assert client.get("/health").json() == {"status": "ok"}
-
-
 def test_the_list_has_every_version_with_wrapped_parameters(otc: httpx.Client) -> None:
     listing = otc.get("/tools").json()
     assert listing["$schema"] == "otc://1.0"
@@ -34,11 +29,6 @@ def test_the_list_has_every_version_with_wrapped_parameters(otc: httpx.Client) -
     assert tools["Calculator.Add@1.0.0"]["input_schema"]["parameters"]["required"] == ["a", "b"]
     assert tools["Doorbell.Ring@0.1.0"]["output_schema"] is None
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tool["name"]) for tool in tools.values())
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"$schema": "otc://1.0"}'])
-def test_the_body_of_a_get_may_state_the_version(otc: httpx.Client, body: bytes) -> None:
-    assert otc.request("GET", "/tools", content=body).status_code == 200
 
 
 def test_an_unsupported_version_in_the_body_of_a_get_is_refused(otc: httpx.Client) -> None:
@@ -53,39 +43,11 @@ def test_a_call_answers_as_the_example_of_the_specification(otc: httpx.Client, p
     assert answered == {"$schema": "otc://1.0", "result": {"call_id": "123e4567", "success": True, "value": 15}}
 
 
-def test_each_call_without_an_id_gets_its_own(otc: httpx.Client) -> None:
-    first, second = (call(otc, "Text.Echo", value=1).json()["result"]["call_id"] for _ in range(2))
-    assert first
-    assert first != second
-
-
 def test_the_callers_spelling_of_the_version_is_repeated(otc: httpx.Client) -> None:
     spelling = "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json"
     request = {"tool_id": "Text.Echo", "input": {"value": 1}}
     assert otc.post("/tools/call", json={"$schema": spelling, "request": request}).json()["$schema"] == spelling
     assert otc.post("/tools/call", json={"request": request}).json()["$schema"] == "otc://1.0"
-
-
-VERSIONS = [
-    ("Calculator.Add", 200),  # 1.1.0, which knows `terms`
-    ("Calculator.Add@1.1.0", 200),
-    ("Calculator.Add@1", 422),  # 1.0.0, which does not
-    ("Calculator.Add@2.0.0", 400),
-    ("Doorbell.Ring@0", 400),  # 0.0.0, though there is 0.1.0
-]
-
-
-@pytest.mark.parametrize(("tool_id", "status"), VERSIONS)
-def test_the_version_of_the_id_decides_which_tool_runs(otc: httpx.Client, tool_id: str, status: int) -> None:
-    assert call(otc, tool_id, a=1, b=2, terms=[3, 4]).status_code == status
-
-
-def test_a_missing_version_is_told_as_in_the_specification(otc: httpx.Client) -> None:
-    assert call(otc, "Calculator.Add@2.0.0").json() == {
-        "$schema": "otc://1.0",
-        "message": "Tool 'Calculator_Add' was not found",
-        "developer_message": "Calculator.Add version 2.0.0 is not available",
-    }
 
 
 def test_an_unknown_doorbell_is_the_tool_error_of_the_specification(otc: httpx.Client) -> None:
@@ -102,43 +64,9 @@ def test_an_unknown_doorbell_is_the_tool_error_of_the_specification(otc: httpx.C
     }
 
 
-@pytest.mark.parametrize("doorbell_id", ["doorbell42", "doorbell84"])
-def test_a_known_doorbell_rings_and_returns_nothing(otc: httpx.Client, doorbell_id: str) -> None:
-    result = call(otc, "Doorbell.Ring", doorbell_id=doorbell_id).json()["result"]
-    assert (result["success"], result["value"]) == (True, None)
-
-
-FAILING_SUMS: list[tuple[str, dict[str, Any]]] = [
-    ("Calculator.Divide", {"a": 1, "b": 0}),
-    ("Calculator.Divide", {"a": 1e308, "b": 1e-308}),
-    ("Calculator.Divide", {"a": 10**4000, "b": 3}),
-    ("Calculator.Add", {"a": 1e308, "b": 1e308}),
-    ("Calculator.Add", {"a": 10**4000, "b": 0.5}),
-    ("Calculator.Add", {"a": 10**4299, "b": 9 * 10**4299}),  # one digit more than the parsers take
-]
-
-
-@pytest.mark.parametrize(("tool_id", "arguments"), FAILING_SUMS)
-def test_a_sum_without_a_result_is_a_tool_error(otc: httpx.Client, tool_id: str, arguments: dict[str, Any]) -> None:
-    answered = call(otc, tool_id, **arguments)
-    assert (answered.status_code, answered.json()["result"]["success"]) == (200, False)
-
-
-@pytest.mark.parametrize("value", [None, False, 0, 2**53 + 1, 10**4000, 1.5, "Ж\U0001f514\0", [], {"a": [{"b": {}}]}])
-def test_an_echo_returns_any_value_unchanged(otc: httpx.Client, value: Any) -> None:
-    assert call(otc, "Text.Echo", value=value).json()["result"]["value"] == value
-
-
-def test_the_clock_answers_after_the_time_it_was_given(otc: httpx.Client) -> None:
-    result = call(otc, "Clock.Sleep", seconds=0.05).json()["result"]
-    assert result["value"] == {"slept_s": 0.05}
-    assert result["duration"] >= 50
-
-
 INVALID: list[tuple[str, dict[str, Any], set[str]]] = [
     ("Calculator.Add", {"a": 10, "b": "canary"}, {"b"}),
-    ("Calculator.Add", {}, {"a", "b"}),
-    ("Calculator.Add", {"a": True, "b": 1, "c": 1, "d": 1}, {"a", "c", "d"}),
+    ("Calculator.Add", {"a": True, "b": 1, "c": 1}, {"a", "input"}),
     ("Calculator.Add", {"a": 1, "b": 1, "terms": [1, "canary"]}, {"terms"}),
     ("Clock.Sleep", {"seconds": 61}, {"seconds"}),
     ("Clock.Sleep", {"seconds": 10**4000}, {"seconds"}),
@@ -155,13 +83,6 @@ def test_invalid_input_names_its_parameters_and_runs_nothing(
     assert set(answered.json()["parameter_errors"]) == names
     assert "canary" not in answered.text
     assert executions(otc) == before
-
-
-def test_executions_count_every_run_also_of_a_repeated_call_id(otc: httpx.Client) -> None:
-    before = executions(otc)["Text.Echo"]
-    for _ in range(2):
-        otc.post("/tools/call", json={"request": {"call_id": "same", "tool_id": "Text.Echo", "input": {"value": 1}}})
-    assert executions(otc)["Text.Echo"] == before + 2
 
 
 MALFORMED = [
@@ -205,38 +126,20 @@ def test_a_malformed_request_is_refused_and_runs_nothing(otc: httpx.Client, body
     assert executions(otc) == before
 
 
-def test_the_largest_body_is_one_mebibyte(otc: httpx.Client) -> None:
-    assert call(otc, "Text.Echo", value="x" * (1024 * 1024 - 200)).status_code == 200
-    assert call(otc, "Text.Echo", value="x" * 1024 * 1024).status_code == 413
-
-
 def test_a_body_that_never_ends_is_given_up(otc: httpx.Client) -> None:
     with socket.create_connection((otc.base_url.host, otc.base_url.port or 0), timeout=30) as connection:
         connection.sendall(b"POST /tools/call HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
         assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/call", 405), ("POST", "/tools", 405), ("GET", "/x", 404)]
-)
-def test_an_unknown_endpoint_answers_in_json(otc: httpx.Client, method: str, path: str, status: int) -> None:
-    answered = otc.request(method, path)
-    assert answered.status_code == status
-    assert answered.json()["message"]
-
-
 REJECTED = [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "t0k"}, {"Authorization": "Basic t0k"}]
 
 
 def test_a_server_with_a_token_asks_for_it() -> None:
-    with connected("otc_server", "--token", "t0k") as client:
+    with connected("gateway.demo.otc_server", "--token", "t0k") as client:
         for headers in REJECTED:
             for method, path in (("GET", "/tools"), ("POST", "/tools/call"), ("POST", "/call")):
                 answered = client.request(method, path, headers=headers)
                 assert (answered.status_code, answered.headers["www-authenticate"]) == (401, "Bearer")
                 assert answered.json()["message"]
         assert client.get("/tools", headers={"Authorization": "Bearer t0k"}).status_code == 200
-
-
-def test_a_server_without_a_token_ignores_credentials(otc: httpx.Client) -> None:
-    assert otc.get("/tools", headers={b"Authorization": b"\xff garbage"}).status_code == 200

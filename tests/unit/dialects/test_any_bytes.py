@@ -13,6 +13,7 @@ from gateway import jsontext
 from gateway.dialects import definitions, fields, recognise, replies
 from gateway.dialects.definitions import DefinitionError
 from gateway.dialects.replies import BrokenReplyError
+from gateway.dialects.rest_surface import REST
 from gateway.errors import GatewayError
 from gateway.jsontext import JsonError
 from gateway.model import Invocation, ToolDefinition
@@ -50,11 +51,9 @@ def test_any_text_is_a_value_or_no_json(text: bytes) -> None:
 @BOUNDED
 @given(damaged(CALLS), st.sampled_from([None, *DIALECTS]), st.sampled_from(["/call", "/tools/call"]))
 def test_any_document_is_a_call_or_refused(document: Any, prefix: str | None, path: str) -> None:
-    head = Head(method="POST", path=path, headers={}, prefix=prefix)
+    head = Head(method="POST", path=path, headers={}, dialect=prefix)
     with suppress(GatewayError):
-        dialect = recognise.of_call(head, document if isinstance(document, dict) else {})
-        dialect.negotiate(head, document)
-        dialect.decode_call(document)
+        REST.open(head, document)
 
 
 @BOUNDED

@@ -158,12 +158,12 @@ CATALOGUES = {
 @pytest.mark.parametrize("name", DIALECTS)
 def test_encoded_tools_are_joined_as_the_dialect_lists_them(name: str) -> None:
     dialect = recognise.DIALECTS[name]
-    assert dialect.encode_list([b"1", b"2"], "X").decode() == CATALOGUES[name]
-    assert definitions.listed(jsontext.decode(dialect.encode_list([], dialect.canonical))) == []
+    assert type(dialect)("X").join([b"1", b"2"]).body.decode() == CATALOGUES[name]
+    assert definitions.listed(jsontext.decode(dialect.join([]).body)) == []
 
 
 def test_only_flat_oxp_answers_with_its_version_in_a_header() -> None:
-    headers = {name: recognise.DIALECTS[name].answer_headers("1.0.0") for name in DIALECTS}
+    headers = {name: type(recognise.DIALECTS[name])("1.0.0").headers for name in DIALECTS}
     assert headers == dict.fromkeys(DIALECTS, ()) | {"oxp": ((b"oxp-version", b"1.0.0"),)}
 
 

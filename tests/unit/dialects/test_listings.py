@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects import crumb_listing, listings, lists, toolset_listing
+from gateway.dialects import callback_toolset, listings, lists, rcrt_tools
 from gateway.dialects.definitions import UnreadableTool
 from gateway.jsontext import JsonError, encode
 from gateway.model import Rejected, ToolDefinition
@@ -17,13 +17,12 @@ TOOLSET_TOOL = {"name": "do", "description": "Does.", "inputSchema": {"type": "o
 MANIFEST = {"name": "Kit", "endpoint": "http://127.0.0.1/tools", "tools": [TOOLSET_TOOL]}
 
 
-def terms(max_tools: int = 10, max_schema_bytes: int = 1000, *, has_version: bool = False) -> bytes:
-    bounds = listings.Terms("crm", "Crm", max_tools, max_schema_bytes, has_version)
-    return encode(bounds)
+def bounds(max_tools: int = 10, max_schema_bytes: int = 1000, *, has_version: bool = False) -> bytes:
+    return encode(listings.Bounds("crm", "Crm", max_tools, max_schema_bytes, has_version))
 
 
-def read(text: bytes, **bounds: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
-    summary, *parts = listings.read_list(terms(**bounds), text)
+def read(text: bytes, **limits: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
+    summary, *parts = listings.read_list(bounds(**limits), text)
     return listings.decode_summary(summary), [tool for part in parts for tool in listings.decode_tools(part)]
 
 
@@ -90,8 +89,8 @@ def test_a_long_list_is_split_in_several_goes(most: int, monkeypatch: pytest.Mon
     ],
 )
 def test_what_a_tool_server_speaks_shows(text: bytes, dialect: str) -> None:
-    assert read(text)[0].dialect == dialect
-    assert read(text, has_version=True)[0].dialect == "oxp"
+    assert read(text)[0].note == dialect
+    assert read(text, has_version=True)[0].note == "oxp"
 
 
 @pytest.mark.parametrize("text", [b"", b"7", b"{}", b'{"tools":{}}', b'{"tools":[1,]}', b"[[" * 100_000, b"<html>"])
@@ -112,10 +111,10 @@ def test_of_a_tool_too_long_only_short_names_are_shown() -> None:
         assert entry.get("id") is None
 
 
-def read_toolset(document: Any) -> tuple[toolset_listing.Summary, list[ToolDefinition]]:
+def read_toolset(document: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
-    summary, *parts = toolset_listing.read_toolset(terms(), text)
-    return toolset_listing.decode_summary(summary), [tool for part in parts for tool in listings.decode_tools(part)]
+    summary, *parts = callback_toolset.read_toolset(bounds(), text)
+    return listings.decode_summary(summary), [tool for part in parts for tool in listings.decode_tools(part)]
 
 
 def test_of_a_toolset_what_is_too_large_for_us_is_left_out_alone() -> None:
@@ -124,14 +123,13 @@ def test_of_a_toolset_what_is_too_large_for_us_is_left_out_alone() -> None:
     summary, found = read_toolset(MANIFEST | {"tools": [long, TOOLSET_TOOL, large]})
     assert [tool.remote_id for tool in found] == ["do"]
     assert [rejected.id for rejected in summary.rejected] == ["long", "Kit.large@1.0.0"]
-    assert summary.endpoint == MANIFEST["endpoint"]
+    assert summary.note == MANIFEST["endpoint"]
 
 
 def test_a_toolset_with_a_flaw_is_invalid_whole_and_what_is_no_toolset_fails() -> None:
-    assert (
-        "inputSchema"
-        in read_toolset(MANIFEST | {"tools": [TOOLSET_TOOL, TOOLSET_TOOL | {"inputSchema": 7}]})[0].invalid
-    )
+    flawed, found = read_toolset(MANIFEST | {"tools": [TOOLSET_TOOL, TOOLSET_TOOL | {"inputSchema": 7}]})
+    assert (flawed.note, found, [rejected.id for rejected in flawed.rejected]) == ("", [], ["crm"])
+    assert "inputSchema" in flawed.rejected[0].reason
     for document in (
         b"",
         b"{",
@@ -141,7 +139,8 @@ def test_a_toolset_with_a_flaw_is_invalid_whole_and_what_is_no_toolset_fails() -
         assert read_toolset(document)[0].failure
     invalid: Any
     for invalid in (7, {}, MANIFEST | {"tools": {}}, MANIFEST | {"endpoint": None}):
-        assert read_toolset(invalid)[0].invalid
+        summary, found = read_toolset(invalid)
+        assert (summary.failure, len(summary.rejected), found) == ("", 1, [])
     many = [TOOLSET_TOOL | {"name": f"t{number}"} for number in range(11)]
     summary, found = read_toolset(MANIFEST | {"tools": many})
     assert (len(found), [rejected.id for rejected in summary.rejected]) == (10, ["crm"])
@@ -150,9 +149,9 @@ def test_a_toolset_with_a_flaw_is_invalid_whole_and_what_is_no_toolset_fails() -
 def test_a_catalogue_of_crumbs_is_read_tool_by_tool() -> None:
     context = {"tools": [{"name": "echo"}, {"name": "large", "description": "x" * 2000}, 7]}
     crumb = {"id": "c1", "tags": [], "schema_name": "tool.catalog.v1", "version": 1, "context": context}
-    summary, *parts = crumb_listing.read_catalog(terms(), json.dumps([crumb]).encode())
-    read = crumb_listing.decode_summary(summary)
+    summary, *parts = rcrt_tools.read_catalog(bounds(), json.dumps([crumb]).encode())
+    read = listings.decode_summary(summary)
     assert [tool.remote_id for part in parts for tool in listings.decode_tools(part)] == ["echo"]
-    assert (read.crumb_id, [rejected.id for rejected in read.rejected]) == ("c1", ["Crm.large@1.0.0", "?"])
+    assert (read.note, [rejected.id for rejected in read.rejected]) == ("c1", ["Crm.large@1.0.0", "?"])
     for text in (b"", b"{}"):
-        assert crumb_listing.decode_summary(crumb_listing.read_catalog(terms(), text)[0]).failure
+        assert listings.decode_summary(rcrt_tools.read_catalog(bounds(), text)[0]).failure

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects.rcrt import Crumb
-from gateway.dialects.rcrt_tools import ToolError, is_callable, read_catalog, read_tool, tool_name
+from gateway.dialects.rcrt_tools import ToolError, decode_catalog, is_callable, read_tool, tool_name
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
 
@@ -122,11 +122,11 @@ def test_a_catalogue_is_read_tool_by_tool() -> None:
         {"name": "odd", "inputSchema": 7},
         "x",
     ]
-    outcomes = read_catalog({"tools": entries}, "Crumbs")
+    outcomes = decode_catalog({"tools": entries}, "Crumbs")
     assert [name for name, _ in outcomes] == ["echo", "?", "odd", "?"]
     assert [isinstance(outcome, ToolError) for _, outcome in outcomes] == [False, True, True, True]
 
 
 @pytest.mark.parametrize("context", [None, {}, {"tools": 7}], ids=repr)
 def test_a_catalogue_without_a_list_is_empty(context: Any) -> None:
-    assert read_catalog(context, "Crumbs") == []
+    assert decode_catalog(context, "Crumbs") == []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects import recognise, versions
+from gateway.dialects.rest_surface import REST
 from gateway.errors import ErrorCode, GatewayError
 from gateway.wire import Head
 from tests.wire import DIALECTS
@@ -27,7 +28,7 @@ def head(method: str, path: str, headers: dict[str, str], prefix: str | None = N
         method=method,
         path=path,
         headers={name.encode(): value.encode() for name, value in headers.items()},
-        prefix=prefix,
+        dialect=prefix,
     )
 
 
@@ -138,14 +139,12 @@ def test_a_head_alone_tells_the_dialect_only_when_it_is_sure(
 def test_an_early_refusal_names_the_version_as_the_caller_does(sent: str, said: bytes) -> None:
     error = GatewayError(ErrorCode.UNAUTHENTICATED, "Who?")
     for prefix in (None, "oxp"):
-        reply = recognise.refusal(error, head("POST", "/call", {"oxp-version": sent}, prefix))
+        reply = REST.refuse(error, head("POST", "/call", {"oxp-version": sent}, prefix))
         assert (reply.header(b"oxp-version"), reply.body) == (said, b'{"message":"Who?","code":"unauthenticated"}')
-    assert recognise.refusal(error, head("POST", "/call", {}, "oxp")).header(b"oxp-version") == b"1.0"
-    assert recognise.refusal(error, head("POST", "/call", {"oxp-version": sent}, "otc")).header(b"oxp-version") is None
+    assert REST.refuse(error, head("POST", "/call", {}, "oxp")).header(b"oxp-version") == b"1.0"
+    assert REST.refuse(error, head("POST", "/call", {"oxp-version": sent}, "otc")).header(b"oxp-version") is None
 
 
 def test_before_the_dialect_is_known_a_refusal_is_a_message_valid_in_all() -> None:
-    reply = recognise.refusal(
-        GatewayError(ErrorCode.UNAUTHENTICATED, "Who?"), Head(method="POST", path="/call", headers={})
-    )
+    reply = REST.refuse(GatewayError(ErrorCode.UNAUTHENTICATED, "Who?"), Head(method="POST", path="/call", headers={}))
     assert (reply.status, reply.body) == (401, b'{"message":"Who?","code":"unauthenticated"}')

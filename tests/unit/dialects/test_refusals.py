@@ -7,6 +7,8 @@ import pytest
 from gateway import jsontext
 from gateway.dialects import recognise
 from gateway.dialects.fields import status_of
+from gateway.dialects.oxp import OxpFlat
+from gateway.dialects.rest_surface import REST
 from gateway.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
 from gateway.wire import Head
 from tests.wire import DIALECTS
@@ -39,7 +41,7 @@ def test_no_refusal_is_a_5xx_which_callers_would_send_again(code: ErrorCode) -> 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_what_is_for_our_log_stays_there(name: str) -> None:
     error = GatewayError(ErrorCode.INTERNAL, "Sorry.", detail="canary")
-    reply = recognise.DIALECTS[name].encode_error(error, "1.0")
+    reply = recognise.DIALECTS[name].encode_error(error)
     assert b"canary" not in reply.body
     assert jsontext.decode(reply.body)["message"] == "Sorry."
 
@@ -47,18 +49,18 @@ def test_what_is_for_our_log_stays_there(name: str) -> None:
 @pytest.mark.parametrize(("after_s", "header"), [(0.2, b"1"), (1.4, b"1"), (2.5, b"2"), (90.0, b"90")])
 def test_the_time_to_wait_is_said_in_whole_seconds(after_s: float, header: bytes) -> None:
     error = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Later.", retry_after_s=after_s)
-    assert recognise.OXP.encode_error(error, "1.0").header(b"retry-after") == header
+    assert recognise.OXP.encode_error(error).header(b"retry-after") == header
 
 
 @pytest.mark.parametrize("prefix", [None, *DIALECTS])
 def test_who_is_not_known_is_told_so_as_everybody_else_is_told_something(prefix: str | None) -> None:
     """Their refusals are remembered, each sentence with its own headers."""
-    head = Head(method="POST", path="/call", headers={}, prefix=prefix)
+    head = Head(method="POST", path="/call", headers={}, dialect=prefix)
     for message, value in (("Who?", b"one"), ("Who?", b"other"), ("You?", b"one"), ("Who?", b"one")):
         headers = ((b"www-authenticate", value),)
         stranger = UnauthenticatedError(message, "missing", False, headers)
         error = GatewayError(ErrorCode.UNAUTHENTICATED, message, headers=headers)
-        assert recognise.refusal(stranger, head) == recognise.refusal(error, head)
+        assert REST.refuse(stranger, head) == REST.refuse(error, head)
 
 
 class LimitedError(FixedError):
@@ -73,18 +75,19 @@ class LimitedError(FixedError):
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_refusals_in_the_same_words_keep_their_own_times_and_spellings(name: str) -> None:
+def test_refusals_in_the_same_words_keep_their_own_times_and_versions(name: str) -> None:
     """Answers of such refusals are remembered, and nobody is told another's."""
-    dialect = recognise.DIALECTS[name]
+    dialect = type(recognise.DIALECTS[name])
     asked = [(1, b"a", "1.0"), (2, b"a", "1.0"), (1, b"b", "1.0"), (1, b"a", "1.0.0"), (1, b"a", "1.0")]
-    for after_s, value, spelling in asked:
+    for after_s, value, version in asked:
         error = GatewayError(ErrorCode.RATE_LIMITED, "Later.", retry_after_s=after_s, headers=((b"ratelimit", value),))
-        assert dialect.encode_error(LimitedError(after_s, value), spelling) == dialect.encode_error(error, spelling)
+        reply = dialect(version).encode_error(LimitedError(after_s, value))
+        assert reply == dialect(version).encode_error(error)
 
 
 def test_headers_of_a_refusal_go_on_and_nothing_is_stored() -> None:
     error = GatewayError(ErrorCode.UNAUTHENTICATED, "Who?", headers=((b"www-authenticate", b"Bearer"),))
-    reply = recognise.OXP.encode_error(error, "1.0.0")
+    reply = OxpFlat("1.0.0").encode_error(error)
     assert dict(reply.headers) == {
         b"content-type": b"application/json",
         b"cache-control": b"no-store",

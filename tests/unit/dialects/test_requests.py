@@ -9,14 +9,13 @@ import pytest
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, ToolCall, ToolRef
-from gateway.ports import Dialect
 from tests.wire import DIALECTS
 
 STRICT = [name for name in DIALECTS if name != "lc"]
 
 
 def decode(name: str, **members: Any) -> ToolCall:
-    dialect: Dialect = recognise.DIALECTS[name]
+    dialect = recognise.DIALECTS[name]
     request = {"tool_id": "A.B"} | members
     return dialect.decode_call(request if name == "oxp" else {"request": request})
 

@@ -1,4 +1,4 @@
-"""Which spellings of the standard's version are accepted, and what becomes of them."""
+"""Which versions of the standard's version are accepted, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ OTC_URLS = [
     "https://github.com/OpenToolCalling/Specification/tree/main/specification/http/1.0/openapi.json",
 ]
 # The first is the dialect's own, spoken to callers that name none. OXP's pages never renamed the address of OTC.
-SPELLINGS = {
+VERSIONS = {
     "rfc": [RFC_URL],
     "otc": ["otc://1.0", *OTC_URLS],
     "oxp-env": ["urn:oxp:1.0", *OTC_URLS],
     "lc": ["otc://1.0", "urn:oxp:1.0", *OTC_URLS],
 }
-ACCEPTED = [(name, spelling) for name, spellings in SPELLINGS.items() for spelling in spellings]
+ACCEPTED = [(name, version) for name, versions in VERSIONS.items() for version in versions]
 FOREIGN = [("rfc", "otc://1.0"), ("otc", "urn:oxp:1.0"), ("oxp-env", "otc://1.0"), ("lc", RFC_URL)]
 
 
@@ -35,20 +35,20 @@ def head(method: str = "POST", **headers: str) -> Head:
     )
 
 
-@pytest.mark.parametrize(("name", "spelling"), ACCEPTED)
-def test_every_spelling_is_accepted_and_kept(name: str, spelling: str) -> None:
-    assert recognise.DIALECTS[name].negotiate(head(), {"$schema": spelling, "request": {}}) == spelling
+@pytest.mark.parametrize(("name", "version"), ACCEPTED)
+def test_every_version_is_accepted_and_kept(name: str, version: str) -> None:
+    assert recognise.DIALECTS[name].negotiate(head(), {"$schema": version, "request": {}}) == version
 
 
-@pytest.mark.parametrize("spelling", ["1.0", "1.0.0", "1"])
-def test_every_spelling_in_the_header_is_accepted_and_kept(spelling: str) -> None:
-    assert recognise.OXP.negotiate(head(oxp_version=spelling), {}) == spelling
+@pytest.mark.parametrize("version", ["1.0", "1.0.0", "1"])
+def test_every_version_in_the_header_is_accepted_and_kept(version: str) -> None:
+    assert recognise.OXP.negotiate(head(oxp_version=version), {}) == version
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_without_a_version_the_latest_is_meant(name: str) -> None:
     dialect = recognise.DIALECTS[name]
-    own = SPELLINGS.get(name, ["1.0"])[0]
+    own = VERSIONS.get(name, ["1.0"])[0]
     assert dialect.negotiate(head(), {"request": {}}) == own == dialect.canonical
 
 
@@ -77,33 +77,33 @@ UNSUPPORTED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("spelling", UNSUPPORTED, ids=repr)
-@pytest.mark.parametrize("name", SPELLINGS)
-def test_a_near_miss_is_refused(name: str, spelling: Any) -> None:
+@pytest.mark.parametrize("version", UNSUPPORTED, ids=repr)
+@pytest.mark.parametrize("name", VERSIONS)
+def test_a_near_miss_is_refused(name: str, version: Any) -> None:
     with pytest.raises(GatewayError) as caught:
-        recognise.DIALECTS[name].negotiate(head(), {"$schema": spelling})
+        recognise.DIALECTS[name].negotiate(head(), {"$schema": version})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("spelling", UNSUPPORTED, ids=repr)
+@pytest.mark.parametrize("version", UNSUPPORTED, ids=repr)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_near_miss_in_the_body_of_a_flat_list_is_refused_too(method: str, spelling: Any) -> None:
+def test_a_near_miss_in_the_body_of_a_flat_list_is_refused_too(method: str, version: Any) -> None:
     """Ours: of two carriers both are checked; flat OXP has its version in the header."""
     with pytest.raises(GatewayError) as caught:
-        recognise.OXP.negotiate(head(method, oxp_version="1.0"), {"$schema": spelling})
+        recognise.OXP.negotiate(head(method, oxp_version="1.0"), {"$schema": version})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize("spelling", sorted({spelling for _, spelling in ACCEPTED}))
-def test_a_flat_list_may_name_any_spelling_in_its_body_and_is_told_that_of_its_header(spelling: str) -> None:
-    assert recognise.OXP.negotiate(head("GET", oxp_version="1.0.0"), {"$schema": spelling}) == "1.0.0"
-    assert recognise.OXP.negotiate(head("GET"), {"$schema": spelling}) == "1.0"
+@pytest.mark.parametrize("version", sorted({version for _, version in ACCEPTED}))
+def test_a_flat_list_may_name_any_version_in_its_body_and_is_told_that_of_its_header(version: str) -> None:
+    assert recognise.OXP.negotiate(head("GET", oxp_version="1.0.0"), {"$schema": version}) == "1.0.0"
+    assert recognise.OXP.negotiate(head("GET"), {"$schema": version}) == "1.0"
 
 
-@pytest.mark.parametrize(("name", "spelling"), FOREIGN)
-def test_under_a_prefix_the_version_of_another_dialect_is_refused(name: str, spelling: str) -> None:
+@pytest.mark.parametrize(("name", "version"), FOREIGN)
+def test_under_a_prefix_the_version_of_another_dialect_is_refused(name: str, version: str) -> None:
     with pytest.raises(GatewayError) as caught:
-        recognise.DIALECTS[name].negotiate(head(), {"$schema": spelling})
+        recognise.DIALECTS[name].negotiate(head(), {"$schema": version})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 

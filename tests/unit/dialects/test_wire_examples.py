@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from gateway import jsontext
 from gateway.dialects import fields, recognise, replies
+from gateway.dialects.rest_surface import REST
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.ports import OpenedCall
 from gateway.wire import WireReply
 from tests.wire import DIALECTS, CallExample, call_examples, canonical
 
@@ -27,21 +29,23 @@ def parsed(reply: WireReply) -> tuple[int, dict[bytes, bytes], str]:
 
 @each_example
 def test_a_caller_is_recognised_and_understood(example: CallExample) -> None:
-    dialect = recognise.of_call(example.head, example.body)
-    assert dialect.name == example.dialect
-    assert canonical(dialect.decode_call(example.body).arguments) == canonical(example.call.arguments)
-    assert dialect.decode_call(example.body) == example.call
+    opened = REST.open(example.head, example.body)
+    assert isinstance(opened, OpenedCall)
+    assert opened.encoder.name == example.dialect
+    assert canonical(opened.call.arguments) == canonical(example.call.arguments)
+    assert opened.call == example.call
 
 
 @each_example
-def test_a_caller_gets_the_answer_in_its_own_dialect_and_spelling(example: CallExample) -> None:
-    dialect = recognise.DIALECTS[example.dialect]
-    spelling = dialect.negotiate(example.head, example.body)
+def test_a_caller_gets_the_answer_in_its_own_dialect_and_version(example: CallExample) -> None:
+    opened = REST.open(example.head, example.body)
+    assert isinstance(opened, OpenedCall)
     if isinstance(example.outcome, ToolResult):
-        reply = dialect.encode_result(example.outcome, example.call.call_id or CALL_ID, spelling)
+        reply = opened.encoder.encode_result(example.outcome, example.call.call_id or CALL_ID)
     else:
-        reply = dialect.encode_error(example.outcome, spelling)
+        reply = opened.encoder.encode_error(example.outcome)
     assert parsed(reply) == parsed(example.answered)
+    assert REST.encoders[opened.encoder.name, opened.encoder.wire_version] is opened.encoder  # when it is looked at
 
 
 def as_run(call: ToolCall) -> tuple[Invocation, ToolCall]:
@@ -76,7 +80,7 @@ def test_a_tool_server_of_the_same_dialect_understands_our_call(example: CallExa
     body = jsontext.decode(request.body)
     assert (request.method, request.path) == (b"POST", CALL_PATHS[example.dialect])
     assert recognise.DIALECTS[example.dialect].decode_call(body) == understood
-    head = replace(example.head, path=request.path, headers=dict(request.headers), prefix=None)
+    head = replace(example.head, path=request.path, headers=dict(request.headers), dialect=None)
     # Our calls carry no User-Agent of that family, and need none: a server of it speaks nothing else.
     assert recognise.of_call(head, body).name == {"lc": "otc"}.get(example.dialect, example.dialect)
 

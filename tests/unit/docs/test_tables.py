@@ -40,8 +40,8 @@ def test_every_error_code_is_listed_with_its_status() -> None:
 @pytest.mark.parametrize("row", rows(ERRORS, "The same refusal in every dialect"), ids=lambda row: words(row[0])[0])
 def test_bodies_have_the_members_that_are_listed(row: list[str]) -> None:
     dialect = DIALECTS[words(row[0])[0]]
-    refusal = dialect.encode_error(GatewayError(ErrorCode.INTERNAL, "why"), dialect.canonical)
-    failure = dialect.encode_result(ToolResult(failure=ToolFailure(message="why")), "id", dialect.canonical)
+    refusal = dialect.encode_error(GatewayError(ErrorCode.INTERNAL, "why"))
+    failure = dialect.encode_result(ToolResult(failure=ToolFailure(message="why")), "id")
     assert words(row[1]) == members(decode(refusal.body))
     body = decode(failure.body)
     for name in words(row[2]):

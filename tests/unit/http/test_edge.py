@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from gateway.dialects.rest_surface import REST
 from gateway.http.edge import Edge
 from gateway.http.observer import LEFT
 from gateway.request import Request
@@ -36,21 +37,21 @@ async def nothing(*_: object) -> Any:
 
 def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = nothing) -> Edge:
     return Edge(
-        call=call,
-        list_=nothing,
+        [REST],
+        answer=call,
         refuse=nothing,
         callback=callback,
         rest=nothing,
         ip_of=lambda scope: "127.0.0.1",
         observer=noted.observer,
-        chance=IdSource(),
+        ids=IdSource(),
         max_body_bytes=100,
         strict=False,
     )
 
 
 async def ask(edge: Edge, receive: Receive, send: Send, path: str = "/call") -> None:
-    scope: Scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+    scope: Scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"content-type", b"application/json")]}
     await edge(scope, receive, send)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects import recognise
+from gateway.dialects.rest_surface import REST
 from gateway.errors import UnauthenticatedError
 from gateway.http.accesslog import AccessLog
 from gateway.http.observer import LEFT, Observer
@@ -43,16 +44,16 @@ class Noted:
 
 
 def asked(path: str = "/tools/call", prefix: str | None = None) -> Request:
-    head = Head(method="POST", path=path, headers={b"x-request-id": b"request-1"}, prefix=prefix)
-    return Request(head, trace=identify(head.headers, IdSource()))
+    head = Head(method="POST", path=path, headers={b"x-request-id": b"request-1"}, dialect=prefix)
+    return Request(head, REST, trace=identify(head.headers, IdSource()))
 
 
 async def test_a_call_that_ran_is_noted_with_its_tool() -> None:
     noted, request = Noted(), asked()
-    request.speak(recognise.OTC)
+    request.encoder = recognise.OTC
     request.principal, request.outcome, request.tool_s = "key:nightly-job", "tool_error", 0.25
     request.tool = published("Mail.Send@1.0.0", backend_name="mail")
-    noted.observer.called(request, 200, 0.5, 400)
+    noted.observer.answered(request, "call", "/tools/call", 200, 0.5, 400)
     (line,) = noted.lines()
     told = {key: line[key] for key in ("request_id", "principal", "tool", "version", "backend", "outcome", "tool_ms")}
     assert told == {
@@ -71,7 +72,7 @@ async def test_a_call_that_ran_is_noted_with_its_tool() -> None:
 
 async def test_a_call_that_came_to_no_tool_is_noted_without_one() -> None:
     noted = Noted()
-    noted.observer.called(asked(prefix="oxp"), 401, 0.001, 50)
+    noted.observer.answered(asked(prefix="oxp"), "call", "/tools/call", 401, 0.001, 50)
     (line,) = noted.lines()
     assert (line["dialect"], line["outcome"], line["status"]) == ("oxp", "refused", 401)
     assert not {"tool", "backend", "principal"} & line.keys()
@@ -82,7 +83,7 @@ async def test_a_call_that_came_to_no_tool_is_noted_without_one() -> None:
 
 async def test_a_caller_that_left_is_noted_too() -> None:
     noted = Noted()
-    noted.observer.called(asked(), LEFT, 0.001, 0)
+    noted.observer.answered(asked(), "call", "/tools/call", LEFT, 0.001, 0)
     assert noted.lines()[0]["status"] == 499
     assert (await noted.samples())["toolgate_requests_total{dialect=none,operation=call,status=499}"] == 1
 
@@ -91,7 +92,7 @@ async def test_a_callback_is_noted_by_its_template_and_its_backend() -> None:
     noted = Noted()
     request = asked("/callbacks/secret")
     request.backend, request.bytes_in = "builds", 70
-    noted.observer.called_back(request, 200, 0.001, 2)
+    noted.observer.answered(request, "callback", "/callbacks/{token}", 200, 0.001, 2)
     (line,) = noted.lines()
     assert (line["route"], line["backend"], line["bytes_in"], line["outcome"]) == (
         "/callbacks/{token}",
@@ -107,7 +108,7 @@ async def test_a_refusal_is_counted_by_its_reason() -> None:
     noted = Noted()
     request = asked()
     request.refused = UnauthenticatedError("no", reason="expired", attempted=True)
-    noted.observer.called(request, 401, 0.001, 0)
+    noted.observer.answered(request, "call", "/tools/call", 401, 0.001, 0)
     assert (await noted.samples())["toolgate_auth_failures_total{reason=expired}"] == 1
 
 
@@ -123,12 +124,12 @@ def test_noting_a_call_takes_microseconds() -> None:
     with open(os.devnull, "wb") as nowhere:
         lines = Lines(nowhere.fileno(), lambda count: b"")
         observer, request, best_s = Observer(made(), AccessLog(lines)), asked(), 1.0
-        request.speak(recognise.OTC)
+        request.encoder = recognise.OTC
         request.tool, request.outcome, request.tool_s = published("Mail.Send@1.0.0", backend_name="mail"), "ok", 0.25
         for _ in range(10):
             started = time.thread_time()
             for _ in range(500):
-                observer.called(request, 200, 0.5, 400)
+                observer.answered(request, "call", "/tools/call", 200, 0.5, 400)
             best_s = min(best_s, (time.thread_time() - started) / 500)
         lines.close()
     assert best_s < 20e-6

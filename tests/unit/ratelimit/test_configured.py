@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.assembly import remembering
+from gateway.assembly import storage
 from gateway.config import read
 from gateway.ports import Target
 from gateway.ratelimit import RateLimited
@@ -31,7 +31,7 @@ MAIL = Target("Mail.Send", "1.0.0", "mail", "mail/*")
 
 
 async def test_a_file_says_who_may_do_what_how_often() -> None:
-    limits = remembering.rate_limits(read(FILE))
+    limits = storage.rate_limits(read(FILE))
     policies = {
         "early": limits.admit("call", "10.0.0.1")[0][1],
         "search": (await limits.spend("call", "key:a", "10.0.0.1", SEARCH))[0][1],

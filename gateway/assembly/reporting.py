@@ -1,0 +1,85 @@
+"""What operators see of a gateway: the labels of its metrics, its gauges, and its detailed health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gateway import __version__
+from gateway.assembly.setup import Setup
+from gateway.assembly.storage import is_shared
+from gateway.assembly.surfaces import SURFACES
+from gateway.auth import IssuerStatus, Reason
+from gateway.memory import BodyMemory
+from gateway.metrics import LabelValues, Reading, families
+from gateway.model import JsonObject
+from gateway.ports import Surface
+from gateway.settings import Config
+from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
+from gateway.state.port import State
+
+BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
+
+
+def label_values(config: Config, surfaces: Iterable[Surface] = SURFACES) -> LabelValues:
+    """The values that the labels of metrics may have."""
+    return LabelValues(
+        dialects=frozenset[str]().union(*(surface.dialects for surface in surfaces)),
+        protocols={name: backend.protocol for name, backend in config.backends.items()},
+        reasons=frozenset(str(reason) for reason in Reason),
+        rules=frozenset({BUILT_IN, *ALWAYS_THERE, *(rule.name for rule in config.rate_limits)}),
+    )
+
+
+def readings(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], memory: BodyMemory) -> Iterator[Reading]:
+    """All gauges, read in the event loop: some microseconds for each backend and for each hundred pending calls."""
+    yield Reading(families.BUILD, (__version__,), 1.0)
+    yield Reading(families.BODY_MEMORY, (), float(memory.held))
+    yield Reading(families.BODY_MEMORY_LIMIT, (), float(memory.limit_bytes))
+    yield Reading(families.STATE_UP, (), float(state.is_up))
+    if (room := state.room) is not None:
+        yield Reading(families.STATE_BYTES, (), float(room.used_bytes))
+        if room.max_bytes is not None:
+            yield Reading(families.STATE_MAX_BYTES, (), float(room.max_bytes))
+    for name, issuer in issuers.items():
+        yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
+        if issuer.age_s is not None:
+            yield Reading(families.ISSUER_AGE, (name,), issuer.age_s)
+    pending = state.pending()
+    for name, backend in setup.backends.items():
+        status = setup.catalogue.status(name)
+        yield Reading(families.BACKEND_UP, (name,), float(status.up))
+        yield Reading(families.CATALOGUE_TOOLS, (name,), float(status.tools))
+        if status.age_s is not None:
+            yield Reading(families.CATALOGUE_AGE, (name,), status.age_s)
+        if backend.deferred:
+            yield Reading(families.PENDING, (name,), float(pending[name]))
+            if backend.stream_up is not None:
+                yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
+        admitted = setup.admissions[name].snapshot()
+        yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
+        yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])
+        yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))
+
+
+def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> JsonObject:
+    """The detailed health: the state, issuers and backends, with ages and what is wrong."""
+    return {
+        "state": _state_details(state),
+        "issuers": {name: issuer.as_json() for name, issuer in issuers.items()},
+        "backends": {
+            name: {"dialect": backend.dialect}
+            | setup.catalogue.status(name).as_json()
+            | setup.admissions[name].snapshot().as_json()
+            for name, backend in setup.backends.items()
+        },
+    }
+
+
+def _state_details(state: State) -> JsonObject:
+    room, trouble = state.room, state.trouble
+    return {
+        "kept_in": "redis" if is_shared(state) else "memory",
+        "up": trouble is None,
+        **({} if trouble is None else {"reason": trouble}),
+        **({} if room is None else {"used_bytes": room.used_bytes, "max_bytes": room.max_bytes}),
+    }

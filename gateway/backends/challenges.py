@@ -1,0 +1,119 @@
+"""Challenges of tool servers: their URLs made fit for callers, and how they stand.
+
+A tool server may ask for a user's consent at a URL, and name another that tells whether it was given.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from collections.abc import Sequence
+from urllib.parse import urljoin, urlsplit
+
+from gateway import jsontext
+from gateway.backends.credentials import Credentials
+from gateway.backends.server import USER_AGENT, Server
+from gateway.dialects.replies import NotOursError
+from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
+from gateway.model import JsonObject
+from gateway.transport import TransportError
+
+log = logging.getLogger("gateway.backends")
+
+URI = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # RFC 3986, section 2: every character one may have
+TIMEOUT_S = 5.0  # somebody waits for a challenge's status
+MAX_BYTES = 64 * 1024
+BUSY = (408, 429)
+STATUSES = ("pending", "completed", "failed")
+
+
+class Challenges:
+    """Those of one backend, whose replicas are `servers`."""
+
+    def __init__(self, backend: str, servers: Sequence[Server], credentials: Credentials) -> None:
+        self._backend = backend
+        self._servers = servers
+        self._credentials = credentials
+
+    def completed(self, refusal: GatewayError, server: Server) -> GatewayError:
+        """The refusal of a tool server, with only those challenges whose URLs are safe.
+
+        Warns if it refused the gateway itself.
+        """
+        if isinstance(refusal, NotOursError):
+            log.warning("a tool server does not accept our credential", extra={"backend": self._backend})
+        elif refusal.missing is not None and "authorization" in refusal.missing:
+            challenges = [safe for one in refusal.missing["authorization"] if (safe := self._checked(one, server))]
+            if not challenges:
+                return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail="a challenge without a safe url")
+            refusal.missing = dict(refusal.missing) | {"authorization": challenges}
+        return refusal
+
+    def _checked(self, challenge: JsonObject, server: Server) -> JsonObject | None:
+        """A challenge whose `url` a browser may open, its `check_url` absolute and at an origin of this backend."""
+        if not is_https_or_loopback(challenge["url"]):
+            log.warning("a challenge's url is neither https nor loopback", extra={"backend": self._backend})
+            return None
+        if "check_url" not in challenge:
+            return challenge
+        check_url = absolute(server.url, challenge["check_url"])
+        if self._server_of(check_url) is None:
+            log.warning("a challenge's check_url is no URL of its tool server", extra={"backend": self._backend})
+            return {key: value for key, value in challenge.items() if key != "check_url"}
+        return challenge | {"check_url": check_url}
+
+    def _server_of(self, url: str) -> Server | None:
+        """The replica that a URL leads to."""
+        origin = origin_of(url)
+        return next((server for server in self._servers if origin_of(server.url) == origin), None)
+
+    async def status(self, check_url: str) -> str:
+        """Asks how a challenge stands; `pending` when that cannot be told now, `failed` when it never will."""
+        parts = urlsplit(check_url)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        headers = (USER_AGENT, *self._credentials.headers("anonymous"))
+        pool = (self._server_of(check_url) or self._servers[0]).pool
+        try:
+            reply = await pool.request(
+                b"GET", target.encode("ascii"), headers, b"", timeout_s=TIMEOUT_S, max_body=MAX_BYTES
+            )
+            document = jsontext.decode(reply.body) if reply.status == 200 else None
+        except (TransportError, UnicodeEncodeError, jsontext.JsonError):
+            return "pending"
+        if isinstance(document, dict) and document.get("status") in STATUSES:
+            return str(document["status"])
+        return "failed" if 400 <= reply.status < 500 and reply.status not in BUSY else "pending"
+
+
+def is_https_or_loopback(url: str) -> bool:
+    """Whether a user's browser may be sent there."""
+    if not URI.fullmatch(url):  # `urlsplit` drops line breaks, and would not see what a browser sees
+        return False
+    scheme, host, _ = origin_of(url)
+    return (scheme == "https" and bool(host)) or (scheme == "http" and host is not None and _is_loopback(host))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def absolute(base: str, url: str) -> str:
+    """A URL that may be relative, made absolute; empty if it is no URL, and could never be asked."""
+    try:
+        return urljoin(base + "/", url) if URI.fullmatch(url) else ""
+    except ValueError:
+        return ""
+
+
+def origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port of a text that may be a URL, for comparing."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return ("", None, None)
+    return parts.scheme, parts.hostname, port

@@ -1,0 +1,302 @@
+"""The exchanges of a backend with its tool server over HTTP.
+
+What decides admission, retries, blame and `can_retry` stands here, once for every backend that speaks HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from msgspec.structs import replace
+
+from gateway import jsontext
+from gateway.admission import DispatchGate, Lease, Replica
+from gateway.backends.challenges import Challenges
+from gateway.backends.credentials import credentials_of
+from gateway.backends.server import USER_AGENT, BackendContext, Server
+from gateway.dialects import replies
+from gateway.errors import FailureCode, GatewayError, unavailable
+from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
+from gateway.offload import OffloadError
+from gateway.ports import CallCodec
+from gateway.settings import BackendSettings
+from gateway.transport import Kind, Reply, TransportError
+from gateway.wire import WireRequest
+
+log = logging.getLogger("gateway.backends")
+
+MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
+LONG_BYTES = 1024 * 1024  # of an answer that is read between two turns of the event loop: 8 MiB take 10 ms
+LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
+NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
+CHECK_TIMEOUT_S = 5.0  # a check only has to show whether a replica answers
+BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and it cannot be read
+NOT_ANSWERED = (502, 503, 504)  # a proxy finds no server, or the server takes no calls: no tool has run
+BROKEN = ToolResult(
+    failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
+)
+
+
+def note_status(lease: Lease[Server], status: int) -> None:
+    """Tells the breakers what the status of an answer says: nothing bad below 500, else who has failed."""
+    if status < 500:
+        lease.answered = True
+    elif status in NOT_ANSWERED:
+        lease.failed(f"status {status}")
+    else:
+        lease.tool_failed(f"status {status}")
+
+
+def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *, runs_tool: bool = True) -> None:
+    """Tells the breakers about a broken exchange that had `given_s`. Raises BACKEND_UNAVAILABLE if nothing was sent.
+
+    Against the tool count timeouts and broken answers of a call that was sent; against the server everything else, and
+    everything in an exchange in which no tool runs.
+    """
+    if lease.replica.target.is_to_blame(exc, given_s):
+        if runs_tool and exc.sent and (exc.kind is Kind.TIMEOUT or exc.kind in BROKEN_KINDS):
+            lease.tool_failed(str(exc.kind))
+        else:
+            lease.failed(str(exc.kind))
+    if not exc.sent:
+        raise unavailable(f"{exc.kind}: {exc}") from exc
+
+
+class HttpExchange:
+    """One backend's way to its tool server and the replicas of that. Durations in seconds, sizes in bytes.
+
+    `list_request` asks for the tools, which runs none: it also shows whether a replica answers. `call_path` is the
+    codec's other path, once the tool server was found not to have the first.
+    """
+
+    def __init__(
+        self, name: str, settings: BackendSettings, context: BackendContext, list_request: WireRequest
+    ) -> None:
+        self.call_path: str | None = None
+        self.credentials = credentials_of(settings)
+        self._name = name
+        self._admission = context.admission
+        self._servers = [replica.target for replica in context.admission.replicas]
+        self._challenges = Challenges(name, self._servers, self.credentials)
+        self._checker = context.checker
+        self._max_response_bytes = settings.max_response_bytes
+        self._list_request = list_request
+        self._admission.check = self._is_alive
+
+    # Calls.
+
+    async def call(  # noqa: C901 - flat, because every call takes this way
+        self, codec: CallCodec, invocation: Invocation, gate: DispatchGate | None = None
+    ) -> ToolResult:
+        """Runs a tool; every failure after the first byte went out is a result (RFC 9110: a POST is not repeated).
+
+        Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent, or what the tool server refused with.
+        """
+        started = monotonic()
+        request = codec.request_call(invocation)
+        if self.call_path is not None:
+            request = replace(request, path=self.call_path)
+        deadline, begun = started + invocation.timeout_s, started
+        tool = invocation.tool.remote_id
+        lease = self._admission.enter(tool)
+        if lease is None:
+            lease = await self._admission.wait(tool, invocation.timeout_s, gate)
+            begun = monotonic()
+        try:
+            try:
+                reply = await self._send(lease, request, invocation, deadline)
+            except TransportError as exc:
+                reply = await self._resend(exc, lease, request, invocation, deadline)
+            if reply.status == 404:
+                reply = await self._try_other_path(codec, reply, lease, request, invocation, deadline)
+            status, document = reply.status, None
+            if status == 200 and len(reply.body) > jsontext.ALWAYS_HERE_BYTES:
+                document = await self._read_large(codec, reply, invocation)
+            result = codec.decode_reply(reply, invocation, document)
+            if status < 500 or (status == 500 and codec.fails_with_500):
+                lease.answered = True
+            else:
+                note_status(lease, status)
+        except TransportError as exc:
+            return self._broke_off(exc, lease, invocation, deadline - begun)
+        except replies.BrokenReplyError as exc:
+            return self._broken_reply(exc, lease, status)
+        except GatewayError as refusal:
+            lease.answered = True
+            raise self._challenges.completed(refusal, lease.replica.target) from None
+        finally:
+            self._admission.leave(lease)
+        if result.duration_ms is None:
+            took_ms = int((monotonic() - started) * 1e6) / 1e3
+            value, size = result.value, result.value_bytes
+            return ToolResult(value=value, failure=result.failure, duration_ms=took_ms, value_bytes=size)
+        return result
+
+    def _send(
+        self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
+    ) -> Awaitable[Reply]:
+        server = lease.replica.target
+        return server.pool.request(
+            request.method,
+            server.target(request.path),
+            (USER_AGENT, *request.headers, *self.credentials.headers(invocation.principal)),
+            request.body,
+            more=invocation.headers,
+            timeout_s=max(deadline - monotonic(), 0.001),
+            max_body=self._max_response_bytes,
+        )
+
+    async def _resend(
+        self, exc: TransportError, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
+    ) -> Reply:
+        """Sends to the next replica what provably was not sent, in time.
+
+        What was sent is sent once more if the route is idempotent and the connection broke before an answer: to
+        another replica if one is worth asking. Raises TransportError.
+        """
+        was_sent = False
+        while monotonic() < deadline:
+            if exc.sent:
+                if was_sent or exc.kind is not Kind.CLOSED or not invocation.idempotent:
+                    break
+                was_sent = True
+                self._admission.move(lease, reason=str(exc.kind), counts=True, may_return=True)
+            # With time left, a timeout was the fault of this replica.
+            elif exc.kind is Kind.INVALID or not self._admission.move(
+                lease, reason=str(exc.kind), counts=exc.kind is not Kind.BUSY
+            ):
+                break
+            try:
+                return await self._send(lease, request, invocation, deadline)
+            except TransportError as again:
+                exc = again
+        if was_sent and not exc.sent:  # the second was not sent, but the first was
+            raise TransportError(exc.kind, str(exc), sent=True) from exc
+        raise exc
+
+    async def _try_other_path(
+        self,
+        codec: CallCodec,
+        reply: Reply,
+        lease: Lease[Server],
+        request: WireRequest,
+        invocation: Invocation,
+        deadline: float,
+    ) -> Reply:
+        """Tries the codec's other path if the 404 was about the first: nothing ran there. Raises TransportError."""
+        other = next((path for path in codec.call_paths if path != request.path), None)
+        if other is None or not replies.is_unknown_path(reply):
+            return reply
+        request = replace(request, path=other)
+        try:
+            reply = await self._send(lease, request, invocation, deadline)
+        except TransportError as exc:
+            reply = await self._resend(exc, lease, request, invocation, deadline)
+        self.call_path = other if reply.status == 200 else None
+        return reply
+
+    async def _read_large(self, codec: CallCodec, reply: Reply, invocation: Invocation) -> Json:
+        """Reads an answer of very many values in another process, a long one in a turn of its own.
+
+        None if it is neither, or cannot be read.
+        """
+        text = replies.without_mark(reply.body)
+        try:
+            if jsontext.is_wide(text):
+                members, owner = codec.value_members, invocation.principal
+                return await self._checker.read(text, members, replies.MAX_DEPTH, owner, is_owed=True)
+            if len(text) <= LONG_BYTES:
+                return None
+            await asyncio.sleep(0)
+            document = jsontext.decode(text, replies.MAX_DEPTH)
+            await asyncio.sleep(0)
+            return document
+        except (OffloadError, jsontext.JsonError) as exc:
+            log.info("a large answer cannot be read", extra={"backend": self._name, "reason": repr(exc)})
+            return None
+
+    def _broke_off(
+        self, exc: TransportError, lease: Lease[Server], invocation: Invocation, given_s: float
+    ) -> ToolResult:
+        """The result of a call that may have run. Raises BACKEND_UNAVAILABLE if nothing was sent."""
+        note_broken_off(lease, exc, given_s)
+        log.warning("a tool server broke off", extra={"backend": self._name, "kind": str(exc.kind)})
+        if exc.kind in BROKEN_KINDS:
+            return BROKEN
+        if exc.kind is Kind.TIMEOUT:
+            outcome = "timeout"
+            message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
+        else:
+            outcome, message = "unknown", "The tool server broke off; the tool may have run."
+        return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))
+
+    def _broken_reply(self, exc: Exception, lease: Lease[Server], status: int) -> ToolResult:
+        if 400 <= status < 500:
+            lease.answered = True
+        else:
+            lease.tool_failed("a broken answer")
+        log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": str(exc)})
+        return BROKEN
+
+    # Lists, checks and challenges.
+
+    async def list_tools(self, read: Callable[[Reply], Awaitable[Listing]]) -> Listing:
+        """Asks a replica for its tools, and the next one when that fails. Raises BACKEND_UNAVAILABLE, as may `read`.
+
+        Failures here do not count against a replica: calls may get through all the same.
+        """
+        replicas = self._admission.by_preference()
+        for replica in replicas[:-1]:
+            try:
+                return await self._list_from(replica, NEXT_LIST_S, read)
+            except GatewayError as exc:
+                extra = {"backend": self._name, "replica": replica.name, "reason": exc.detail}
+                log.info("a replica does not list its tools; asking the next", extra=extra)
+        return await self._list_from(replicas[-1], LIST_TIMEOUT_S, read)
+
+    async def _list_from(
+        self, replica: Replica[Server], timeout_s: float, read: Callable[[Reply], Awaitable[Listing]]
+    ) -> Listing:
+        try:
+            reply = await self._ask(replica.target, timeout_s)
+        except TransportError as exc:
+            raise unavailable(f"{exc.kind}: {exc}") from exc
+        if not 200 <= reply.status < 300:
+            raise unavailable(f"its answer has status {reply.status}")
+        reading = read(reply)
+        del reply  # up to 64 MiB, which `read` keeps as long as it needs it
+        listing = await reading
+        self._admission.note_alive(replica)
+        return listing
+
+    async def _is_alive(self, server: Server) -> bool:
+        """Whether a replica answers at all."""
+        try:
+            reply = await self._ask(server, CHECK_TIMEOUT_S)
+        except TransportError as exc:
+            return exc.kind is Kind.TOO_LARGE
+        return reply.status < 500
+
+    def _ask(self, server: Server, timeout_s: float) -> Awaitable[Reply]:
+        request = self._list_request
+        return server.pool.request(
+            request.method,
+            server.target(request.path),
+            (USER_AGENT, *request.headers, *self.credentials.headers("anonymous")),
+            request.body,
+            timeout_s=timeout_s,
+            max_body=MAX_LIST_BYTES,
+        )
+
+    async def challenge_status(self, check_url: str) -> str:
+        """How a challenge of this backend stands: `pending`, `completed` or `failed`."""
+        return await self._challenges.status(check_url)
+
+    async def aclose(self) -> None:
+        """Refuses the calls that wait and closes every connection."""
+        await self._admission.aclose()
+        for server in self._servers:
+            await server.pool.aclose()

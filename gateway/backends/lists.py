@@ -1,0 +1,113 @@
+"""Reads what tool servers list, off the event loop: the tools that can be used, and why others cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from gateway.dialects import listings
+from gateway.errors import unavailable
+from gateway.jsontext import encode
+from gateway.model import Listing, ToolDefinition
+from gateway.offload import Offload, OffloadError, OverrunError
+from gateway.settings import BackendSettings
+
+log = logging.getLogger("gateway.backends")
+
+SHORT_BYTES = 256 * 1024  # of a list that a thread reads: starting the child would cost more; one decode takes 5 ms
+READ_CPU_S = 20.0  # of the child; 64 MiB of ordinary tools take 3
+WITHIN_S = 90.0  # with the wait for lists of other backends, and for a busy machine
+LIST_MEMORY_BYTES = 384 * 1024 * 1024  # of the child: twice a list, and what is made of its tools
+TURN_S = 0.005  # of decoding between two turns of the event loop
+MAX_LOGGED = 20  # warnings about names in one go
+
+
+class ListReader:
+    """Reads the lists of one backend with a function of `gateway.dialects`, which the child knows as `task`."""
+
+    def __init__(
+        self,
+        task: str,
+        read: Callable[[bytes, bytes], tuple[bytes, ...]],
+        backend: str,
+        settings: BackendSettings,
+        offload: Offload,
+    ) -> None:
+        self._task = task
+        self._read = read
+        self._backend = backend
+        self._offload = offload
+        self._bounds = listings.Bounds(
+            backend=backend,
+            toolkit=settings.toolkit or backend,
+            max_tools=settings.discovery.max_tools,
+            max_schema_bytes=settings.discovery.max_schema_bytes,
+        )
+        self._adapted: set[tuple[str, str]] = set()  # names that were warned of
+        self._last: tuple[bytes, str, Listing] | None = None  # the digest of a list, and what was read
+
+    async def read(self, text: bytes, *, has_version: bool = False) -> tuple[str, Listing]:
+        """What a list says about its tool server (`listings.Summary.note`), and the tools in it.
+
+        A list that has not changed is the very same Listing. Raises BACKEND_UNAVAILABLE for what is no list, or takes
+        too long to read.
+        """
+        digest = await asyncio.to_thread(_digest, text) + bytes([has_version])
+        if self._last is not None and self._last[0] == digest:
+            return self._last[1:]
+        reading = self._read_apart(encode(replace(self._bounds, has_version=has_version)), text)
+        del text  # the child has it: 64 MiB
+        first, *parts = await reading
+        summary = listings.decode_summary(first)
+        if summary.failure:
+            raise unavailable(summary.failure)
+        self._warn(set(summary.adapted))
+        listing = Listing(tools=tuple(await _decode_tools(parts)), rejected=summary.rejected)
+        self._last = digest, summary.note, listing
+        return summary.note, listing
+
+    async def _read_apart(self, bounds: bytes, text: bytes) -> tuple[bytes, ...]:
+        """Reads a list in a thread if it is short, else in the child. Raises BACKEND_UNAVAILABLE."""
+        if len(text) <= SHORT_BYTES:
+            return await asyncio.to_thread(self._read, bounds, text)
+        try:
+            running = self._offload.run(
+                self._task, bounds, text, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=self._backend
+            )
+            del text
+            return await running
+        except OverrunError as exc:
+            raise unavailable("its list takes too long to read, or too much memory") from exc
+        except OffloadError as exc:
+            raise unavailable("its list could not be read: the process that reads lists is busy, or broken") from exc
+
+    def _warn(self, adapted: set[tuple[str, str]]) -> None:
+        """Warns once of each name that was adapted."""
+        new = sorted(adapted - self._adapted)
+        for tool_id, why in new[:MAX_LOGGED]:
+            log.warning("a tool's name was adapted", extra={"backend": self._backend, "tool": tool_id, "reason": why})
+        if len(new) > MAX_LOGGED:
+            extra = {"backend": self._backend, "count": len(new) - MAX_LOGGED}
+            log.warning("more names of tools were adapted", extra=extra)
+        self._adapted = adapted
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+async def _decode_tools(parts: Sequence[bytes]) -> list[ToolDefinition]:
+    """Decodes arrays of tools, and gives way to the event loop in between."""
+    loop = asyncio.get_running_loop()
+    tools: list[ToolDefinition] = []
+    until = loop.time() + TURN_S
+    for part in parts:
+        tools += listings.decode_tools(part)
+        if loop.time() >= until:
+            await asyncio.sleep(0)
+            until = loop.time() + TURN_S
+    return tools

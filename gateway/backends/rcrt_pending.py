@@ -1,0 +1,280 @@
+"""The calls an RCRT server has taken and not answered yet: matched with events, and polled for as insurance.
+
+Events are lost, repeated and late; a response may exist and never be announced. The first one found counts, whichever
+way it was found; `settle` ignores every further one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
+from gateway.backends.rcrt_limits import Timings, WorkflowPermit
+from gateway.backends.rcrt_stream import EventStream
+from gateway.backoff import Backoff
+from gateway.dialects import rcrt
+from gateway.model import Json, ToolResult
+from gateway.ports import Outcomes
+from gateway.transport import Kind, TransportError
+
+log = logging.getLogger("gateway.backends")
+
+POLLS_AT_ONCE = 8  # after a reconnect every waiting call is polled for, and the server must live through it
+RESPONSES_PER_POLL = 5  # of one call; several runners may each have answered
+UNTAGGED_PER_POLL = 50
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PendingCall:
+    """A run of a call whose outcome is looked for. `request_id` is that of its request.
+
+    `permit` is held by a workflow. `crumb_ids` are the known breadcrumbs of its request, seldom more than one.
+    """
+
+    call_id: str
+    run: str
+    idempotent: bool = False
+    permit: WorkflowPermit | None = None
+    crumb_ids: set[str] = field(default_factory=set)
+    since: float = 0.0
+    is_settling: bool = False
+    nudge: asyncio.Event = field(default_factory=asyncio.Event)
+    watch: asyncio.Task[None] | None = None
+    request_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.request_id = rcrt.request_id(self.call_id, self.run)
+
+
+class PendingCalls:
+    """Looks for outcomes until they are found, given up, or no longer worth looking for."""
+
+    def __init__(
+        self,
+        name: str,
+        client: RcrtClient,
+        stream: EventStream,
+        outcomes: Outcomes,
+        *,
+        cleanup: bool,
+        timings: Timings,
+    ) -> None:
+        self._name = name
+        self._client = client
+        self._stream = stream
+        self._outcomes = outcomes
+        self._cleanup = cleanup
+        self._timings = timings
+        self._calls: dict[str, PendingCall] = {}
+        self._by_id: dict[str, PendingCall] = {}  # by every id that a response may name
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
+        self._untagged_at = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, call: PendingCall) -> None:
+        """Begins to look, before the request is sent: its answer may overtake its acknowledgement.
+
+        An earlier run of the same call is over by now, and its outcome must not end this one.
+        """
+        if (earlier := self._calls.get(call.call_id)) is not None:
+            self.forget(earlier)
+        call.since = _now()
+        self._calls[call.call_id] = self._by_id[call.request_id] = call
+        call.watch = asyncio.create_task(self._watch(call))
+
+    def resume(self, call_id: str, run: str) -> None:
+        """Polls for a run soon, and begins to look for its outcome unless it is looked for already."""
+        call = PendingCall(call_id=call_id, run=run)
+        if (known := self._by_id.get(call.request_id)) is None:
+            self.add(call)
+        (known or call).nudge.set()
+
+    def created(self, request_id: str, crumb_id: str) -> None:
+        """Notes the breadcrumb of a request that is stored; a response may name it."""
+        if crumb_id and (call := self._by_id.get(request_id)) is not None:
+            call.crumb_ids.add(crumb_id)
+            self._by_id[crumb_id] = call
+
+    async def make_sure(
+        self, call: PendingCall, look_up: Callable[[str], Awaitable[str | None]], *, within_s: float
+    ) -> None:
+        """Looks for a request that may not have been stored, and ends its call if it was not.
+
+        Returns once that is known, and after `within_s` at the latest; then the search continues in the background.
+        `look_up` finds the id of a request's breadcrumb.
+        """
+        task = asyncio.create_task(self._make_sure(call, look_up))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        await asyncio.wait([task], timeout=max(within_s, 0.0))
+
+    async def _make_sure(self, call: PendingCall, look_up: Callable[[str], Awaitable[str | None]]) -> None:
+        """Counts only searches that were answered: while the server is away they say nothing."""
+        backoff, absent = Backoff(*self._timings.look_s), 0
+        while absent < self._timings.looks:
+            await asyncio.sleep(backoff.next_s())
+            if call.crumb_ids or self._calls.get(call.call_id) is not call:  # it was found, or is over
+                return
+            try:
+                async with self._polling:
+                    crumb_id = await look_up(call.request_id)
+            except FAILURES:
+                continue
+            if crumb_id is not None:
+                self.created(call.request_id, crumb_id)
+                return
+            absent += 1
+        if self._calls.get(call.call_id) is not call:
+            return
+        log.warning("a request was not stored", extra={"backend": self._name, "call_id": call.call_id})
+        await self._end(call, rcrt.not_stored(idempotent=call.idempotent))
+
+    def cancel(self, call_id: str) -> None:
+        """Stops looking for a call, whichever run of it that is; but not for a workflow.
+
+        That goes on at the server, which has no way to stop it, and its permit is free when its outcome has come.
+        """
+        call = self._calls.get(call_id)
+        if call is not None and call.permit is None:
+            self.forget(call)
+
+    def forget(self, call: PendingCall) -> None:
+        """Stops looking for this run, unless it has stopped already."""
+        if self._calls.get(call.call_id) is not call:
+            return
+        del self._calls[call.call_id]
+        for name in (call.request_id, *call.crumb_ids):
+            self._by_id.pop(name, None)
+        if call.watch is not None:
+            call.watch.cancel()
+        if call.permit is not None:
+            call.permit.release()
+
+    def nudge(self) -> None:
+        """Polls for every call soon: events may have been missed."""
+        for call in self._calls.values():
+            call.nudge.set()
+
+    async def aclose(self) -> None:
+        tasks = self._tasks | {call.watch for call in self._calls.values() if call.watch is not None}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # What is found, on the stream or by polling.
+
+    def take_event(self, crumb: rcrt.Crumb) -> None:
+        """Takes an event: our own request, or the response to a call."""
+        if (request_id := rcrt.asked(crumb)) is not None:
+            self.created(request_id, crumb.id)
+        self._found(crumb)
+
+    def _found(self, crumb: rcrt.Crumb) -> None:
+        """Ends the call a breadcrumb answers, if it is one of ours and not ended yet."""
+        for answered in rcrt.answered(crumb):
+            call = self._by_id.get(answered)
+            if call is not None:
+                self._begin(call, crumb)
+                return
+
+    def _begin(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
+        if call.is_settling:
+            return
+        call.is_settling = True
+        task = asyncio.create_task(self._settle(call, crumb))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(call, done))
+
+    def _ended(self, call: PendingCall, task: asyncio.Task[None]) -> None:
+        """Lets the next poll try again if the outcome could not be settled."""
+        call.is_settling = False
+        self._done(task)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an outcome could not be kept", extra={"backend": self._name}, exc_info=error)
+
+    async def _settle(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
+        """Ends a call with what a response says; None stands for one that cannot be read."""
+        context = crumb.context if crumb is not None else None
+        if crumb is not None and context is None:
+            try:
+                record = await self._client.read(crumb.id)
+            except FAILURES:
+                return
+            whole = rcrt.decode_crumb(record)
+            context = whole.context if whole is not None else None
+        if self._calls.get(call.call_id) is not call:  # it is over, or its next run has begun
+            return
+        result = rcrt.decode_response(context, idempotent=call.idempotent)
+        if result.failure is rcrt.BROKEN:
+            log.warning("a tool server gave a broken answer", extra={"backend": self._name})
+        await self._end(call, result)
+        if self._cleanup:
+            await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
+
+    async def _end(self, call: PendingCall, result: ToolResult) -> None:
+        if await self._outcomes.is_open(call.call_id, call.run):
+            await self._outcomes.settle(call.call_id, result)
+        self.forget(call)
+
+    async def _delete(self, crumb_ids: Collection[str]) -> None:
+        """Deletes the breadcrumbs of a call. Those that cannot be deleted stay, which does no harm."""
+        for crumb_id in crumb_ids:
+            try:
+                await self._client.delete(crumb_id)
+            except FAILURES as exc:
+                log.info("a breadcrumb was not deleted", extra={"backend": self._name, "reason": str(exc)})
+
+    # Polling.
+
+    async def _watch(self, call: PendingCall) -> None:
+        timings = self._timings
+        while (age_s := _now() - call.since) < timings.watch_s:
+            first_s, last_s = timings.insurance_s if self._stream.is_up else timings.poll_s
+            await self._nudged(call, min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s))
+            if call.permit is None and not await self._outcomes.is_open(call.call_id, call.run):
+                break  # it was ended elsewhere, by its caller or by its deadline
+            async with self._polling:
+                await self._poll(call)
+            await asyncio.sleep(timings.poll_s[0] / 2)  # however often it is nudged
+        call.watch = None  # it ends by itself, not by being cancelled
+        self.forget(call)
+
+    async def _nudged(self, call: PendingCall, within_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await call.nudge.wait()
+        call.nudge.clear()
+
+    async def _poll(self, call: PendingCall) -> None:
+        """Looks for the response to one call, and from time to time for responses without a tag."""
+        tag = rcrt.ANSWER_TAG + call.request_id
+        try:
+            self._search(await self._client.find(rcrt.TOOL_RESPONSE, tag, limit=RESPONSES_PER_POLL, context=True))
+        except FAILURES as exc:
+            if isinstance(exc, BrokenAnswerError) or (isinstance(exc, TransportError) and exc.kind is Kind.TOO_LARGE):
+                self._begin(call, None)  # nothing but the response to this call is in that list
+        if _now() - self._untagged_at < self._timings.untagged_s:
+            return
+        self._untagged_at = _now()
+        with contextlib.suppress(*FAILURES):
+            self._search(await self._client.find(rcrt.TOOL_RESPONSE, "error", limit=UNTAGGED_PER_POLL, context=True))
+
+    def _search(self, documents: Sequence[Json]) -> None:
+        for document in reversed(documents):  # the oldest first
+            crumb = rcrt.decode_crumb(document)
+            if crumb is not None:
+                self._found(crumb)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,210 @@
+"""Evaluates what one tool server lists: which tools can be published, which cannot and why.
+
+That takes seconds for thousands of tools, so it pauses for the event loop, and reuses the last evaluation of whatever
+has not changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import msgspec
+from msgspec.structs import replace
+
+from gateway.catalogue.schema_checks import NO_TIME, SchemaChecks, TimeSlices
+from gateway.dialects import listings
+from gateway.model import Listing, Rejected, ToolDefinition
+from gateway.offload import Offload
+from gateway.offload.validation import Verdict
+from gateway.ports import Backend
+from gateway.routing import PublishedTool, Route
+from gateway.schemas import InputSchema
+
+_encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool
+
+
+@runtime_checkable
+class StateCarrier(Protocol):
+    """A backend with state that it learned from its tool server."""
+
+    def take_over(self, before: Backend) -> None:
+        """Starts with the state of the backend that it replaces."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A backend to be asked for its tools, and the bounds of what it may answer.
+
+    `routes` are all routes in their order; of those of other backends only their positions matter here. `terms` are the
+    settings that decide what its tool server lists and how that is read; None if they are not known.
+    """
+
+    name: str
+    backend: Backend
+    refresh_s: float
+    max_tools: int
+    max_schema_bytes: int
+    routes: Sequence[Route]
+    terms: object = None
+
+    def lists_as(self, other: Source) -> bool:
+        """Whether a list of the other source can be used for this one."""
+        return self.backend is other.backend or (self.terms is not None and self.terms == other.terms)
+
+    def take_over(self, before: Source) -> None:
+        """Passes what another backend has learned to the backend that replaces it."""
+        if isinstance(self.backend, StateCarrier) and self.backend is not before.backend:
+            self.backend.take_over(before.backend)
+
+    def route_for(self, definition: ToolDefinition) -> int | None:
+        """The index of the first route that matches a tool; None if none does, or if that denies it."""
+        for number, route in enumerate(self.routes):
+            if route.backend_name == self.name and route.matches(definition.tool, definition.version):
+                return None if route.deny else number
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatedTool:
+    """One routed tool: published, or the reason why not. `digest` is of the definition as discovered."""
+
+    digest: str
+    route: int
+    tool: PublishedTool | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """One evaluated list of a tool server. `trusted` is None until it has once listed a tool.
+
+    `complete`: there was time to evaluate all tools.
+    """
+
+    by_id: dict[str, EvaluatedTool]
+    rejected: tuple[Rejected, ...] = ()
+    trusted: frozenset[str] | None = None
+    complete: bool = True
+
+    @property
+    def tools(self) -> list[PublishedTool]:
+        """Those that can be published."""
+        return [entry.tool for entry in self.by_id.values() if entry.tool is not None]
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """All ids of tokens and secrets that some tool asks for and does not get."""
+        return frozenset[str]().union(*(entry.tool.withheld for entry in self.by_id.values() if entry.tool))
+
+
+UNEVALUATED = Evaluation(by_id={})
+
+
+async def evaluate(source: Source, listing: Listing, before: Evaluation, offload: Offload | None = None) -> Evaluation:
+    """Evaluates a listing. Ids of tokens and secrets that are new since the first listing are trusted only by routes.
+
+    Schemas that may take long are checked by `offload`; without it, all of them here. Raises BACKEND_UNAVAILABLE when
+    that process has no time.
+    """
+    slices = TimeSlices()
+    rejected = list(listing.rejected)
+    if len(listing.tools) > source.max_tools:
+        reason = f"It lists {len(listing.tools)} tools; only the first {source.max_tools} are looked at."
+        rejected.append(Rejected(id=source.name, reason=reason))
+    routed = []
+    for definition in listing.tools[: source.max_tools]:
+        await slices.pause()
+        if (route := source.route_for(definition)) is not None:
+            routed.append((definition, route))
+    routed, collided = await _without_collisions(routed, slices)
+    rejected += collided
+    trusted = before.trusted
+    if trusted is None and listing.tools:
+        trusted = await _asked_for_by_all(listing.tools[: source.max_tools], slices)
+    by_id: dict[str, EvaluatedTool] = {}
+    checks = SchemaChecks(offload, source.name, slices)
+    for definition, route in routed:
+        await slices.pause()
+        entry = _known(definition, route, source, before.by_id.get(definition.id), checks)
+        by_id[definition.id] = entry
+    async for definition, verdict in checks.verdicts():
+        entry = by_id[definition.id]
+        by_id[definition.id] = _published(source, definition, verdict, entry, trusted or frozenset())
+    rejected += [Rejected(id=id_, reason=entry.reason) for id_, entry in by_id.items() if entry.tool is None]
+    return Evaluation(by_id=by_id, rejected=tuple(rejected), trusted=trusted, complete=checks.complete)
+
+
+def _known(
+    definition: ToolDefinition, route: int, source: Source, before: EvaluatedTool | None, checks: SchemaChecks
+) -> EvaluatedTool:
+    """Evaluates a tool without its schemas, and adds these to the checks if that is not the end of it."""
+    text = _encode(definition)
+    digest = hashlib.sha256(text).hexdigest()
+    # Routes never change while a catalogue lives, and trust only once: the same definition has the same evaluation.
+    if before is not None and before.digest == digest:
+        return before
+    reason = listings.too_large(definition, len(text), source.max_schema_bytes)
+    if reason is None:
+        checks.add(definition, text)
+    return EvaluatedTool(digest=digest, route=route, tool=None, reason=reason or "")
+
+
+def _published(
+    source: Source, definition: ToolDefinition, verdict: Verdict, known: EvaluatedTool, trusted: frozenset[str]
+) -> EvaluatedTool:
+    if verdict.reason:
+        digest = "" if verdict is NO_TIME else known.digest  # it is checked the next time
+        return EvaluatedTool(digest=digest, route=known.route, tool=None, reason=verdict.reason)
+    route = source.routes[known.route]
+    withheld = _asked_for(definition) - trusted - route.context
+    schema, listed = InputSchema.uncompiled(definition.input_schema), verdict.schemas
+    definition = replace(definition, input_schema=listed.input, output_schema=listed.output)
+    tool = PublishedTool.publish(definition, route, schema, withheld, shows_output=verdict.shows_output)
+    return EvaluatedTool(digest=known.digest, route=known.route, tool=tool)
+
+
+async def _without_collisions(
+    routed: Sequence[tuple[ToolDefinition, int]], slices: TimeSlices
+) -> tuple[list[tuple[ToolDefinition, int]], list[Rejected]]:
+    """Takes out tools that share an id, and tools that share a name with another tool.
+
+    Only what routes publish collides, so that an operator can deny one of two and have the other.
+    """
+    ids: Counter[str] = Counter()
+    named: defaultdict[str, set[str]] = defaultdict(set)
+    for definition, _ in routed:
+        await slices.pause()
+        ids[definition.id] += 1
+        named[definition.name].add(definition.tool)
+    kept: list[tuple[ToolDefinition, int]] = []
+    rejected: dict[Rejected, None] = {}
+    for definition, route in routed:
+        await slices.pause()
+        if ids[definition.id] > 1:
+            rejected[Rejected(id=definition.id, reason="Its id is listed more than once.")] = None
+        elif len(named[definition.name]) > 1:
+            reason = f"Its name {definition.name!r} is also that of another tool of this tool server."
+            rejected[Rejected(id=definition.id, reason=reason)] = None
+        else:
+            kept.append((definition, route))
+    return kept, list(rejected)
+
+
+async def _asked_for_by_all(definitions: Iterable[ToolDefinition], slices: TimeSlices) -> frozenset[str]:
+    """The ids of all tokens and secrets that any of so many tools asks for."""
+    ids: set[str] = set()
+    for definition in definitions:
+        await slices.pause()
+        ids |= _asked_for(definition)
+    return frozenset(ids)
+
+
+def _asked_for(definition: ToolDefinition) -> frozenset[str]:
+    """The ids of the tokens and secrets that a tool asks for."""
+    requires = definition.requires
+    return frozenset((*(provider.id for provider in requires.authorization), *requires.secrets))

@@ -1,0 +1,180 @@
+"""The public paths besides the endpoints of surfaces, and the operators' own listener: plain Starlette."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.dialects import recognise, versions
+from gateway.errors import CODE, ErrorCode, GatewayError
+from gateway.http.edge import strictly
+from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, HEALTH, METRICS, OPENAPI, request_of
+from gateway.metrics import CONTENT_TYPE
+from gateway.model import JsonObject
+from gateway.request import Request, read_repeats
+from gateway.wire import Headers, WireReply
+
+VERSION_HEADER = {"oxp-version": versions.HEADER_VERSION}
+NO_STORE = {"cache-control": "no-store"}
+METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, section 3
+
+
+ChallengeStatus = Callable[[Request, str], Awaitable[str]]
+Scrape = Callable[[], Awaitable[bytes]]
+
+
+class KeptCalls(Protocol):
+    """The pipeline, as far as calls are looked at and cancelled by their ids."""
+
+    async def look(self, request: Request, call_id: str, *, delivers: bool) -> WireReply: ...
+
+    async def cancel(self, request: Request, call_id: str) -> WireReply: ...
+
+
+class Health(Protocol):
+    """How the gateway is doing: one word for everybody, everything for operators."""
+
+    @property
+    def status(self) -> str:
+        """`ok`, `starting` or `draining`."""
+        ...
+
+    def details(self) -> JsonObject: ...
+
+
+def _health_answer(health: Health, body: JsonObject) -> Response:
+    """OTC and OXP 1.0, Health: 503 when not ready; a body, because one real client reads it unasked."""
+    return JSONResponse(body, 200 if health.status == "ok" else 503, VERSION_HEADER | NO_STORE)
+
+
+def public_app(
+    health: Health,
+    challenge_status: ChallengeStatus,
+    openapi_document: bytes | None,
+    *,
+    calls: Callable[[], KeptCalls],
+    metrics: Route | None,
+    strict: bool,
+) -> Starlette:
+    """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
+
+    To be behind an `Edge`, `strict` as there. `challenge_status` raises RATE_LIMITED. `metrics` is what `metrics_for`
+    makes, if they are shown here.
+    """
+
+    async def show_health(request: HttpRequest) -> Response:
+        return _health_answer(health, {"status": health.status})
+
+    async def show_challenge(request: HttpRequest) -> Response:
+        asked = request_of(request.scope)
+        try:
+            status = await challenge_status(asked, request.path_params["token"])
+        except GatewayError as error:
+            asked.refused = error
+            reply = recognise.OXP.encode_error(error)  # challenges are OXP's
+            return _response(reply, asked.extra)
+        return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(asked.extra)))
+
+    async def show_call(request: HttpRequest) -> Response:
+        asked, call_id = request_of(request.scope), request.path_params["call_id"]
+        try:
+            asked.head = read_repeats(asked.head, request.scope)
+        except GatewayError as error:
+            return _response(asked.surface.refuse(error, asked.head))
+        if request.method == "DELETE":
+            reply = await calls().cancel(asked, call_id)
+        else:
+            reply = await calls().look(asked, call_id, delivers=request.method != "HEAD")
+        status = strictly(reply.status) if strict else reply.status
+        return _response(WireReply(status=status, headers=reply.headers, body=reply.body), asked.extra)
+
+    async def show_openapi(request: HttpRequest) -> Response:
+        return Response(openapi_document, media_type="application/json")
+
+    prefixes = ("", *(f"/{name}" for name in recognise.DIALECTS))
+    routes = [Route(f"{prefix}{HEALTH}", show_health) for prefix in prefixes]
+    routes.append(Route(CHALLENGES + "{token:path}", show_challenge))  # whatever it is, it has a status
+    # A caller's own call id may hold slashes.
+    routes.append(Route(CALLS + "{call_id:path}", show_call, methods=["GET", "DELETE"]))
+    # The edge takes callbacks themselves; what comes by another method gets its 405.
+    routes.append(Route(CALLBACKS + "{token:path}", show_health, methods=["POST"]))
+    if metrics is not None:
+        routes.append(metrics)
+    if openapi_document is not None:
+        routes.append(Route(OPENAPI, show_openapi))
+    return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
+
+
+def admin_app(health: Health, scrape: Scrape) -> Starlette:
+    """`/livez`, the detailed `/health` and `/metrics`; never reachable through the public listener."""
+
+    async def show_alive(request: HttpRequest) -> Response:
+        return JSONResponse({"status": "ok"}, headers=NO_STORE)
+
+    async def show_details(request: HttpRequest) -> Response:
+        return _health_answer(health, health.details())
+
+    async def show_metrics(_request: HttpRequest) -> Response:
+        return _metrics_answer(await scrape())
+
+    routes = [Route("/livez", show_alive), Route(HEALTH, show_details), Route(METRICS, show_metrics)]
+    return _without_redirects(Starlette(routes=routes))
+
+
+def metrics_for(token: str, scrape: Scrape) -> Route:
+    """`/metrics` for whoever has the token: what all callers do together is not for each of them to see."""
+    expected = token.encode()
+
+    async def show_metrics(request: HttpRequest) -> Response:
+        scheme, _, given = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
+        if not hmac.compare_digest(given, expected) or scheme.lower() != b"bearer":
+            error = GatewayError(ErrorCode.UNAUTHENTICATED, "The metrics take a token.", headers=(METRICS_REALM,))
+            asked = request_of(request.scope)
+            return _response(asked.surface.refuse(error, asked.head))
+        return _metrics_answer(await scrape())
+
+    return Route(METRICS, show_metrics)
+
+
+def _metrics_answer(text: bytes) -> Response:
+    return Response(text, headers=NO_STORE | {"content-type": CONTENT_TYPE})
+
+
+def _without_redirects(app: Starlette) -> Starlette:
+    """A slash too many is a wrong path: a redirect would lead wherever the Host header says."""
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _refuse(request: HttpRequest, exc: Exception) -> Response:
+    """404 and 405 in the dialect of the prefix or the head, like every other refusal."""
+    if not isinstance(exc, HTTPException):
+        raise exc
+    if exc.status_code == 405:
+        allow = tuple((name.lower().encode(), value.encode()) for name, value in (exc.headers or {}).items())
+        error = GatewayError(ErrorCode.METHOD_NOT_ALLOWED, "This path does not answer that method.", headers=allow)
+    else:
+        error = GatewayError(ErrorCode.NOT_FOUND, "There is nothing at this path.")
+    asked = request_of(request.scope)
+    return _response(asked.surface.refuse(error, asked.head))
+
+
+async def _fail(request: HttpRequest, exc: Exception) -> Response:
+    """Starlette's last guard; it has raised the error on to the server, which logs it."""
+    code = ErrorCode.INTERNAL
+    return JSONResponse({"message": "The gateway failed.", "code": code}, 500, {CODE.decode(): code})
+
+
+def _response(reply: WireReply, extra: Headers = ()) -> Response:
+    return Response(reply.body, reply.status, dict(_texts((*reply.headers, *extra))))
+
+
+def _texts(headers: Headers) -> Iterator[tuple[str, str]]:
+    return ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)

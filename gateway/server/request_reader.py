@@ -1,0 +1,249 @@
+"""Reads the requests of one connection, with every size bounded (RFC 9112)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from enum import Enum, auto
+from urllib.parse import unquote
+
+import httptools
+from starlette.types import Scope
+
+from gateway.memory import ARRIVING
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, SlicedInput
+from gateway.server.exchange import Exchange
+from gateway.server.head import Refused, check_fields, head_size, split_target
+from gateway.server.listener import Listener
+from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES
+from gateway.server.parser import body_parser, refused, strict_parser
+from gateway.server.uvicorn_parts import HIGH_WATER_LIMIT, FlowControl
+
+FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
+ALWAYS = ("/health", "/metrics")  # answered even when there is no memory: they are small, and report it
+BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
+ASGI = {"version": "3.0", "spec_version": "2.3"}
+
+
+class ReadState(Enum):
+    """What the next byte of the caller would be part of."""
+
+    IDLE = auto()  # a new request
+    HEAD = auto()
+    BODY = auto()
+    CLOSED = auto()  # nothing: this connection takes no more requests
+
+
+# Reading a member off its class costs half a microsecond in Python 3.11, ten times as much as a global.
+IDLE, HEAD, BODY, CLOSED = ReadState
+
+
+class RequestReader(SlicedInput, asyncio.Protocol):
+    """The half of a connection that reads. The other half opens the exchanges it reads, and answers refusals.
+
+    Every step forward clears `deadline`; `sweeper` sets the next one.
+    """
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    server: tuple[str, int | None] | None
+    client: tuple[str, int] | None
+    scheme: str
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__()
+        self.listener = listener
+        self.memory = listener.memory
+        self.max_head_bytes = listener.options.max_head_bytes
+        self.parser = strict_parser(self)
+        self.state = IDLE
+        self.deadline: float | None = None
+        self.exchange: Exchange | None = None  # the one that is being read, or was read last
+        self.is_late = False  # only what answers wait for is served (see `Listener`)
+        self.url = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.head_bytes = 0  # then, of what is not body, less what the body allows
+        self.is_uncounted = False  # the head began in the middle of a read
+        self.dropped_bytes = 0  # of a body that arrived after its answer
+
+    def open(self, scope: Scope, fields: Mapping[bytes, bytes], expects: bool, reusable: bool) -> None:
+        """Begins to answer a request whose head has been read, or queues it. Raises Refused.
+
+        `expects`: it waits for 100 Continue; `reusable`: another request may follow.
+        """
+        raise NotImplementedError
+
+    def refuse(self, why: Refused) -> None:
+        """Reads no more requests, and answers why once the requests before are answered."""
+        raise NotImplementedError
+
+    # Bytes
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what was read, within the limits of a head."""
+        if self.state is CLOSED:
+            self.unparsed = NOTHING
+            return
+        if len(data) > SLICE_BYTES:
+            self.slice_input(data)
+            return
+        if self.state is IDLE:
+            self.state, self.deadline, self.head_bytes = HEAD, None, 0
+        self.head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+            if self.head_bytes > self.max_head_bytes and self.state is not IDLE:
+                what = "framing of the body" if self.state is BODY else "head of the request"
+                raise Refused(431, f"The {what} is too large.")
+            if self.pieces > MAX_PIECES:
+                self.queue_for_parsing(self.listener.parse_queue, self.transport)
+        except httptools.HttpParserUpgrade as exc:
+            self._decline_upgrade(data[exc.args[0] :])
+        except httptools.HttpParserError as exc:
+            self.refuse(refused(exc))
+        except Refused as exc:
+            self.refuse(exc)
+
+    def go_on(self) -> None:
+        """Continues when there is memory for more of a body."""
+        self.is_held = False
+        self.read_on()
+
+    def read_on(self) -> None:
+        self.parse_slices()
+        if not (self.is_queued or self.is_held or self.flow.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def resume_flow(self) -> None:
+        """Reads again where too much had been read ahead, unless it is queued for parsing or waits for memory."""
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+            if self.is_queued or self.is_held:
+                self.transport.pause_reading()
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Continues as if no other protocol had been offered; Java's client offers h2c with every POST."""
+        assert self.exchange is not None
+        self.exchange.keep_alive = False
+        self.parser = body_parser(self.exchange.scope["headers"], self.on_body, self._end_body)
+        if rest:
+            self.data_received(rest)
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        if self.state is not HEAD:  # a pipelined request, begun in the middle of a read
+            self.state, self.deadline, self.head_bytes = HEAD, None, 0
+            self.is_uncounted = True
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > MAX_TARGET_BYTES:
+            raise Refused(414, "The request target is too long.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value.rstrip(BLANKS)))
+
+    def on_headers_complete(self) -> None:
+        version = self.parser.get_http_version()
+        if self.is_uncounted or self.head_bytes > self.max_head_bytes:
+            self.is_uncounted = False
+            if head_size(self.url, self.headers) > self.max_head_bytes:
+                raise Refused(431, "The head of the request is too large.")
+        fields = check_fields(self.headers, version)
+        path, query = split_target(self.url, fields.get(b"host"))
+        method = self.parser.get_method().decode("ascii")
+        if method == "CONNECT":
+            raise Refused(501, "This server is not a proxy.")
+        text = path.decode("ascii")
+        if self.is_late and not self.listener.is_awaited(text):
+            raise Refused(503, "The gateway is stopping.")
+        if self.memory.refuses and not (text.endswith(ALWAYS) or self.listener.is_awaited(text)):
+            raise Refused(503, "There is no memory left for answers.")
+        scope = {
+            "type": "http",
+            "asgi": ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "method": method,
+            "path": unquote(text) if "%" in text else text,
+            "raw_path": path,
+            "query_string": query,
+            "headers": self.headers,
+        }
+        self.headers = []  # trailers end up here, unread: the application has decided by the head
+        expects = b"expect" in fields and version == "1.1" and fields[b"expect"].lower() == b"100-continue"
+        reusable = version == "1.1" and not self.listener.is_retiring and self.parser.should_keep_alive()
+        self.open(scope, fields, expects, reusable)
+
+    def on_body(self, body: bytes) -> None:
+        size, exchange = len(body), self.exchange
+        assert exchange is not None
+        head_bytes = self.head_bytes - FRAMING_AND_BODY * size
+        self.head_bytes = head_bytes if head_bytes > 0 else 0
+        self.pieces += 1
+        if exchange.response_complete:
+            self.dropped_bytes += size
+            if self.dropped_bytes > MAX_UNREAD_BYTES:
+                raise Refused(413, "The body was not wanted.")
+            return
+        exchange.received += size
+        if exchange.received > exchange.allowed:
+            self._count(exchange)
+        if exchange.body:
+            exchange.append(body)
+            if len(exchange.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+        else:
+            exchange.body = body
+        if exchange.arrival is not None:
+            exchange.arrival.set()
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # the parser only thinks so
+        self._end_body()
+
+    def _end_body(self) -> None:
+        self.state, self.deadline = IDLE, None
+        exchange = self.exchange
+        assert exchange is not None
+        exchange.more_body = False
+        if exchange.arrival is not None:
+            exchange.arrival.set()
+
+    # The memory for bodies
+
+    def _count(self, exchange: Exchange) -> None:
+        """Counts what has arrived of a body in memory. Raises Refused when there is no room for it."""
+        memory, size = self.memory, exchange.received + COUNTED_AHEAD_BYTES
+        is_result = self.listener.is_awaited(exchange.scope["path"])
+        holder = ARRIVING if is_result else self.holder(exchange)
+        if not is_result:
+            if not memory.fits_share(holder, size - (exchange.counted if holder == exchange.counted_for else 0)):
+                raise Refused(429, "Too much of what you send is held in memory.")
+            if not memory.fits_bodies(size - exchange.counted):
+                raise Refused(503, "There is no memory left for bodies.")
+        memory.take(holder, size)
+        if exchange.counted:
+            memory.give(exchange.counted_for, exchange.counted)
+        exchange.counted, exchange.counted_for, exchange.allowed = size, holder, size
+        if is_result and memory.must_wait(self):  # refused, it would be lost
+            self.is_held = True
+            self.transport.pause_reading()
+
+    def holder(self, exchange: Exchange) -> str:
+        """The caller for whom a body or an answer is counted in memory."""
+        return exchange.holder or self.listener.holder_of(exchange.scope)
+
+    def forget_body(self, exchange: Exchange) -> None:
+        """Counts a body no more."""
+        counted, exchange.counted = exchange.counted, 0
+        if counted:
+            self.memory.leave(self)
+            self.memory.give(exchange.counted_for, counted)

@@ -1,0 +1,62 @@
+"""New callers are taken in as many at a time as are waiting, however busy the loop is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+import uvloop
+
+from gateway.server.acceptor import Acceptor
+
+CROWD = 200
+MOST_TURNS = 20  # with one connection a turn it would take as many turns as there are callers
+
+
+class Guest(asyncio.Protocol):
+    """A connection that is in."""
+
+    def __init__(self, inside: list[Guest]) -> None:
+        self._inside = inside
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._inside.append(self)
+
+
+def call(address: tuple[str, int]) -> socket.socket:
+    caller = socket.socket()
+    caller.setblocking(False)
+    caller.connect_ex(address)
+    return caller
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
+@pytest.mark.anyio
+async def test_a_crowd_gets_in_within_a_few_turns_of_the_loop(anyio_backend: object) -> None:
+    assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+    inside: list[Guest] = []
+    acceptor = Acceptor(lambda: Guest(inside), {})
+    await acceptor.open(host="127.0.0.1", port=0)
+    callers = [call(acceptor.address) for _ in range(CROWD)]
+    turns = 0
+    async with asyncio.timeout(10):
+        while len(inside) < CROWD:
+            turns += bool(inside)
+            await asyncio.sleep(0)
+    acceptor.close()
+    for caller in callers:
+        caller.close()
+    assert turns <= MOST_TURNS
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
+@pytest.mark.anyio
+async def test_nobody_gets_in_once_it_is_closed(anyio_backend: object) -> None:
+    acceptor = Acceptor(lambda: Guest([]), {})
+    await acceptor.open(host="127.0.0.1", port=0)
+    address = acceptor.address
+    acceptor.close()
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, timeout=5)
