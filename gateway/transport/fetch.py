@@ -6,10 +6,9 @@ import ssl
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gateway.transport.exchange import Reply
-from gateway.transport.limits import Limits
-from gateway.transport.origin import Origin
-from gateway.transport.pool import Pool
+from gateway.transport.dial import Origin
+from gateway.transport.pool import Limits, Pool
+from gateway.transport.replies import Reply
 
 
 class Fetcher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import ssl
@@ -155,7 +156,9 @@ async def call(
 
 async def acquire(pool: Pool) -> Connection:
     """Takes a connection as a call does; a test has to start an exchange on it, or to give it back."""
-    return pool._take_idle() or await pool._wait_for_connection(DEADLINE_S)
+    connection = pool._take_idle() or await pool._wait_for_connection(DEADLINE_S)
+    connection.deadline = math.inf
+    return connection
 
 
 async def failure(calling: Awaitable[Any]) -> TransportError:

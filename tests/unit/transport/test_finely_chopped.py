@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import tracemalloc
 
@@ -12,7 +13,7 @@ import trustme
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 from gateway.transport.connection import Connection
-from gateway.transport.exchange import Headers, WholeReply
+from gateway.transport.replies import Headers, Incoming, WholeReply
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
@@ -34,12 +35,11 @@ SMALLEST_CHUNK = len(b"1\r\nx\r\n")
 SMALL = Limits(head_bytes=1000)
 
 
-class Watching:
-    """An exchange that notes how many chunks came in each turn of the loop."""
+class Watching(Incoming):
+    """A reply that notes how many chunks came in each turn of the loop."""
 
-    is_head = False
-
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, b"GET", math.inf, None)
         self.turn = 0
         self.chunks: dict[int, int] = {}
         self.over = asyncio.get_running_loop().create_future()
@@ -66,7 +66,8 @@ class Watching:
 @pytest.mark.anyio
 async def test_a_reply_in_chunks_of_one_byte_leaves_turns_of_the_loop_to_others() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
-        connection, watching = await acquire(pool), Watching()
+        connection = await acquire(pool)
+        watching = Watching(connection)
         connection.start(watching, b"GET / HTTP/1.1\r\n\r\n")
         await watching.over
     assert sum(watching.chunks.values()) == len(BODY)
@@ -163,7 +164,7 @@ async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None
 @pytest.mark.anyio
 async def test_many_small_pieces_take_no_more_memory_than_their_bytes() -> None:
     count = 50_000
-    exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9)), 1000), b"GET", 2 * count)
+    exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9))), b"GET", 2 * count, None)
     exchange.reply = asyncio.get_running_loop().create_future()
     exchange.on_head(200, ())
     tracemalloc.start()

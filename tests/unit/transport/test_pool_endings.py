@@ -200,17 +200,6 @@ async def test_closing_breaks_off_what_is_under_way() -> None:
 
 
 @pytest.mark.anyio
-async def test_two_who_close_at_once_are_both_done_when_the_sockets_are_closed() -> None:
-    async with serving(listening) as server:
-        pool = Pool(server.origin)
-        running = asyncio.ensure_future(failure(call(pool)))
-        await until(lambda: len(server.requests) == 1)
-        await asyncio.wait_for(asyncio.gather(pool.aclose(), pool.aclose()), 1.0)
-        assert not pool._closing
-        assert (await running).kind is Kind.CLOSED
-
-
-@pytest.mark.anyio
 async def test_closing_twice_or_unused_does_no_harm() -> None:
     pool = Pool(Origin("http", "127.0.0.1", 9))
     await pool.aclose()

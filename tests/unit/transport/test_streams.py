@@ -11,7 +11,7 @@ import pytest
 
 from gateway.memory import BodyMemory
 from gateway.transport import Kind, Limits, Pool, StreamedReply, TransportError
-from gateway.transport.exchange import UNCOUNTED_BYTES
+from gateway.transport.replies import UNCOUNTED_BYTES
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
