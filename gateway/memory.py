@@ -45,7 +45,7 @@ class BodyMemory:
     def change(self, limit_bytes: int) -> None:
         """Sets another limit."""
         self.limit_bytes = limit_bytes
-        self._look()
+        self._wake_waiting()
 
     def fits_share(self, holder: str, size: int) -> bool:
         """Whether one caller may hold `size` more bytes."""
@@ -69,7 +69,7 @@ class BodyMemory:
         self._holders[holder] -= size
         if not self._holders[holder]:
             del self._holders[holder]
-        self._look()
+        self._wake_waiting()
 
     def must_wait(self, one: Growing) -> bool:
         """Whether there is no room for more of it; if so, its `resume` is called when there is.
@@ -100,7 +100,7 @@ class BodyMemory:
             if (malloc_trim := getattr(LIBC, "malloc_trim", None)) is not None:
                 malloc_trim(0)  # 5 ms for 150 MB
 
-    def _look(self) -> None:
+    def _wake_waiting(self) -> None:
         self.is_full = self.held > self.limit_bytes
         self.refuses = self.refuses and self.is_full
         if self._waiting and not self.is_full:

@@ -95,20 +95,16 @@ class Dialler:
         A lookup holds one of the loop's few threads until the resolver gives up, and cannot be cancelled. A dead name
         server of one host must not occupy them all.
         """
-        if self._lookup is None:
+        if self._lookup is None or self._lookup.done():
             self._lookup = asyncio.ensure_future(self._look_up())
-            self._lookup.add_done_callback(self._looked_up)
+            # Its error counts as retrieved even if every caller has gone.
+            self._lookup.add_done_callback(lambda lookup: lookup.cancelled() or lookup.exception())
         return await asyncio.shield(self._lookup)
 
     async def _look_up(self) -> list[Address]:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
         return interleave([(family, address) for family, _, _, _, address in found])[:MAX_ADDRESSES]
-
-    def _looked_up(self, lookup: asyncio.Future[list[Address]]) -> None:
-        self._lookup = None
-        if not lookup.cancelled():
-            lookup.exception()  # marks it as retrieved, even if every caller has gone
 
     async def _wrap(self, sock: socket.socket, make: Callable[[], Connection]) -> Connection:
         """Puts the loop's transport, and TLS, on a connected socket."""
