@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from gateway import config
 from gateway.settings import BearerAuthSettings, ServerSettings
 from gateway.settings.backends import PROTOCOLS, BackendSettings, SigningSettings, SingleBackendSettings
 from gateway.settings.cursor import ParseContext
@@ -38,7 +38,7 @@ class File(Section):
 
 def read(section: type[Section], text: str) -> tuple[Section | None, list[str]]:
     """A section of its own, or what is wrong with it."""
-    context = ParseContext(parse(text), Substitution({}, config.Path()))
+    context = ParseContext(parse(text), Substitution({}, Path()))
     try:
         return section.model_validate(context.cursor()), context.lines("f")
     except ValidationError:
@@ -65,7 +65,7 @@ def test_a_key_of_another_protocol_is_checked_like_any_other() -> None:
 def test_a_secret_shows_neither_in_dumps_nor_in_errors() -> None:
     found = BearerAuthSettings(bearer=SecretStr(CANARY))
     with pytest.raises(ValidationError) as caught:
-        SigningSettings(secret=SecretStr(CANARY), issuer="", subject=CANARY + "\n", ttl_s=CANARY)
+        SigningSettings(secret=SecretStr(CANARY), issuer="", subject=CANARY + "\n", ttl_s=CANARY)  # type: ignore[arg-type]
     shown = f"{found!r} {found} {found.model_dump()} {found.model_dump_json()} {caught.value} {caught.value!r}"
     assert CANARY not in shown
     assert found.bearer.get_secret_value() == CANARY
