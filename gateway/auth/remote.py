@@ -126,7 +126,6 @@ class RemoteKeys:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._client.aclose()
 
     async def _keep(self) -> None:
         while True:
