@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from gateway import __version__
 from gateway.assembly import parts, reporting, storage
+from gateway.assembly.applications import edge, rest_app
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.fingerprints import fingerprints, named_files
@@ -26,12 +27,11 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.calls.status import PREFIX
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import Challenges, is_call
+from gateway.challenges import CallChallenge, Challenge, Challenges
 from gateway.checks import Checks
 from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
-from gateway.http.apps import admin_app, metrics_for, public_app
-from gateway.http.edge import Edge
+from gateway.http.apps import admin_app
 from gateway.http.observer import Observer
 from gateway.http.routes import CALLBACKS, CALLS
 from gateway.looks import Looks, digest
@@ -156,7 +156,11 @@ class Gateway:
             new_call_id=lambda: PREFIX + self._ids.draw()[:32].decode(),
             strict=config.errors.strict,
         )
-        rest = before.rest if before is not None and before.has_rest_for(config) else self._rest(config)
+        rest = (
+            before.rest
+            if before is not None and before.has_rest_for(config)
+            else rest_app(config, self, self._challenge_status, self._scraper, lambda: self._setup.pipeline)
+        )
         return Setup(
             config=config,
             backends=backends,
@@ -167,40 +171,7 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=self._edge(config, pipeline, rest),
-        )
-
-    def _rest(self, config: Config) -> ASGIApp:
-        """Answers requests to no endpoint of a surface.
-
-        It looks the pipeline up for each request: Starlette's applications refer to themselves, and would keep an old
-        pipeline in memory until the collector finds them.
-        """
-        token = config.metrics.token
-        return public_app(
-            self,
-            self._challenge_status,
-            middleware.description(config, __version__),
-            calls=lambda: self._setup.pipeline,
-            metrics=None if token is None else metrics_for(token.get_secret_value(), self._scraper.text),
-            strict=config.errors.strict,
-        )
-
-    def _edge(self, config: Config, pipeline: Pipeline, rest: ASGIApp) -> Edge:
-        server = config.server
-        return Edge(
-            self._surfaces,
-            answer=pipeline.answer,
-            refuse=pipeline.refuse,
-            callback=self.callbacks.answer,
-            rest=rest,
-            ip_of=middleware.ip_of(server),
-            observer=self.observer,
-            ids=self._ids,
-            max_body_bytes=server.max_body_bytes,
-            strict=config.errors.strict,
-            hosts=middleware.allowed_hosts(server),
-            cors=middleware.cors(config),
+            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._ids),
         )
 
     @property
@@ -315,11 +286,11 @@ class Gateway:
     async def _challenge_status(self, request: Request, token: str) -> str:
         """The status of the challenge of a token. Raises RATE_LIMITED."""
         opened = self._challenges.open(token)
-        request.extra = self._setup.limits.admit_look(request.ip, opened and digest(opened))
-        return "failed" if opened is None else await self._looks.status(*opened)
+        request.extra = self._setup.limits.admit_look(request.ip, None if opened is None else digest(opened))
+        return "failed" if opened is None else await self._looks.status(opened)
 
-    async def _ask_challenge(self, name: str, check_url: str) -> str:
-        if is_call(check_url):  # wherever its backend is
-            return await self.calls.consent_status(check_url)
-        backend = self.backends.get(name)
-        return "failed" if backend is None else await backend.challenge_status(check_url)
+    async def _ask_challenge(self, challenge: Challenge) -> str:
+        if isinstance(challenge, CallChallenge):
+            return await self.calls.consent_status(challenge.key)
+        backend = self.backends.get(challenge.backend)
+        return "failed" if backend is None else await backend.challenge_status(challenge.check_url)

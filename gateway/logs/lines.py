@@ -1,7 +1,7 @@
-"""The one thread that writes log lines, so that nothing else ever waits for whoever reads them.
+"""The one thread that writes log lines, so that nothing else ever waits for their reader.
 
-Lines of requests are put together and written some at a time: a thread that wakes up for each of them costs a call
-more than all the rest of its line does.
+Lines of requests are gathered and written several at a time: waking a thread for each of them costs a call more than
+everything else about its line.
 """
 
 from __future__ import annotations
@@ -16,51 +16,51 @@ from queue import Empty, SimpleQueue
 from typing import SupportsBytes
 
 MAX_QUEUED = 10_000  # lines, some 4 MB: several tenths of a second of all that one process can answer
-RESERVED = 1_000  # more for what operators should hear of, when requests have filled the queue
-GATHER_S = 0.01  # how long lines of requests are put together before they are written
-AT_ONCE = 4096  # bytes; so much goes into a pipe in one piece, whoever else writes there (POSIX, PIPE_BUF on Linux)
-CLOSE_S = 2.0  # for what is left at the end; a reader that takes nothing must not keep us from ending
-LOOK_AGAIN_S = 0.2  # at a reader that takes nothing
+RESERVED = 1_000  # more for warnings and errors, when requests have filled the queue
+GATHER_S = 0.01  # how long lines of requests are gathered before they are written
+AT_ONCE = 4096  # bytes; writes to a pipe up to this size are atomic (POSIX, PIPE_BUF on Linux)
+CLOSE_S = 2.0  # to write what is left at the end; a reader that takes nothing must not keep the process alive
+LOOK_AGAIN_S = 0.2  # whether a reader that took nothing takes more
 
 
 class Lines:
-    """Writes to a file descriptor, which stays its owner's. A line is whole and has its end.
+    """Writes whole lines to a file descriptor, which it does not close.
 
-    Lines that do not fit are dropped and counted; `told` makes the line that says how many.
+    Lines that do not fit are dropped and counted; `report` makes the line that says how many.
     """
 
-    def __init__(self, fd: int, told: Callable[[int], bytes]) -> None:
+    def __init__(self, fd: int, report: Callable[[int], bytes]) -> None:
         self.dropped = 0
         self._fd = fd
-        self._told = told
+        self._report = report
         self._queue: SimpleQueue[SupportsBytes | None] = SimpleQueue()
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log lines", daemon=True)
         self._thread.start()
 
     def put(self, line: bytes) -> None:
-        """A line that is written at once."""
+        """Queues a line that is written at once."""
         if self._queue.qsize() >= MAX_QUEUED + RESERVED:
             self.dropped += 1
         else:
             self._queue.put(line)
 
     def put_request(self, line: SupportsBytes) -> None:
-        """One of many lines: made into bytes by the thread, and written within some milliseconds."""
+        """Queues one of many lines, which the thread encodes and writes within some milliseconds."""
         if self._queue.qsize() >= MAX_QUEUED:
             self.dropped += 1
         else:
             self._queue.put(line)
 
     def close(self) -> None:
-        """Writes what is left, as long as somebody takes it. What is put here afterwards is written no more."""
+        """Writes what is left, for up to CLOSE_S. Lines that are put later are not written."""
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join(CLOSE_S)
             self._given_up.set()
 
     def _run(self) -> None:
-        told, is_open = 0, True
+        reported, is_open = 0, True
         while is_open:
             batch = [self._queue.get()]
             if batch[0] is not None and not isinstance(batch[0], bytes):
@@ -68,10 +68,10 @@ class Lines:
             batch += self._waiting()
             is_open = None not in batch
             self._write_all(_in_pieces(line for line in batch if line is not None))
-            if self.dropped > told:
-                more, told = self.dropped - told, self.dropped
+            if self.dropped > reported:
+                more, reported = self.dropped - reported, self.dropped
                 with suppress(OSError):
-                    self._write(self._told(more))
+                    self._write(self._report(more))
 
     def _waiting(self) -> Iterator[SupportsBytes | None]:
         """What is in the queue, without waiting for more."""
@@ -85,19 +85,19 @@ class Lines:
         for piece in pieces:
             try:
                 self._write(piece)
-            except OSError:  # nobody reads any more, or the disk is full: the gateway goes on
+            except OSError:  # its reader is gone, or the disk is full: the gateway goes on
                 self.dropped += piece.count(b"\n")
 
     def _write(self, piece: bytes) -> None:
         while piece and not self._given_up.is_set():
             try:
                 piece = piece[os.write(self._fd, piece) :]
-            except BlockingIOError:  # a terminal or pipe that somebody else has made so
+            except BlockingIOError:  # a terminal or pipe that another process has made non-blocking
                 select.select([], [self._fd], [], LOOK_AGAIN_S)
 
 
 def _in_pieces(lines: Iterable[SupportsBytes]) -> Iterator[bytes]:
-    """Whole lines together, as many as can be written in one piece; a longer one alone."""
+    """Joins lines up to AT_ONCE bytes; a longer one is written alone."""
     gathered: list[bytes] = []
     size = 0
     for line in map(bytes, lines):

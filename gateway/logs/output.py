@@ -18,7 +18,7 @@ from gateway import jsontext
 from gateway.logs.lines import Lines
 from gateway.model import Json, JsonObject
 
-MAX_DEPTH = 4  # of an extra; ours are scalars and flat lists, whatever goes deeper is somebody else's
+MAX_DEPTH = 4  # of an extra; ours are scalars and flat lists, deeper ones come from libraries
 MAX_ITEMS = 100  # of one collection in an extra
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
@@ -27,8 +27,8 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 def configure(level: str, form: str) -> Lines | None:
     """Sends everything from `level` up to standard error; `form` is `json` or `text`.
 
-    Returns what other lines of the same stream go through: None if they are not wanted, being INFO, or if standard
-    error is no file. What is queued is written when the process ends, or when this is called again.
+    Returns the writer for further lines at INFO: None if the level is higher, or if standard error is not a file. What
+    is queued is written when the process ends, or when this is called again.
     """
     formatter = JsonLines() if form == "json" else TextLines()
     fd = _descriptor()
@@ -45,7 +45,7 @@ def configure(level: str, form: str) -> Lines | None:
 
 
 class LineHandler(logging.Handler):
-    """Puts each record in line; `logging` closes it when the interpreter ends, and with it what it writes through."""
+    """Queues each record; `logging` closes it, and its writer, when the interpreter ends."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def _dropped(count: int) -> logging.LogRecord:
 
 
 def _descriptor() -> int | None:
-    """Of standard error; None where something else has taken its place, as in tests."""
+    """The descriptor of standard error; None where something else stands in its place, as in tests."""
     try:
         return sys.stderr.fileno()
     except (AttributeError, OSError, ValueError):
@@ -82,7 +82,7 @@ def _descriptor() -> int | None:
 
 
 def stamp(seconds: float) -> bytes:
-    """A moment as lines in JSON have it."""
+    """A time in seconds as RFC 3339 in UTC, with milliseconds."""
     return _millisecond(int(seconds * 1000))
 
 
@@ -97,7 +97,7 @@ def _second(seconds: int) -> bytes:
 
 
 def clock(seconds: float) -> str:
-    """A moment as people read it."""
+    """A time in seconds as local hours, minutes and seconds."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
@@ -141,11 +141,11 @@ def _extras(record: logging.LogRecord) -> JsonObject:
 
 
 def _plain(value: object, depth: int = MAX_DEPTH) -> Json:
-    """The value as JSON has it: whatever is not JSON becomes text."""
+    """The value as JSON; what JSON has not becomes text."""
     match value:
         case None | bool():
             return value
-        case int() if value.bit_length() <= 64:  # of larger ones most readers of logs make something else
+        case int() if value.bit_length() <= 64:  # most readers of logs change larger ones
             return value
         case float():
             return value if math.isfinite(value) else str(value)

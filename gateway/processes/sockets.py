@@ -1,9 +1,8 @@
 """The public sockets of several workers, all bound to the same address (SO_REUSEPORT).
 
-The kernel deals connections out by a hash, so that each worker gets its share of those that stay open (202 and 198 of
-400), whereas at one socket that all wait at, whoever wakes up first takes what is there (4, 23 and 40 of 100 were left
-to the other). Whoever has bound them keeps them open: callers of a worker that died wait in its queue for the next one
-and are not turned away.
+The kernel distributes connections by a hash, so that each worker gets its share of those that stay open (202 and 198
+of 400). With one socket for all workers, the first to wake up accepts everything (4, 23 and 40 of 100 were left to the
+other). The supervisor keeps the sockets open: callers of a worker that died wait in the queue for the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from gateway.server import ListenError, cannot_listen
 
 
 def bind(host: str, port: int, count: int) -> list[list[socket.socket]]:
-    """So many times the sockets of an address, one for each address of the host. Raises ServerError."""
+    """Binds the addresses of a host so many times; returns a group of sockets for each time. Raises ServerError."""
     if not 0 <= port <= 65535:
         raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
     opened: list[socket.socket] = []
@@ -24,7 +23,7 @@ def bind(host: str, port: int, count: int) -> list[list[socket.socket]]:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         places = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
         for family, address in places if port else ():
-            # Another gateway of ours on that port would let us share it, and take part of our callers.
+            # Another gateway of ours on that port would let us share it, and get some of our callers.
             _bound(family, address, shared=False).close()
         groups = []
         for _ in range(count):
@@ -33,7 +32,7 @@ def bind(host: str, port: int, count: int) -> list[list[socket.socket]]:
                 sock = _bound(family, (address[0], port, *address[2:]), shared=True)
                 opened.append(sock)
                 group.append(sock)
-                port = sock.getsockname()[1]  # of 0 the first one makes a number, which all others take
+                port = sock.getsockname()[1]  # the system chooses one for 0, which all others use
             groups.append(group)
     except OSError as exc:
         close_all([opened])
@@ -57,9 +56,9 @@ def _bound(family: int, address: tuple[object, ...], *, shared: bool) -> socket.
 
 
 def renew(sockets: list[socket.socket]) -> None:
-    """Replaces sockets by new ones, at which nobody listens yet; callers that wait at the old ones are cut off."""
+    """Replaces sockets by new ones that do not listen yet; callers in the queues of the old ones are cut off."""
     for index, old in enumerate(sockets):
-        with suppress(OSError):  # as many files as there can be; then this one serves on
+        with suppress(OSError):  # too many open files; then the old one stays
             sockets[index] = _bound(old.family, old.getsockname(), shared=True)
             old.close()
 

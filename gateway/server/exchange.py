@@ -61,11 +61,11 @@ class Exchange(Struct, eq=False):
     owner: Owner
     scope: Scope
     fields: Mapping[bytes, bytes]
-    continue_due: bool  # the caller waits to be told that its body is wanted
+    continue_due: bool  # the caller waits for 100 Continue before it sends its body
     keep_alive: bool
     answered: int | None = None
-    arrival: asyncio.Event | None = None  # made when somebody waits, which most never do
-    body: bytes | bytearray = b""  # what has come of it and was not taken
+    arrival: asyncio.Event | None = None  # made when the application waits, which it mostly need not
+    body: bytes | bytearray = b""  # what has arrived and was not taken
     more_body: bool = True
     held: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
     disconnected: bool = False
@@ -221,7 +221,7 @@ class Exchange(Struct, eq=False):
             self._end()
 
     async def _write_in_parts(self, body: bytes, more: bool) -> None:
-        """TLS takes what it is given whole, and tells of it no more; so it gets as much as is read."""
+        """Writes over TLS, which accepts any amount without saying how much was read: part by part as it is read."""
         owner, whole = self.owner, memoryview(body)
         try:
             while len(whole) > APART_BYTES:
@@ -291,7 +291,7 @@ class Exchange(Struct, eq=False):
 def _is_skipped(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether the rest of a body that is answered before it has come is sure to be read, and dropped.
 
-    If not, the answer has to say that the connection ends: a caller who was told nothing sends the next request on it.
+    If not, the answer has to say that the connection ends: else the caller sends its next request on it.
     """
     return any(name == b"content-length" and int(value) <= MAX_UNREAD_BYTES for name, value in headers)
 
@@ -302,7 +302,7 @@ def _check_framing(head: bytes, *, fields: int) -> None:
         raise RuntimeError("The application sent a header that would break the framing.")
 
 
-@lru_cache(maxsize=256)  # the same few names for ever
+@lru_cache(maxsize=256)  # always the same few names
 def _field(name: bytes) -> bytes:
     """A header's name up to where its value starts. Raises RuntimeError for one that would break the framing."""
     if TOKEN.fullmatch(name) is None:

@@ -1,25 +1,25 @@
-"""What a server is told, what it tells back, and the limits that cannot be configured."""
+"""Server options, addresses, and fixed limits."""
 
 from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
 
-MAX_HEADERS = 100  # browsers and proxies send under 40; each one costs the application a comparison per look-up
+MAX_HEADERS = 100  # browsers and proxies send under 40; each costs the application a comparison per look-up
 MAX_TARGET_BYTES = 8192  # what RFC 9112 section 3 asks every recipient to support at the least
 MAX_PIPELINED = 16  # requests read ahead of one that still runs; each holds its head and body in memory
-MAX_UNREAD_BYTES = 256 * 1024  # of a body nobody wants, read so that its sender still sees the answer
+MAX_UNREAD_BYTES = 256 * 1024  # of a body that is not wanted, read so that its sender still sees the answer
 LINGER_S = 2.0  # how long a refused caller may take to read the refusal; nginx waits 5 s, a LAN needs milliseconds
 MIN_PROGRESS_BYTES = 64 * 1024  # a reader must take this much per stall_timeout_s, or it is only holding memory
 ADMIN_CONNECTIONS = 256  # scrapers and probes: a handful each; counted apart so that callers cannot shut them out
-SPARE_CONNECTIONS = 256  # so many beyond the limit are told that it is reached; those beyond these are just closed
+SPARE_CONNECTIONS = 256  # so many beyond the limit get a 503; those beyond these are just closed
 UNCOUNTED_BYTES = 4 * 1024  # of a body: no more than a connection costs anyway
-COUNTED_AHEAD_BYTES = 16 * 1024  # so much more of a body may come before it is counted again
+COUNTED_AHEAD_BYTES = 16 * 1024  # so much more of a body may arrive before it is counted again
 UNREAD_BYTES = 16 * 1024  # of an answer, in the process and not in the kernel; from here on it is counted
 PRESSED_S = 2.0  # a reader who takes less than MIN_PROGRESS_BYTES in this time loses its answer when there is no room
 BODY_MEMORY_BYTES = 256 * 1024 * 1024  # for a server whose application sets no limit
-BACKLOG = 2048  # connections the kernel may hold ready; a burst of reconnecting callers fits
-SWEEP_S = 1.0  # how often deadlines are looked at: 10,000 connections cost about 10 ms of it
+BACKLOG = 2048  # connections in the queue of the kernel; a burst of reconnecting callers fits
+SWEEP_S = 1.0  # between two looks at deadlines: 10,000 connections cost about 10 ms of it
 SWEEP_BATCH = 500  # connections looked at in a row: half a millisecond
 
 
@@ -33,7 +33,7 @@ class ListenError(ServerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Where to listen and what to bear. Port 0 lets the system choose.
+    """Where to listen, and limits. Port 0 lets the system choose.
 
     `head_timeout_s` runs from the first byte of a request (of a new connection: from its acceptance) to the end of
     its headers, `body_timeout_s` from there to the end of its body, `idle_timeout_s` between two requests,

@@ -56,9 +56,9 @@ def main_loop(coro: Coroutine[Any, Any, T]) -> T:
 
 
 class Stop:
-    """When a server is to end: politely once it is `asked`, at once when it is `forced`.
+    """When a server is to stop: after the answers that are due once it is `asked`, at once when it is `forced`.
 
-    In between it may go on taking calls for a while, which ends when that is `skipped`.
+    Before that it may accept calls for `drain_delay` more, which ends when it is `skipped`.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Stop:
         self.is_delayed = False
 
     def ask(self) -> None:
-        """Asks; the second time insists, or ends the delay if there is one."""
+        """Asks the server to stop. The second time forces it, or ends the delay if that is running."""
         if not self.asked.is_set():
             self.asked.set()
         elif self.is_delayed:
@@ -76,7 +76,7 @@ class Stop:
             self.forced.set()
 
     async def delay(self, delay_s: float) -> None:
-        """Waits for as long as calls are still taken."""
+        """Waits while calls are still accepted."""
         if delay_s <= 0:
             return
         self.is_delayed = True
@@ -90,7 +90,7 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Has SIGTERM and SIGINT ask, for the length of the block."""
+        """Handles SIGTERM and SIGINT by `ask` for the length of the block."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask)
@@ -113,11 +113,11 @@ async def run(
 ) -> None:
     """Serves both applications until SIGTERM or SIGINT.
 
-    `on_listener` gets the public listener before it listens, `on_ready` is called when both do. A signal calls
-    `on_stop`; `drain_delay_s` later, or at a second signal, `on_drain`. Then it closes the public listener, or has it
-    take nothing but what answers wait for (see `Listener`); requests under way are answered with `Connection: close`
-    for up to `shutdown_grace_s`; one more signal ends that at once. The admin listener goes last, so that probes see
-    the whole of it.
+    `on_listener` is called with the public listener before it listens, `on_ready` when both listen. A signal calls
+    `on_stop`; `drain_delay_s` later, or at a second signal, `on_drain` is called. Then the public listener closes, or
+    accepts only what answers wait for (see `Listener`); requests under way are answered with `Connection: close` for up
+    to `shutdown_grace_s`; one more signal ends that at once. The admin listener closes last, so that probes see all
+    of it.
 
     Raises:
         ServerError: it cannot listen where it should.
@@ -159,7 +159,7 @@ async def serve(
     on_drain: Callable[[], None],
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answers callers until it is to stop, and then those that are owed an answer. Its caller closes the servers."""
+    """Answers callers until it is to stop, and then those whose answers are due. Its caller closes the servers."""
     sweeper = Sweeper(asyncio.get_running_loop(), outside)
     try:
         _calm_collector()
@@ -177,12 +177,12 @@ async def serve(
                 server.close()
         await outside.finish(outside.options.shutdown_grace_s, stop.forced)
     finally:
-        await outside.finish(0, stop.forced)  # torn down without being asked to stop, there is something left
+        await outside.finish(0, stop.forced)  # cancelled without being asked to stop, there is something left
         sweeper.stop()
 
 
 def _calm_collector() -> None:
-    """Has Python look for garbage less often than it would, and not among what was made at the start."""
+    """Makes Python look for garbage less often, and not among what was made at the start."""
     gc.collect()
     gc.freeze()  # what was made at the start stays; looking through it at every collection costs milliseconds
     # What calls leave behind has no cycles: at Python's own 700 objects, looking for some costs 4 % of a call.
@@ -218,7 +218,7 @@ def raise_open_files() -> int:
 
 
 def report_capacity(max_connections: int) -> None:
-    """Takes all the open files there are, and tells how many callers that is good for."""
+    """Raises the limit of open files, and logs how many callers that is enough for."""
     files = raise_open_files()
     fits = max(files - OTHER_FILES, 0) // 2
     log.info("%d open files: room for %d waiting calls with a connection on either side", files, fits)
@@ -241,7 +241,7 @@ async def _listen(listener: Listener, host: str, port: int, tls: ssl.SSLContext 
 
 
 def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
-    """What the operator is told when the system does not let us listen there, in one sentence."""
+    """Why the system does not let us listen there, in one sentence for the operator."""
     unknown = isinstance(exc, socket.gaierror)
     reason = "the host is not known" if unknown else BIND_ERRORS.get(exc.errno or 0, str(exc))
     return ListenError(f"Cannot listen on {host}:{port}: {reason}.")

@@ -1,4 +1,4 @@
-"""What the listener for callers presents over TLS, and how that is replaced while it listens."""
+"""The TLS of the listener for callers, and how its certificates are replaced while it listens."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CERTIFICATE = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.+?)-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Files in PEM: certificate with its chain, its key, and who may sign the certificates of callers.
+    """Files in PEM: a certificate with its chain, its key, and the authorities of callers.
 
-    With `client_ca` a caller must show a certificate, or without `requires_client` may; one that is shown must be good.
+    With `client_ca` callers must show a certificate, or may without `requires_client`; it must be valid if shown.
     """
 
     cert: str
@@ -32,26 +32,26 @@ class TlsFiles:
 
 
 class Entry(NamedTuple):
-    """Who gets in: whether a certificate has to be shown, and who may have signed it, each in DER."""
+    """Which callers get in: whether a certificate is required, and the authorities that may have signed it, in DER."""
 
     mode: ssl.VerifyMode
     authorities: frozenset[bytes]
 
 
 class Handshake(ssl.SSLObject):
-    """One connection's TLS, by the `entry` there was when it came.
+    """The TLS of one connection, under the `entry` of the moment it began.
 
-    `refused` hears why its handshake has failed, in OpenSSL's word for it; `UNFINISHED` if the caller left, or ran out
-    of time, in the middle. It does not hear of callers who never said a word: they only look whether there is a port.
+    `refused` is called with OpenSSL's word for why the handshake failed, or `UNFINISHED` if the caller left or ran out
+    of time in the middle. It is not called for callers that never sent a byte: they only probe the port.
     """
 
     refused: Callable[[str], None] | None = None
     entry: Entry | None = None
-    steps = 0  # the loop takes the first before anything has come, and another whenever something has
+    steps = 0  # the loop takes the first before anything has arrived, and another whenever something has
     is_over = False
 
     def do_handshake(self) -> None:
-        """Goes on with it. Raises SSLError; SSLWantReadError while the caller has the word."""
+        """Continues the handshake. Raises SSLError; SSLWantReadError while it is the caller's turn."""
         self.steps += 1
         try:
             super().do_handshake()
@@ -63,7 +63,7 @@ class Handshake(ssl.SSLObject):
         self.is_over = True
 
     def __del__(self) -> None:
-        """Notices that the loop has given the handshake up: it tells nobody, but lets go of this."""
+        """Notices that the loop has given the handshake up: it calls nothing, but drops this object."""
         if self.steps > 1 and not self.is_over:
             self._fail("UNFINISHED")
 
@@ -74,11 +74,11 @@ class Handshake(ssl.SSLObject):
 
 
 class ServingContext(ssl.SSLContext):
-    """Serves new connections with what its files held when they were read, until it takes over what another has read.
+    """Serves new connections with the certificates that were read last; `take` replaces them by those of another one.
 
-    Each reading has a real context of its own: one that is in use cannot forget an authority, and its session tickets
-    would let in a caller whose authority is gone. `max_connections` bounds connections from their first byte on,
-    because the server counts them only once their handshake is over. `refused` hears why a handshake has failed.
+    Each time they are read, a new real context is made: one that is in use cannot forget an authority, and its session
+    tickets would let in a caller whose authority is gone. `max_connections` bounds connections from their first byte
+    on, because the server counts them only after their handshake. `refused` is called when a handshake has failed.
     """
 
     _current: ssl.SSLContext
@@ -100,13 +100,13 @@ class ServingContext(ssl.SSLContext):
         self._most = max_connections + SPARE_CONNECTIONS
 
     def take(self, other: ServingContext) -> None:
-        """Serves the connections to come with what the other one has read."""
+        """Serves new connections with the certificates of the other one."""
         self._current, self._entry, self._most = other._current, other._entry, other._most
 
     def admits(self, shown: ssl.SSLObject | None) -> bool:
-        """Whether a caller who got in by that handshake would get in today.
+        """Whether the caller of that handshake would get in today.
 
-        That is so if no authority has gone since, and no more is asked for.
+        That is so if no authority was removed since, and no more is required.
         """
         then, now = shown.entry if isinstance(shown, Handshake) else None, self._entry
         if then is None or then is now or now.mode == ssl.CERT_NONE:
@@ -121,7 +121,7 @@ class ServingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Begins a handshake. Raises SSLError, which closes the connection, when there are too many of them."""
+        """Begins a handshake. Raises SSLError, which closes the connection, when there are too many."""
         if len(self._open) >= self._most:
             raise ssl.SSLError("too many connections")
         begun = self._current.wrap_bio(incoming, outgoing, server_side=True)
@@ -132,7 +132,7 @@ class ServingContext(ssl.SSLContext):
 
 
 def _authorities(file: str | None) -> frozenset[bytes]:
-    """The certificates in a file. A context does not name those that may sign nothing, and they get in themselves."""
+    """The certificates in a file. A context does not list those that may sign nothing, which are valid themselves."""
     texts = () if file is None else CERTIFICATE.findall(Path(file).read_bytes())
     return frozenset(b64decode(text) for text in texts)
 

@@ -164,11 +164,3 @@ async def test_a_second_signal_ends_it_at_once() -> None:
             server.process.send_signal(signal.SIGINT)
             assert await wire.is_cut()
             assert await server.ended_well()
-
-
-async def test_without_connections_it_ends_at_once() -> None:
-    async with process() as server:
-        await server.addresses()
-        server.stop()
-        assert await server.line() == "draining"
-        assert await server.ended_well()

@@ -12,8 +12,6 @@ from functools import partial
 import httpx
 import pytest
 
-from gateway.processes.control import REPORT_S
-from gateway.processes.slot import MISSED
 from tests.live.faults.test_stopping_under_load import Load
 from tests.live.workers.team import WORKERS, connections_from, details, is_alive, metric, pids, team
 from tests.support.calling import call_once, connect, value
@@ -27,7 +25,6 @@ pytestmark = pytest.mark.anyio
 MANY = 40  # calls over connections of their own: that all of them meet one worker of two happens once in 2^39 times
 KEPT_OPEN = 100  # connections; that a worker of two gets less than a quarter happens once in ten million times
 LIMIT = 15
-HUNG_S = (MISSED + 1) * REPORT_S
 
 
 async def test_calls_callbacks_limits_and_metrics_are_those_of_one_gateway(redis_url: str) -> None:
@@ -148,36 +145,6 @@ async def test_a_worker_that_is_killed_breaks_its_own_calls_only_is_replaced_and
                 await metric(running, "toolgate_requests_total", operation="call") >= 2 * MANY
             )  # echoed before and now
             await _stops_at_once_when_told_twice(running)
-
-
-@pytest.mark.soak  # that it is replaced: tests/unit/processes/test_workers.py, in a third of the time
-async def test_a_worker_that_hangs_is_replaced_while_the_other_serves_on(redis_url: str) -> None:
-    """Ours: a process that does not end and does nothing is worse than one that dies; nobody else would notice it."""
-    async with (
-        tool_server({"Lab.Echo": echo}) as lab,
-        team(redis_url, {"lab": {"protocol": "otc", "url": lab.url}}) as running,
-    ):
-        victim, other = await pids(running)
-        os.kill(victim, signal.SIGSTOP)
-        # Some are dealt to the one that hangs; they wait, and those after them do not wait for them.
-        calls = [asyncio.create_task(call_once(running.url, "Lab.Echo", {"n": number})) for number in range(MANY)]
-        await until(lambda: sum(call.done() for call in calls) > 0, "the other worker serves")
-        assert is_alive(victim)
-
-        async def replaced() -> bool:
-            now = await pids(running)
-            return len(now) == WORKERS and victim not in now and other in now
-
-        await until(replaced, "there is another worker", HUNG_S + STOP_S)
-        assert not is_alive(victim)
-        ends = await asyncio.gather(*calls, return_exceptions=True)
-        # Whom the kernel had let in to the one that hung is cut off with it, or still waited and is served.
-        whole = [value(end) for end in ends if isinstance(end, httpx.Response)]
-        assert len(whole) + sum(isinstance(end, ConnectionError) for end in ends) == MANY
-        for number in range(MANY):
-            assert value(await call_once(running.url, "Lab.Echo", {"n": number})) == {"n": number}
-        assert [line["pid"] for line in running.logged("a worker hangs and is killed")] == [victim]
-        assert len(running.logged("a worker died")) == 1
 
 
 async def _stops_at_once_when_told_twice(running: GatewayProcess) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from gateway.metrics import Reading, families
 from tests.support.scraping import KNOWN, made, scraped
@@ -142,34 +138,3 @@ async def test_a_gauge_shows_what_is_so_now_and_vanishes_with_what_it_was_about(
     assert found["toolgate_state_up"] == 0
     readings.append(Reading(families.IN_FLIGHT, ("mail",), 1.0))
     assert (await scraped(metrics))["toolgate_calls_in_flight{backend=mail}"] == 1
-
-
-def test_counting_a_call_takes_a_fraction_of_what_the_client_library_takes() -> None:
-    """An eighth on a quiet machine: five children, none of which is looked up by its labels at each call."""
-    metrics = made()
-    registry = CollectorRegistry()
-    requests = Counter("requests", "Counted.", ["dialect", "operation", "status"], registry=registry)
-    durations = Histogram("durations", "Measured.", ["dialect", "operation"], registry=registry)
-
-    def ours() -> None:
-        metrics.request("otc", "call", 200, 0.5, 0.49)
-        metrics.tool_call("mail", "Mail.Send", "ok", 0.49)
-
-    def theirs() -> None:
-        for _ in range(2):
-            requests.labels("otc", "call", "200").inc()
-        for _ in range(3):
-            durations.labels("otc", "call").observe(0.5)
-
-    assert _best_s(ours) < _best_s(theirs) / 2
-
-
-def _best_s(work: Callable[[], None]) -> float:
-    """The processor's time for two thousand, the best of ten times."""
-    took_s = []
-    for _ in range(10):
-        started = time.process_time()
-        for _ in range(2000):
-            work()
-        took_s.append(time.process_time() - started)
-    return min(took_s)
