@@ -27,7 +27,7 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.calls.status import PREFIX
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import Challenges, is_call
+from gateway.challenges import CallChallenge, Challenge, Challenges
 from gateway.checks import Checks
 from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
@@ -286,11 +286,11 @@ class Gateway:
     async def _challenge_status(self, request: Request, token: str) -> str:
         """The status of the challenge of a token. Raises RATE_LIMITED."""
         opened = self._challenges.open(token)
-        request.extra = self._setup.limits.admit_look(request.ip, opened and digest(opened))
-        return "failed" if opened is None else await self._looks.status(*opened)
+        request.extra = self._setup.limits.admit_look(request.ip, None if opened is None else digest(opened))
+        return "failed" if opened is None else await self._looks.status(opened)
 
-    async def _ask_challenge(self, name: str, check_url: str) -> str:
-        if is_call(check_url):  # wherever its backend is
-            return await self.calls.consent_status(check_url)
-        backend = self.backends.get(name)
-        return "failed" if backend is None else await backend.challenge_status(check_url)
+    async def _ask_challenge(self, challenge: Challenge) -> str:
+        if isinstance(challenge, CallChallenge):
+            return await self.calls.consent_status(challenge.key)
+        backend = self.backends.get(challenge.backend)
+        return "failed" if backend is None else await backend.challenge_status(challenge.check_url)

@@ -1,14 +1,15 @@
 """Authorization challenges as callers see them: the tool server's `check_url` behind a token of ours.
 
 OXP 1.0, Tool Authorization Challenges. How a check authenticates is left open there, so the token is the credential:
-sealed with AES-256-GCM, unguessable. It says to us alone which backend and which URL to ask, or which call of ours
-waits for its user; in that case the record of the call tells, and the token has no end of its own.
+sealed with AES-256-GCM, unguessable. It tells us alone what to ask how the challenge stands.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
 
 from gateway import jsontext
 from gateway.model import Json, JsonObject
@@ -18,8 +19,25 @@ from gateway.state.sealing import Sealer, Unsealable
 # differ by an hour either way, as where a clock is set to the wrong time zone.
 CLOCKS_DIFFER_S = 2 * 3600.0
 MAX_CHECK_URL = 2048  # characters; the token, a third longer, must fit a request line
-PLACE = b"challenge"
+ASSOCIATED_DATA = b"challenge"
 PATH = "/challenges/"
+
+
+class ServerChallenge(Struct, frozen=True):
+    """A challenge whose tool server is asked at `check_url`."""
+
+    backend: str
+    check_url: str
+
+
+class CallChallenge(Struct, frozen=True):
+    """A challenge that the call with this key waits for: the record of the call tells how it stands."""
+
+    backend: str
+    key: str
+
+
+Challenge = ServerChallenge | CallChallenge
 
 
 class Challenges:
@@ -42,28 +60,35 @@ class Challenges:
             body["authorization"] = [self._public(challenge, backend) for challenge in body["authorization"]]
         return body
 
+    def public_for_call(self, challenge: JsonObject, backend: str, key: str) -> JsonObject:
+        """The challenge that the call with this key waits for, with a `check_url` of ours."""
+        return challenge | {"check_url": self._url(backend, key)}
+
     def _public(self, challenge: JsonObject, backend: str) -> JsonObject:
         check_url = challenge.get("check_url")
         if check_url is None:
             return challenge
-        if len(check_url) > MAX_CHECK_URL:
+        if len(check_url) > MAX_CHECK_URL or _is_key(check_url):
             return {key: value for key, value in challenge.items() if key != "check_url"}
-        return challenge | {"check_url": self.public_url + PATH + self._seal(backend, check_url)}
+        return challenge | {"check_url": self._url(backend, check_url)}
 
-    def _seal(self, backend: str, check_url: str) -> str:
-        text = jsontext.encode([backend, check_url, self._clock() + self._lifetime_s + CLOCKS_DIFFER_S])
-        return base64.urlsafe_b64encode(self._sealer.seal(text, PLACE)).rstrip(b"=").decode()
+    def _url(self, backend: str, asked: str) -> str:
+        text = jsontext.encode([backend, asked, self._clock() + self._lifetime_s + CLOCKS_DIFFER_S])
+        token = base64.urlsafe_b64encode(self._sealer.seal(text, ASSOCIATED_DATA)).rstrip(b"=").decode()
+        return self.public_url + PATH + token
 
-    def open(self, token: str) -> tuple[str, str] | None:
-        """The backend's name and its `check_url`, or the key of a call; None for a token that is no good (any more)."""
+    def open(self, token: str) -> Challenge | None:
+        """The challenge of a token; None for a token that is invalid or has expired."""
         try:
             sealed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-            backend, check_url, expires = jsontext.decode(self._sealer.open(sealed, PLACE))
+            backend, asked, expires = jsontext.decode(self._sealer.open(sealed, ASSOCIATED_DATA))
         except (ValueError, Unsealable):
             return None
-        return (backend, check_url) if is_call(check_url) or self._clock() < expires else None
+        if _is_key(asked):  # its record has an end of its own
+            return CallChallenge(backend, asked)
+        return ServerChallenge(backend, asked) if self._clock() < expires else None
 
 
-def is_call(check_url: str) -> bool:
-    """Whether this is no URL but the key of a call, whose record tells how the consent it waits for stands."""
-    return "/" not in check_url
+def _is_key(asked: str) -> bool:
+    """Whether a token holds the key of a call in place of a URL, which has a slash."""
+    return "/" not in asked

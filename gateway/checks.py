@@ -1,6 +1,6 @@
-"""Holds calls and results against their schemas: here where that takes no time, else in another process.
+"""Checks arguments and results against schemas: here if that is fast, else in another process.
 
-The result of a tool that has run is never lost over it: what cannot be checked counts as a violation.
+A result that cannot be checked counts as one that breaks its schema.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOO_LONG = "takes too long to be checked"
 
 
 class Checks:
-    """Used for every call; `checker` does what could hold up the event loop."""
+    """The checks of every call; `checker` does those that could hold up the event loop."""
 
     def __init__(self, checker: Checker) -> None:
         self._checker = checker
@@ -46,7 +46,7 @@ class Checks:
             raise NotJsonError(exc) from exc
 
     async def validate(self, tool: PublishedTool, arguments: Arguments, size: int, principal: str) -> None:
-        """Holds arguments against their tool's schema; `size` is at least that of their text.
+        """Checks arguments against their tool's schema; `size` is at least that of their text.
 
         Raises INVALID_ARGUMENTS, BACKEND_UNAVAILABLE.
         """
@@ -63,7 +63,7 @@ class Checks:
 
     async def result(self, result: ToolResult, tool: PublishedTool, principal: str) -> ToolResult:
         """As `checked`, for a result that `checked` cannot decide on."""
-        return _judged(result, tool, await self.violation(tool, result.value, principal))
+        return _enforced(result, tool, await self.violation(tool, result.value, principal))
 
     async def violation(self, tool: PublishedTool, value: Json, principal: str) -> str | None:
         """What in a value breaks its tool's output schema, which can be used; None when nothing does."""
@@ -87,10 +87,10 @@ def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
     violation = tool.output_violation(result.value, result.value_bytes)
     if violation is None:
         return result
-    return None if violation is UNDECIDED else _judged(result, tool, violation)
+    return None if violation is UNDECIDED else _enforced(result, tool, violation)
 
 
-def _judged(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:
+def _enforced(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:
     if violation is None:
         return result
     log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})

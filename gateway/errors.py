@@ -35,7 +35,7 @@ class ErrorCode(StrEnum):
 
 
 class FailureCode(StrEnum):
-    """Why a call failed whose tool ran, or may have run; a refusal that is told as a failure keeps its own word."""
+    """Why a call failed whose tool ran, or may have run; a refusal answered as a failure keeps its own code."""
 
     TOOL_ERROR = "tool_error"
     TIMEOUT = "timeout"
@@ -45,7 +45,7 @@ class FailureCode(StrEnum):
     BACKEND_BUSY = "backend_busy"
     BROKEN_ANSWER = "broken_answer"
     RESULT_TOO_LARGE = "result_too_large"
-    RESULT_NOT_KEPT = "result_not_kept"  # told to somebody else, who waited for it
+    RESULT_NOT_KEPT = "result_not_kept"  # the caller who waited for it has it
     NOT_RUN = "not_run"
 
 
@@ -104,7 +104,7 @@ class GatewayError(Exception):
         return self.message
 
     def drop_trace(self) -> None:
-        """Forgets where it was raised, which nobody reads of a refusal that is told.
+        """Clears the traceback, to break a reference cycle.
 
         The frames of its traceback lead to the request, and the request to it: such a circle, some 12 KB, stays in
         memory until the collector finds it.

@@ -1,7 +1,7 @@
-"""Looks at authorization challenges: shared by all who look at the same one, and few at once.
+"""Looks at authorization challenges: those at the same challenge share an answer, and few are under way at once.
 
-A challenge link needs no credential, and each look asks the tool server, or the store of calls. So that nobody can turn
-links into load, looks at one challenge share an answer, and those under way at one backend are bounded.
+A challenge link needs no credential, and each look asks the tool server, or the store of calls: links must not become a
+way to cause load there.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
-SHARED_S = 1.0  # clients look once a second; nobody notices that a consent shows a second later
+from gateway.challenges import Challenge, ServerChallenge
+
+SHARED_S = 1.0  # clients look once a second; a consent that shows a second later does no harm
 AT_ONCE = 8  # at one backend: half of the connections that it has besides those of calls
 MAX_SHARED = 1024  # answers held, with a check_url of 2 KiB at the most each
 PENDING = "pending"
 
-Challenge = tuple[str, str]  # the backend's name and the check_url
-
 
 def digest(challenge: Challenge) -> str:
     """A short name of a challenge, to count by."""
-    return blake2b("\n".join(challenge).encode(), digest_size=16).hexdigest()
+    asked = challenge.check_url if isinstance(challenge, ServerChallenge) else challenge.key
+    return blake2b(f"{challenge.backend}\n{asked}".encode(), digest_size=16).hexdigest()
 
 
 class Looks:
     """`ask` finds out how a challenge stands: `pending`, `completed` or `failed`. `clock` is in seconds."""
 
-    def __init__(self, ask: Callable[[str, str], Awaitable[str]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: Callable[[Challenge], Awaitable[str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
         self._clock = clock
         self._answers: OrderedDict[Challenge, tuple[str, float]] = OrderedDict()  # and when it was given
         self._under_way: dict[Challenge, asyncio.Task[str]] = {}
         self._counts: Counter[str] = Counter()  # of those under way, by backend
 
-    async def status(self, backend: str, check_url: str) -> str:
+    async def status(self, challenge: Challenge) -> str:
         """How a challenge stands, or stood within the last second.
 
-        With too many looks at other challenges under way, the last answer is told again; without one, `pending`.
+        With too many looks at other challenges under way, this is the last answer; without one, `pending`.
         """
-        challenge = backend, check_url
         answer, given_at = self._answers.get(challenge, (PENDING, -SHARED_S))
         if self._clock() < given_at + SHARED_S:
             return answer
         look = self._under_way.get(challenge)
         if look is None:
-            if self._counts[backend] >= AT_ONCE:
+            if self._counts[challenge.backend] >= AT_ONCE:
                 return answer
             look = self._begin(challenge)
-        return await asyncio.shield(look)  # whoever leaves ends it for nobody else
+        return await asyncio.shield(look)  # a caller who leaves does not end it for others
 
     async def aclose(self) -> None:
         """Ends the looks under way."""
@@ -61,12 +61,12 @@ class Looks:
     def _begin(self, challenge: Challenge) -> asyncio.Task[str]:
         look = asyncio.get_running_loop().create_task(self._look(challenge))
         self._under_way[challenge] = look
-        self._counts[challenge[0]] += 1
+        self._counts[challenge.backend] += 1
         look.add_done_callback(lambda _: self._end(challenge))
         return look
 
     async def _look(self, challenge: Challenge) -> str:
-        status = await self._ask(*challenge)
+        status = await self._ask(challenge)
         self._answers[challenge] = status, self._clock()
         self._answers.move_to_end(challenge)
         while len(self._answers) > MAX_SHARED:
@@ -76,8 +76,7 @@ class Looks:
     def _end(self, challenge: Challenge) -> None:
         look = self._under_way.pop(challenge)
         if not look.cancelled():
-            look.exception()  # everybody who looked has got it, or has left
-        backend = challenge[0]
-        self._counts[backend] -= 1
-        if not self._counts[backend]:
-            del self._counts[backend]
+            look.exception()  # those who wait for it get it
+        self._counts[challenge.backend] -= 1
+        if not self._counts[challenge.backend]:
+            del self._counts[challenge.backend]

@@ -147,9 +147,9 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
     """A tool that ran, or may have run, and failed (ToolError of OTC and OXP 1.0).
 
     `prompt_hint` is `additional_prompt_content`; `extras` are members of the error that no specification names.
-    `outcome` is how it is counted: `tool_error`, `timeout`, `unknown` where nobody knows whether the tool ran, or as a
-    refusal that is told as a failure. `code` is the word for programs, of `FailureCode` or `ErrorCode`; empty: the one
-    that goes with the outcome.
+    `outcome` is how it is counted: `tool_error`, `timeout`, `unknown` if the tool may or may not have run, or as a
+    refusal that is answered as a failure. `code` is the code for programs, of `FailureCode` or `ErrorCode`; empty: the
+    one that goes with the outcome.
     """
 
     message: str
@@ -163,7 +163,7 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """What programs are told."""
+        """The code for programs."""
         return self.code or CODES.get(self.outcome, self.outcome)
 
 
@@ -186,7 +186,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     value_bytes: int = UNKNOWN_BYTES
 
     def __eq__(self, other: object) -> bool:
-        """Whether both tell the same, however long their texts were."""
+        """Compares outcomes, whatever the length of their texts."""
         if not isinstance(other, ToolResult):
             return NotImplemented
         ours, theirs = (self.value, self.failure, self.duration_ms), (other.value, other.failure, other.duration_ms)

@@ -1,7 +1,7 @@
-"""From the names that tool servers give their tools to the names callers use.
+"""Tool ids and names for callers from those that tool servers use.
 
 Tool ids are `Toolkit.Tool@x.y.z` of ASCII letters, digits and `_` (OXP 1.0, openapi.json: ToolId and ToolDefinition);
-what a tool server sends is bent into that shape, and a warning says where something had to be made up.
+other ids are converted, with a warning where a part had to be made up.
 """
 
 from __future__ import annotations

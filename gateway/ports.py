@@ -68,22 +68,18 @@ class Limiter(Protocol):
     """How often callers may ask. What it returns are the headers that tell a caller how its limits stand."""
 
     def admit(self, operation: Operation, ip: str) -> Headers:
-        """The first phase, before anybody is identified, and in this process only. Raises RATE_LIMITED."""
+        """The first phase, before the caller is identified, and in this process only. Raises RATE_LIMITED."""
         ...
 
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was checked and not accepted."""
         ...
 
-    def spend_now(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers | None:
-        """The second phase: all other rules or none; None if another process has to be asked, which `spend` does.
-
-        `target` None: not a call, or one that could not be made out. Raises RATE_LIMITED.
-        """
-        ...
-
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """As `spend_now`, whoever has to be asked. Raises RATE_LIMITED, BACKEND_UNAVAILABLE if nobody can say."""
+        """The second phase: all other rules or none. Raises RATE_LIMITED, BACKEND_UNAVAILABLE.
+
+        `target` None: not a call, or one whose tool is not known.
+        """
         ...
 
 
@@ -91,8 +87,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """One path of a surface.
 
     `route` is the path as logs show it, and `dialect` the one it names, if it names one. `operation` is what a request
-    counts as until it is opened. `max_body_bytes` None: as configured. Without `needs_document`, a body that is absent
-    or not JSON is no document instead of a refusal.
+    counts as until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
+    Without `needs_document`, a body that is absent or not JSON is no document instead of a refusal.
     """
 
     route: str
@@ -309,8 +305,8 @@ class Receiver(Protocol):
 class DeferredBackend(_AnyBackend, Protocol):
     """Our adapter to a tool server that takes a call now and answers it later.
 
-    `receiver` takes its callbacks; None if it makes none. `open_calls` are the calls whose outcome this process looks
-    for by itself. `stream_up` tells whether its event stream is open; None if it has none.
+    `receiver` takes its callbacks; None if it makes none. `open_calls` is how many calls this process polls for.
+    `stream_up` is whether its event stream is open; None if it has none.
     """
 
     deferred: Literal[True]

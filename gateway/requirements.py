@@ -1,4 +1,4 @@
-"""What a tool needs besides its arguments: what is missing, and what of the caller's context it is given.
+"""A tool's requirements: what of them is missing, and which part of the caller's context the tool gets.
 
 OXP 1.0, Tool Requirements: every listed id is needed, an empty string counts as missing, and a tool without
 requirements runs with nothing extra. Tokens and secrets go only to a tool that declares them.
@@ -16,8 +16,8 @@ from gateway.routing import PublishedTool
 def for_user(call: ToolCall, user_id: str) -> ToolCall:
     """The call for the user whom its caller's own credential names, without `user_info`.
 
-    `user_info` is the caller's word: nobody has checked that its email address, say, is that user's, and a tool server
-    would read it beside a `user_id` that was checked. Raises FORBIDDEN for a call that names another user.
+    `user_info` was not verified: its email address, say, may be another user's, and a tool server would read it beside
+    a `user_id` that was. Raises FORBIDDEN for a call that names another user.
     """
     context = call.context
     info = context.user_info

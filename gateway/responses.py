@@ -31,9 +31,11 @@ FAILED = "The gateway failed."
 
 
 class ChallengeSealer(Protocol):
-    """Rewrites a tool server's challenges for callers."""
+    """Rewrites challenges for callers."""
 
     def public(self, missing: JsonObject, backend: str) -> JsonObject: ...
+
+    def public_for_call(self, challenge: JsonObject, backend: str, key: str) -> JsonObject: ...
 
 
 class ResponseBuilder:
@@ -62,34 +64,34 @@ class ResponseBuilder:
         self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
 
     async def kept(self, kept: CallView, request: Request, *, accepted: bool) -> WireReply:
-        """Tells how a kept call stands, with 202 if it was `accepted` rather than awaited.
+        """Encodes how a kept call stands; `accepted`: its end was not waited for.
 
         `request.extra` gets the headers that say where to find the call later.
         """
         encoder = request.encoder
         if encoder is None:  # a look is answered in the dialect of the call itself
-            encoder = request.encoder = self._encoders[kept.note.dialect, kept.note.wire_version]
+            encoder = request.encoder = self._encoders[kept.metadata.dialect, kept.metadata.wire_version]
         encode = encoder.encode_accepted if accepted else encoder.encode_result
-        standing = kept.standing
-        if type(standing) is ToolResult:  # a `match` costs more than most of what is done here
-            result, tool = standing, request.tool
-            if kept.joined and (tool is None or tool.id != kept.note.tool):  # the version that ran counts
-                tool = self._published(kept.note.tool)
+        status = kept.status
+        if type(status) is ToolResult:  # a `match` costs more than most of what is done here
+            result, tool = status, request.tool
+            if kept.joined and (tool is None or tool.id != kept.metadata.tool):  # the version that ran counts
+                tool = self._published(kept.metadata.tool)
             if tool is not None and tool.route.validate_output is not UNCHECKED:
                 result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             if result.failure is not None and MISSING in result.failure.extras:
                 result = self._with_public_challenges(result, kept.backend)
             request.outcome = outcome_of(result)
-            reply = encode(result, kept.note.call_id)
-        elif standing is None:
+            reply = encode(result, kept.metadata.call_id)
+        elif status is None:
             request.outcome = "accepted" if accepted else "timeout"
-            reply = encode(still_running(keyed=kept.is_keyed), kept.note.call_id)
-        elif isinstance(standing, Consent):
-            reply = self.run_refusal(_consent(kept, standing.challenge), kept.backend, request)
+            reply = encode(still_running(keyed=kept.is_keyed), kept.metadata.call_id)
+        elif isinstance(status, Consent):
+            reply = refusal(self._consent_refusal(kept, status), request)
         else:
-            assert isinstance(standing, GatewayError)
+            assert isinstance(status, GatewayError)
             request.counts = kept.joined  # else the run that was refused is counted, when it ended
-            reply = self.run_refusal(standing, kept.backend, request)
+            reply = self.run_refusal(status, kept.backend, request)
         name = (CALL_ID, kept.id.encode())
         if kept.remembered:
             request.extra = (*request.extra, name, (LOCATION, self._location(kept.id).encode()))
@@ -98,15 +100,21 @@ class ResponseBuilder:
         return reply
 
     def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
-        """A refusal that is told as a failure: its challenges are ours from here on, as those of any refusal."""
+        """A refusal that was turned into a failure, with our challenges in place of the tool server's."""
         failure = result.failure
         assert failure is not None
         missing = failure.extras[MISSING]
         public = self._challenges.public(missing, backend) if isinstance(missing, dict) else None
         return replace(result, failure=replace(failure, extras={**failure.extras, MISSING: public}))
 
+    def _consent_refusal(self, kept: CallView, consent: Consent) -> GatewayError:
+        """The refusal of a call that waits for its user."""
+        challenge = self._challenges.public_for_call(consent.challenge, kept.backend, kept.id.removeprefix(PREFIX))
+        message = "The user has to authorize this call first."
+        return GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": [challenge]})
+
     def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
-        """A run of a kept call has ended, in what its caller is told of it."""
+        """Counts the run of a kept call that has ended, by the outcome that its caller gets."""
         tool = run.published
         if isinstance(ending, GatewayError):
             outcome = outcome_of_refusal(ending)
@@ -123,7 +131,7 @@ class ResponseBuilder:
                     counting.add_done_callback(self._counting.discard)
                     return
                 if violation is not None:
-                    outcome = BROKEN_VALUE.outcome  # the warning is written when it is told
+                    outcome = BROKEN_VALUE.outcome  # the warning is logged when it is answered
         self._count_run(run, tool, outcome)
 
     async def _count_checked(self, run: Run, tool: PublishedTool, value: Json) -> None:
@@ -135,7 +143,7 @@ class ResponseBuilder:
         self._count(run.backend, name, outcome, time.time() - run.begun_s if run.begun_s else 0.0)
 
     def run_refusal(self, error: GatewayError, backend: str, request: Request) -> WireReply:
-        """A refusal of a call that was under way; whatever challenges are in it are ours from here on."""
+        """Encodes the refusal of a call that was under way, with our challenges in place of the tool server's."""
         if error.missing is None:
             return refusal(error, request)
         error.drop_trace()
@@ -151,7 +159,7 @@ class ResponseBuilder:
 
 
 def refusal(exc: Exception, request: Request) -> WireReply:
-    """Answers with a refusal. The last guard: what is no GatewayError is a bug of ours, before anything was sent."""
+    """Encodes a refusal. Any exception but GatewayError is a bug of ours, from before anything was sent."""
     error = exc if isinstance(exc, GatewayError) else GatewayError(ErrorCode.INTERNAL, FAILED)
     if error is not exc:
         log.error("a request failed inside the gateway", exc_info=exc)
@@ -171,16 +179,10 @@ def with_headers(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:
 
 
 def outcome_of(result: ToolResult) -> str:
-    """The word that counts it."""
+    """The word that a result is counted by."""
     return "ok" if result.failure is None else result.failure.outcome
 
 
 def outcome_of_refusal(error: GatewayError) -> str:
-    """The same for a call that got no result: whose fault it is shows in what callers are told of it."""
+    """The same for a call that was refused."""
     return "refused" if error.parameters is None else "invalid"
-
-
-def _consent(kept: CallView, challenge: JsonObject) -> GatewayError:
-    """The refusal of a call that waits for its user; its key is what our own challenge is checked by."""
-    missing = {"authorization": [challenge | {"check_url": kept.id.removeprefix(PREFIX)}]}
-    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, "The user has to authorize this call first.", missing=missing)

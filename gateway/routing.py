@@ -76,7 +76,7 @@ class PublishedTool:
     asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
     for them after the operator came to trust it. `shows_output`: its output schema is listed; one that no caller could
     use is not, but values are still checked against it. `encoded` holds the listed form by dialect, once it was listed.
-    `id` is that of the definition, `backend` runs it, `asks` tells whether it requires anything at all.
+    `id` is that of the definition, `backend` runs it, `asks`: whether it requires anything.
     """
 
     definition: ToolDefinition
@@ -214,14 +214,14 @@ class Router:
         return error if backend is None else unavailable(f"backend {backend!r} has never listed its tools")
 
     def find_hidden(self, ref: ToolRef) -> PublishedTool | None:
-        """The tool that is meant, also by a caller who may not use it; None if there is none."""
+        """The tool that a caller means, even if that caller may not use it; None if there is none."""
         family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
         if family is None:
             return None
         return family.latest[0] if ref.version is None else family.versions.get(ref.version)
 
     def published(self, tool_id: str) -> PublishedTool | None:
-        """The tool of a full id, whoever asks."""
+        """The tool of a full id."""
         tool, _, version = tool_id.partition("@")
         family = self._by_tool.get(tool)
         return None if family is None else family.versions.get(version)

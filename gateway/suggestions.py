@@ -1,4 +1,4 @@
-"""A hint at the word that was meant, for one that is not known."""
+"""Suggests a known word for an unknown one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""By what name a request is known on its way: `X-Request-ID`, and W3C Trace Context (Level 2, 23 November 2021 on).
+"""Request ids and trace contexts: `X-Request-ID`, and W3C Trace Context (Level 2, 23 November 2021 on).
 
-Both are taken from the caller when they can be trusted to be what they say, made otherwise, and sent on to whatever
-backend the request leads to. The `trace_id` in the body of a call is something else and stays as it is.
+Both are taken from the caller if they are valid, made otherwise, and sent on to the tool server. The `trace_id` in the
+body of a call is something else and stays as it is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Trace(Struct, frozen=True):
     sent: Headers
 
 
-UNTRACED = Trace(b"", ())  # of requests that nobody writes down
+UNTRACED = Trace(b"", ())  # of requests that are not logged
 
 
 class IdSource:
@@ -57,12 +57,12 @@ class IdSource:
         return self._made.pop()
 
 
-def identify(headers: Mapping[bytes, bytes], chance: IdSource) -> Trace:
-    """Names a request by its head, in less than a microsecond. Header names are lower case.
+def identify(headers: Mapping[bytes, bytes], ids: IdSource) -> Trace:
+    """The trace of a request by its headers, in less than a microsecond. Header names are lower case.
 
     Where both are made, the request id is the trace id, so that either leads to the other.
     """
-    made = chance.draw()
+    made = ids.draw()
     if REQUEST_ID not in headers and TRACEPARENT not in headers:  # as of nearly every agent
         return _own(made[:32], made)
     request_id = headers.get(REQUEST_ID)

@@ -1,4 +1,4 @@
-"""HTTP as the pure parts of the gateway see it: heads, requests and replies, without sockets."""
+"""HTTP messages as plain data: heads, requests and replies, without sockets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Body(Protocol):
     """The body of a caller's request, which may still be on its way. Both raise PAYLOAD_TOO_LARGE."""
 
     def now(self) -> bytes | None:
-        """The whole of it if it is there: most are, and then nothing needs to be awaited; None if it is to be read."""
+        """The whole body if it has arrived, as most have; None if it has to be read."""
         ...
 
     async def read(self) -> bytes:
-        """The whole of it, once it is there."""
+        """Waits for the whole body."""
         ...
 
 
@@ -47,7 +47,7 @@ class WireRequest(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Protocol):
-    """An answer of a tool server, whoever brought it. Header names are lower case."""
+    """An answer of a tool server, by any HTTP client. Header names are lower case."""
 
     @property
     def status(self) -> int: ...

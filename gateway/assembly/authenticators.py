@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import time
 
-import httpx
-
 from gateway.auth import (
     ApiKey,
     Authentication,
@@ -21,10 +19,9 @@ from gateway.auth import (
 from gateway.auth.signatures import read_pem
 from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
-from gateway.transport import HttpTransport, Limits
+from gateway.transport import Fetcher
 
 LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
-ISSUER_LIMITS = Limits(connections=2)  # towards one origin; there is one fetch at a time
 
 
 class Issuers:
@@ -104,7 +101,7 @@ def _keys(entry: JwtSettings) -> Keys:
     assert entry.issuer is not None  # the settings insist on it
     return RemoteKeys(
         entry.issuer,
-        IssuerClient(httpx.AsyncClient(transport=HttpTransport(ISSUER_LIMITS), trust_env=False)),
+        IssuerClient(Fetcher()),
         entry.jwks_url,
         algorithms=frozenset(entry.algorithms),
         refresh_s=entry.jwks_refresh_s,

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import ipaddress
 
-import httpx
-
 from gateway import __version__, jsontext
 from gateway.model import Json, JsonObject
-from gateway.transport import Origin
+from gateway.transport import Fetcher, Origin, TransportError
 
+TIMEOUT_S = 5.0
 MAX_BYTES = 1024 * 1024  # key sets have some KiB, with chains of certificates some tens
 WELL_KNOWN = "/.well-known/openid-configuration"
 # Compressed, a MiB on the wire could be a GiB in memory.
-HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": f"toolgate/{__version__}"}
+HEADERS = (
+    (b"accept", b"application/json"),
+    (b"accept-encoding", b"identity"),
+    (b"user-agent", b"toolgate/" + __version__.encode()),
+)
 
 
 class UnavailableError(Exception):
@@ -24,10 +27,10 @@ class UnavailableError(Exception):
 
 
 class IssuerClient:
-    """Asks issuers. The HTTP client must be made over our own transport, which knows `max_body`."""
+    """Asks issuers, over a connection of its own for each request."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
 
     async def key_set(self, url: str) -> Json:
         """The JWK set at a URL. Raises UnavailableError."""
@@ -44,24 +47,19 @@ class IssuerClient:
             raise UnavailableError("its discovery document names no jwks_uri with https")
         return await self._get(url)
 
-    async def aclose(self) -> None:
-        """Closes all connections."""
-        await self._http.aclose()
-
     async def _get(self, url: str) -> JsonObject:
         try:
-            async with self._http.stream(
-                "GET", url, headers=HEADERS, follow_redirects=False, extensions={"max_body": MAX_BYTES}
-            ) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise UnavailableError(f"status {response.status_code}")
-                if response.headers.get("content-encoding", "identity").lower() != "identity":
-                    raise UnavailableError("the answer is compressed")
-                body = b"".join([part async for part in response.aiter_raw()])
-        except (httpx.HTTPError, httpx.InvalidURL) as exc:
-            raise UnavailableError(f"{type(exc).__name__}: {exc}") from exc
+            reply = await self._fetcher.request(b"GET", url, HEADERS, timeout_s=TIMEOUT_S, max_body=MAX_BYTES)
+        except TransportError as exc:
+            raise UnavailableError(f"{exc.kind}: {exc}") from exc
+        except ValueError as exc:
+            raise UnavailableError(f"its URL cannot be used: {exc}") from exc
+        if reply.status != 200:
+            raise UnavailableError(f"status {reply.status}")
+        if (reply.header(b"content-encoding") or b"identity").lower() != b"identity":
+            raise UnavailableError("the answer is compressed")
         try:
-            document = jsontext.decode(body)
+            document = jsontext.decode(reply.body)
         except jsontext.JsonError as exc:
             raise UnavailableError(f"the answer is no JSON: {exc}") from exc
         if not isinstance(document, dict):

@@ -16,7 +16,7 @@ from typing import Literal
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.callback_notices import Notices, find_target
 from gateway.backends.callback_receiver import CallbackReceiver
-from gateway.backends.exchange import BROKEN, HttpExchange, note_broken_off, note_status
+from gateway.backends.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status
 from gateway.backends.lists import ListReader
 from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
 from gateway.dialects import callback, callback_toolset, replies
@@ -131,6 +131,7 @@ class CallbackBackend:
             lease.answered = True
             return
         note_broken_off(lease, exc, timeout_s)
+        check_sent(exc)
         extra = {"backend": self.name, "kind": str(exc.kind)}
         log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
 

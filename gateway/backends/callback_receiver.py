@@ -1,7 +1,7 @@
 """Reads what tool servers post to the callback URLs of their calls, and ends the calls.
 
-Reactive Agent Protocol: Transport, Tool Result and the other messages. Whatever is needed of a
-call comes with the message, so that its outcome counts at every replica, with its backend or without.
+Reactive Agent Protocol: Transport, Tool Result and the other messages. Everything needed of a call comes with the
+message, so that its outcome counts at every replica, also at one that does not have its backend.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from gateway.transport import TransportError
 log = logging.getLogger("gateway.backends")
 
 URI = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # RFC 3986, section 2: every character one may have
-TIMEOUT_S = 5.0  # somebody waits for a challenge's status
+TIMEOUT_S = 5.0  # a caller waits for the status
 MAX_BYTES = 64 * 1024
 BUSY = (408, 429)
 STATUSES = ("pending", "completed", "failed")
@@ -69,7 +69,7 @@ class Challenges:
         return next((server for server in self._servers if origin_of(server.url) == origin), None)
 
     async def status(self, check_url: str) -> str:
-        """Asks how a challenge stands; `pending` when that cannot be told now, `failed` when it never will."""
+        """Asks how a challenge stands; `pending` when that is not known now, `failed` when it never will be."""
         parts = urlsplit(check_url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         headers = (USER_AGENT, *self._credentials.headers("anonymous"))

@@ -15,7 +15,7 @@ import jwt
 from gateway.settings import ApiKeyAuthSettings, BackendSettings, BearerAuthSettings, JwtAuthSettings
 from gateway.wire import Headers
 
-PRINCIPAL = "principal"  # as a subject: whoever calls
+PRINCIPAL = "principal"  # as a subject: that of the caller
 CACHED_SUBJECTS = 1024  # minting costs 10 us, and one caller usually calls more than once a minute
 API_KEY_HEADERS = {"otc": b"otc-api-key", "oxp": b"oxp-api-key"}
 

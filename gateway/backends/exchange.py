@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import monotonic
 
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import OffloadError
 from gateway.ports import CallCodec
 from gateway.settings import BackendSettings
-from gateway.transport import Kind, Reply, TransportError
+from gateway.transport import Kind, Reply, StreamedReply, TransportError
 from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
@@ -39,6 +40,9 @@ BROKEN = ToolResult(
     failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
 )
 
+Send = Callable[[Lease[Server], WireRequest, Invocation, float], Awaitable[Reply]]  # the last is a deadline
+ReadStream = Callable[[StreamedReply, Invocation], Awaitable[Reply]]
+
 
 def note_status(lease: Lease[Server], status: int) -> None:
     """Tells the breakers what the status of an answer says: nothing bad below 500, else who has failed."""
@@ -51,7 +55,7 @@ def note_status(lease: Lease[Server], status: int) -> None:
 
 
 def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *, runs_tool: bool = True) -> None:
-    """Tells the breakers about a broken exchange that had `given_s`. Raises BACKEND_UNAVAILABLE if nothing was sent.
+    """Tells the breakers about a broken exchange that had `given_s`.
 
     Against the tool count timeouts and broken answers of a call that was sent; against the server everything else, and
     everything in an exchange in which no tool runs.
@@ -61,6 +65,10 @@ def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *
             lease.tool_failed(str(exc.kind))
         else:
             lease.failed(str(exc.kind))
+
+
+def check_sent(exc: TransportError) -> None:
+    """Raises BACKEND_UNAVAILABLE for a request of which nothing was sent."""
     if not exc.sent:
         raise unavailable(f"{exc.kind}: {exc}") from exc
 
@@ -69,11 +77,18 @@ class HttpExchange:
     """One backend's way to its tool server and the replicas of that. Durations in seconds, sizes in bytes.
 
     `list_request` asks for the tools, which runs none: it also shows whether a replica answers. `call_path` is the
-    codec's other path, once the tool server was found not to have the first.
+    codec's other path, once the tool server was found not to have the first. With `read_stream` the replies to calls
+    are read while they arrive, by a function that returns the answer in them; else they are read whole.
     """
 
     def __init__(
-        self, name: str, settings: BackendSettings, context: BackendContext, list_request: WireRequest
+        self,
+        name: str,
+        settings: BackendSettings,
+        context: BackendContext,
+        list_request: WireRequest,
+        *,
+        read_stream: ReadStream | None = None,
     ) -> None:
         self.call_path: str | None = None
         self.credentials = credentials_of(settings)
@@ -84,6 +99,7 @@ class HttpExchange:
         self._checker = context.checker
         self._max_response_bytes = settings.max_response_bytes
         self._list_request = list_request
+        self._send: Send = self._send_whole if read_stream is None else partial(self._send_streamed, read_stream)
         self._admission.check = self._is_alive
 
     # Calls.
@@ -135,7 +151,7 @@ class HttpExchange:
             return ToolResult(value=value, failure=result.failure, duration_ms=took_ms, value_bytes=size)
         return result
 
-    def _send(
+    def _send_whole(
         self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
     ) -> Awaitable[Reply]:
         server = lease.replica.target
@@ -148,6 +164,28 @@ class HttpExchange:
             timeout_s=max(deadline - monotonic(), 0.001),
             max_body=self._max_response_bytes,
         )
+
+    async def _send_streamed(
+        self,
+        read: ReadStream,
+        lease: Lease[Server],
+        request: WireRequest,
+        invocation: Invocation,
+        deadline: float,
+    ) -> Reply:
+        server = lease.replica.target
+        timeout_s = max(deadline - monotonic(), 0.001)
+        async with server.pool.stream(
+            request.method,
+            server.target(request.path),
+            (USER_AGENT, *request.headers, *self.credentials.headers(invocation.principal)),
+            request.body,
+            more=invocation.headers,
+            timeout_s=timeout_s,
+            idle_s=timeout_s,
+            max_body=self._max_response_bytes,
+        ) as reply:
+            return await read(reply, invocation)
 
     async def _resend(
         self, exc: TransportError, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
@@ -223,6 +261,7 @@ class HttpExchange:
     ) -> ToolResult:
         """The result of a call that may have run. Raises BACKEND_UNAVAILABLE if nothing was sent."""
         note_broken_off(lease, exc, given_s)
+        check_sent(exc)
         log.warning("a tool server broke off", extra={"backend": self._name, "kind": str(exc.kind)})
         if exc.kind in BROKEN_KINDS:
             return BROKEN

@@ -16,7 +16,7 @@ from typing import Literal
 
 from gateway import jsontext
 from gateway.admission import DispatchGate, Lease
-from gateway.backends.exchange import note_broken_off
+from gateway.backends.exchange import check_sent, note_broken_off
 from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, tokens_of
 from gateway.backends.rcrt_discovery import Discovery
 from gateway.backends.rcrt_limits import Timings, Workflows
@@ -177,6 +177,7 @@ class RcrtBackend:
             return created
         except TransportError as exc:
             note_broken_off(lease, exc, timeout_s, runs_tool=False)
+            check_sent(exc)
             status, reason = 0, f"{exc.kind}: {exc}"
         except AnswerError as exc:
             _note_answer(lease, exc)

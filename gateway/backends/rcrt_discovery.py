@@ -1,4 +1,4 @@
-"""Which tools an RCRT workspace offers, told from its `tool.code.v1` breadcrumbs."""
+"""Which tools an RCRT workspace offers, read from its `tool.code.v1` breadcrumbs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Discovery:
         return listing
 
     async def has(self, tool: str) -> bool:
-        """Whether a runner still has a tool; when that cannot be told, yes."""
+        """Whether a runner still has a tool; if the server cannot say, yes."""
         if not self._has_code or _now() - self._seen_at.get(tool, float("-inf")) < self._seen_s:
             return True
         try:

@@ -246,7 +246,7 @@ class PendingCalls:
             async with self._polling:
                 await self._poll(call)
             await asyncio.sleep(timings.poll_s[0] / 2)  # however often it is nudged
-        call.watch = None  # it ends by itself, not by being cancelled
+        call.watch = None  # it ends here, and must not be cancelled by `forget`
         self.forget(call)
 
     async def _nudged(self, call: PendingCall, within_s: float) -> None:

@@ -81,7 +81,7 @@ class EventStream:
         self._tried = asyncio.Event()
         self._listening = asyncio.timeout(None)
         self._task: asyncio.Task[None] | None = None
-        self._told: str | None = None
+        self._last_reason: str | None = None
 
     @property
     def is_up(self) -> bool:
@@ -136,7 +136,7 @@ class EventStream:
             except (StreamError, GatewayError, TransportError) as exc:
                 reason = exc.detail or exc.message if isinstance(exc, GatewayError) else str(exc)
             self.is_open = False
-            self._tell(reason)
+            self._warn(reason)
             self._tried.set()
             self._on_gap()  # those who relied on it poll from now on
             lasted_s = now() - started if self.connection > opened else 0.0
@@ -169,7 +169,7 @@ class EventStream:
     def _opened(self) -> None:
         self.connection += 1
         self.is_open = True
-        self._told = None
+        self._last_reason = None
         self._tried.set()
         log.info("an event stream is open", extra={"backend": self._name})
         self._on_gap()  # what happened while there was none is not replayed
@@ -185,7 +185,7 @@ class EventStream:
 
     def _take(self, data: bytes) -> None:
         if jsontext.is_wide(data):
-            self._on_gap()  # a poll reads it without holding up anybody
+            self._on_gap()  # a poll reads it in another process
             return
         try:
             crumb = decode_event(jsontext.decode(data, MAX_DEPTH))
@@ -198,8 +198,8 @@ class EventStream:
                 self._echoes.pop(request_id, None)
             self._on_event(crumb)
 
-    def _tell(self, reason: str) -> None:
-        """Warns once for each reason in a row: what goes wrong every 30 s goes wrong all night."""
-        if reason != self._told:
+    def _warn(self, reason: str) -> None:
+        """Warns once for each reason in a row: it may recur every 30 s, all night."""
+        if reason != self._last_reason:
             log.warning("an event stream broke off", extra={"backend": self._name, "reason": reason})
-        self._told = reason
+        self._last_reason = reason

@@ -137,7 +137,7 @@ class Callbacks:
         if record is None or not record.note:  # it cannot be opened once its key was taken out of `state.keys`
             return 404
         metadata = metadata_of(record)
-        deferred = metadata.later
+        deferred = metadata.deferred
         if deferred is None or deferred.run != run:  # an earlier call had the same id
             return 404
         receiver = self._receivers.get(record.backend) or self._absent(record.backend)

@@ -214,8 +214,10 @@ class Executor:
             if ending is not None:
                 run = Run(backend.name, metadata.tool, metadata.begun_s, tool)
                 if isinstance(ending, GatewayError):
-                    told = request.call.call_id is not None or not execution.is_left  # with an id it can ask again
-                    await self._outcomes.refuse(key, ending, run, told=told)
+                    delivered = (
+                        request.call.call_id is not None or not execution.is_left
+                    )  # with an id it can be repeated
+                    await self._outcomes.refuse(key, ending, run, delivered=delivered)
                 elif not await self._outcomes.settle(key, ending, run):
                     ending = await self._outcomes.settled(key) or ending  # it was cancelled meanwhile
         except StateUnavailable:  # the caller still gets what is known here
@@ -235,7 +237,7 @@ class Executor:
         started_at: float,
     ) -> ToolResult | None:
         """Hands a call over; None if the outcome comes later. Raises as `DeferredBackend.dispatch`."""
-        key, deferred = execution.key, metadata.later
+        key, deferred = execution.key, metadata.deferred
         assert deferred is not None  # as in the metadata of every call of such a backend
         invocation = replace(
             request.invocation,
@@ -268,8 +270,8 @@ class Executor:
         """Stops the execution of a call that has ended, and cancels it at its tool server if that is possible."""
         self._stop(key, ending)
         adapter = self._backends.get(backend)
-        if adapter is not None and adapter.deferred and metadata.later is not None:
-            await adapter.cancel(PREFIX + key, metadata.later.run, metadata.group)
+        if adapter is not None and adapter.deferred and metadata.deferred is not None:
+            await adapter.cancel(PREFIX + key, metadata.deferred.run, metadata.group)
 
     def _stop(self, key: str, ending: Ending) -> None:
         """Stops the execution of a call, if it runs here."""

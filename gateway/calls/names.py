@@ -22,7 +22,7 @@ NAME_BYTES = 8  # more of the run of a tool that may run twice: the part by whic
 PURPOSE = b"toolgate"
 USER, NOBODY = "user", ("nobody",)
 
-# Members in any order are the same input; 1 and 1.0 are not, because a tool may tell them apart.
+# Members in any order are the same input; 1 and 1.0 are not, because they may differ to a tool.
 _encode = msgspec.json.Encoder(order="sorted").encode
 _pack = msgspec.msgpack.Encoder(order="sorted").encode
 

@@ -79,20 +79,20 @@ class _Adoption:
         metadata = metadata_of(record)
         if record.state is UNKNOWN:
             self._outcomes.ended(run_of(record), UNREMEMBERED)
-        if record.state.is_over or metadata.later is None:
+        if record.state.is_over or metadata.deferred is None:
             return
-        if metadata.later.cancel_after_s:
-            left_s = record.created_s + metadata.later.cancel_after_s - time.time()
+        if metadata.deferred.cancel_after_s:
+            left_s = record.created_s + metadata.deferred.cancel_after_s - time.time()
             self._cancel_in(max(0.0, left_s), record.key, record.backend, metadata)
         await self._resume(record)
 
     async def _resume(self, record: Record) -> None:
         """Makes the backend look for the outcome, now or once the backend is configured here."""
-        backend, later = self._backends.get(record.backend), metadata_of(record).later
+        backend, deferred = self._backends.get(record.backend), metadata_of(record).deferred
         if backend is None:
             self._strand(record)
-        elif backend.deferred and later is not None:
-            await backend.resume(PREFIX + record.key, later.run)
+        elif backend.deferred and deferred is not None:
+            await backend.resume(PREFIX + record.key, deferred.run)
 
     def _strand(self, record: Record) -> None:
         if len(self._stranded) < MAX_STRANDED:
@@ -122,4 +122,4 @@ async def _alone(work: Awaitable[None]) -> None:
     try:
         await work
     except Exception:
-        log.exception("a call of a replica that died could not be gone on with")
+        log.exception("a call of a replica that died could not be resumed")

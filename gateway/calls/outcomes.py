@@ -152,12 +152,12 @@ class OutcomeRecorder:
             return None
         return run_of(record)
 
-    async def refuse(self, key: str, refusal: GatewayError, run: Run, *, told: bool) -> None:
-        """Ends a call that did not run: takes it back if its caller is `told` so, else records the refusal.
+    async def refuse(self, key: str, refusal: GatewayError, run: Run, *, delivered: bool) -> None:
+        """Ends a call that did not run: takes it back if its caller gets the refusal, else records that.
 
         Raises StateUnavailable.
         """
-        if told:
+        if delivered:
             await self._forget(key, pack_refusal(refusal))
             self.ended(run, refusal)
         else:

@@ -158,12 +158,14 @@ class Calls:
 
     def _answered(self, view: CallView) -> CallView:
         """Drops the result of a call that its caller has waited for, if it cannot be asked for again."""
-        if not (view.remembered or view.is_keyed) and isinstance(view.standing, ToolResult):
+        if not (view.remembered or view.is_keyed) and isinstance(view.status, ToolResult):
             self._state.reduce(view.id.removeprefix(PREFIX), NOT_KEPT_PACKED)
         return view
 
-    async def look(self, call_id: str, caller: Caller, *, told: bool = True) -> CallView | None:
-        """The status of a call of this caller's; None if there is none of that id. `told`: the caller gets to see it.
+    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None:
+        """The status of a call of this caller's; None if there is none of that id.
+
+        `delivers`: the caller gets its result, if there is one.
 
         Raises NOT_FOUND if it has expired, BACKEND_UNAVAILABLE.
         """
@@ -171,7 +173,7 @@ class Calls:
             record = await self._find(call_id, caller)
             if record is None:
                 return None
-            return await self._delivered(record) if told else view_of_record(record)
+            return await self._delivered(record) if delivers else view_of_record(record)
         except StateUnavailable as exc:
             raise unavailable() from exc
 
@@ -189,7 +191,7 @@ class Calls:
                 await self._executor.abort(record.key, record.backend, metadata_of(record), CANCELLED)
             view = await self._delivered(await self._state.get(record.key) or record)
             # The caller who waits for it may have been answered by now, which leaves less in the record.
-            return replace(view, standing=CANCELLED) if is_cancelled else view
+            return replace(view, status=CANCELLED) if is_cancelled else view
         except StateUnavailable as exc:
             raise unavailable() from exc
 
@@ -211,7 +213,7 @@ class Calls:
     async def _delivered(self, record: Record) -> CallView:
         """The view of a call that its caller gets to see."""
         view = view_of_record(record)
-        await self._mark_delivered(record, view.note)
+        await self._mark_delivered(record, view.metadata)
         return view
 
     async def _mark_delivered(self, record: Record, metadata: CallMetadata) -> None:
@@ -281,7 +283,7 @@ class Calls:
             return True
         if record is None or record.state is DONE:
             return False
-        deferred = metadata_of(record).later if record.note else None
+        deferred = metadata_of(record).deferred if record.note else None
         return deferred is None or deferred.run == run
 
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
@@ -313,7 +315,7 @@ class Calls:
             tool=request.tool.id,
             group=request.invocation.group,
             user="" if request.caller.user_id is None else self._names.users(principal, request.caller.user_id)[0],
-            later=_deferred(request) if is_deferred else None,
+            deferred=_deferred(request) if is_deferred else None,
             begun_s=time.time(),
         )
         new = NewCall(

@@ -92,7 +92,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     group: str = ""
     challenge: JsonObject | None = None
     user: str = ""
-    later: DeferredCall | None = None  # of calls of deferred backends
+    deferred: DeferredCall | None = None  # of calls of deferred backends
     begun_s: float = 0.0
 
 
@@ -113,22 +113,22 @@ CallStatus = ToolResult | GatewayError | Consent | NotFound | None  # None: it s
 
 
 class CallView(Struct, frozen=True, gc=False):
-    """A call as one caller gets to see it. `standing` is its status.
+    """A call as one caller gets to see it.
 
     `id` is ours. `remembered`: it can be asked for by that id. `joined`: nothing was run for this caller.
     """
 
     id: str
-    note: CallMetadata
+    metadata: CallMetadata
     backend: str
-    standing: ToolResult | Consent | GatewayError | None
+    status: ToolResult | Consent | GatewayError | None
     remembered: bool = True
     joined: bool = True
 
     @property
     def is_keyed(self) -> bool:
         """Whether its caller gave it an id."""
-        return self.note.call_id != self.id
+        return self.metadata.call_id != self.id
 
 
 class _Refusal(Struct, frozen=True, array_like=True):
@@ -258,7 +258,7 @@ def view_of_record(record: Record) -> CallView:
     assert status is not NOT_FOUND
     if isinstance(status, GatewayError):  # it was refused to the caller who began it, not to this one
         status = result_of(status)
-    return CallView(id=PREFIX + record.key, note=metadata_of(record), backend=record.backend, standing=status)
+    return CallView(id=PREFIX + record.key, metadata=metadata_of(record), backend=record.backend, status=status)
 
 
 def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:

@@ -28,7 +28,7 @@ class Lists:
         """The list of what the caller may use."""
         if self._newest is None or self._newest() is not router:
             self._newest = weakref.ref(router)
-            self._lists.clear()  # nobody asks any more for those of a snapshot that is gone: 200 MB of 8,000 tools
+            self._lists.clear()  # lists of an older snapshot are not asked for any more: 200 MB of 8,000 tools
         key = (encoder.name, encoder.wire_version, router.visible_key(caller))
         joined = self._lists.get(key)
         if joined is None:

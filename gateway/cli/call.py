@@ -11,8 +11,6 @@ import shlex
 import sys
 import time
 
-import httpx
-
 from gateway import jsontext
 from gateway.cli import answers
 from gateway.cli.command import Command, seconds
@@ -21,6 +19,7 @@ from gateway.cli.remote import Remote, add_options, code_of, explain, no_gateway
 from gateway.cli.waiting import CONSENT_S, ask_until_over, fetchable, how_to_fetch, wait_for_consent
 from gateway.errors import ErrorCode, FailureCode
 from gateway.model import Json, JsonObject
+from gateway.transport import Reply
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024  # the largest body any gateway can be configured to take
 TIMEOUT_S = 600  # people look again after a while; a script that knows its tool says more
@@ -90,24 +89,24 @@ def request_of(arguments: argparse.Namespace) -> JsonObject:
 async def _call(arguments: argparse.Namespace) -> int:
     body = request_of(arguments)
     waits = sys.stderr.isatty() if arguments.wait is None else arguments.wait
-    async with Remote(arguments.url, arguments.token) as remote:
-        reply = await ask_until_over(remote, body, arguments.timeout)
-        if waits:
-            reply = await _with_consent(remote, reply, body, arguments.timeout)
-        if reply.status_code in (200, 202):
-            return _show(remote, reply, body["call_id"], as_json=arguments.json)
-        why = list(explain(remote, reply, _again(reply, body["call_id"])))
-        if arguments.json:
-            print_answer(reply.content)
-        hints = await _similar(remote, arguments.tool) if code_of(reply) == ErrorCode.TOOL_NOT_FOUND else []
+    remote = Remote(arguments.url, arguments.token)
+    reply = await ask_until_over(remote, body, arguments.timeout)
+    if waits:
+        reply = await _with_consent(remote, reply, body, arguments.timeout)
+    if reply.status in (200, 202):
+        return _show(remote, reply, body["call_id"], as_json=arguments.json)
+    why = list(explain(remote, reply, _again(reply, body["call_id"])))
+    if arguments.json:
+        print_answer(reply.body)
+    hints = await _similar(remote, arguments.tool) if code_of(reply) == ErrorCode.TOOL_NOT_FOUND else []
     raise CommandError(USAGE, *why, *hints)
 
 
-async def _with_consent(remote: Remote, reply: httpx.Response, body: JsonObject, timeout_s: float) -> httpx.Response:
+async def _with_consent(remote: Remote, reply: Reply, body: JsonObject, timeout_s: float) -> Reply:
     """Repeats a call for as long as consent is what it needs; a refused call has not run, or is joined."""
     give_up_at = time.monotonic() + CONSENT_S
     for _ in range(MAX_CONSENTS):
-        begun = (asyncio.CancelledError, CommandError) if "location" in reply.headers else ()
+        begun = (asyncio.CancelledError, CommandError) if reply.header(b"location") is not None else ()
         with fetchable(body["call_id"], *begun):
             if not await wait_for_consent(remote, reply, give_up_at):
                 break
@@ -115,19 +114,19 @@ async def _with_consent(remote: Remote, reply: httpx.Response, body: JsonObject,
     return reply
 
 
-def _again(reply: httpx.Response, call_id: str) -> str:
+def _again(reply: Reply, call_id: str) -> str:
     """How to call again after a consent: a call that the gateway keeps goes on by itself and must not begin twice."""
-    kept = "location" in reply.headers
+    kept = reply.header(b"location") is not None
     return f"repeat the command with --call-id {shlex.quote(call_id)}" if kept else "repeat the command"
 
 
-def _show(remote: Remote, reply: httpx.Response, call_id: str, *, as_json: bool) -> int:
-    outcome = answers.read(reply.content, answers.Outcome)
+def _show(remote: Remote, reply: Reply, call_id: str, *, as_json: bool) -> int:
+    outcome = answers.read(reply.body, answers.Outcome)
     if outcome is None:
         no_gateway(remote.url, reply)
     try:
         if as_json:
-            print_answer(reply.content)
+            print_answer(reply.body)
         elif outcome.success:
             print_value(outcome.value)
     except CommandError as exc:  # the tool has run, and must not run again because a disk is full
@@ -153,7 +152,7 @@ async def _similar(remote: Remote, wanted: str) -> list[str]:
         reply = await remote.ask("GET", "/tools")
     except CommandError:
         return []
-    listed = answers.read(reply.content, answers.Catalogue) if reply.status_code == 200 else None
+    listed = answers.read(reply.body, answers.Catalogue) if reply.status == 200 else None
     if listed is None:
         return []
     name, names = wanted.partition("@")[0], {tool.id.partition("@")[0] for tool in listed.items}

@@ -8,22 +8,21 @@ import re
 from collections.abc import Iterator
 from typing import NoReturn
 
-import httpx
-
 from gateway import jsontext
 from gateway.cli import answers
 from gateway.cli.output import UNREACHABLE, USAGE, CommandError
+from gateway.dialects.fields import JSON_TYPE
 from gateway.errors import CODE, ErrorCode
 from gateway.model import Json
-from gateway.transport import HttpTransport, Kind, Limits, TransportError
+from gateway.transport import Fetcher, Kind, Reply, TransportError
+from gateway.wire import Headers
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_S = 5.0  # the gateway is near, or there is none
 ANSWER_S = 3660.0  # a route allows its tools at most an hour; Ctrl-C is nearer
-CODE_HEADER = CODE.decode("ascii")
 MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a catalogue of 20,000 tools has half of it
 
-SECONDS = re.compile(r"[0-9]{1,9}")  # as gateways write Retry-After
+SECONDS = re.compile(rb"[0-9]{1,9}")  # as gateways write Retry-After
 
 HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` makes one for development."
 
@@ -37,43 +36,36 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Remote:
-    """One gateway and the token for it. An async context manager."""
+    """One gateway, and the token it is asked with. Nothing else is taken from the environment: no proxy, no netrc."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
             raise CommandError(USAGE, f"{url!r} is not the URL of a gateway: it must begin with http:// or https://.")
-        self._headers = {"OXP-Version": "1.0"}
+        self._headers: Headers = ((b"oxp-version", b"1.0"),)
         self.has_token = bool(token and token.strip())
         if token and self.has_token:
-            self._headers["Authorization"] = f"Bearer {_checked(token.strip())}"
-        # Nothing from the environment: a proxy does not know 127.0.0.1, and ~/.netrc would replace the token.
-        self._http = httpx.AsyncClient(
-            transport=HttpTransport(Limits(connect_timeout_s=CONNECT_S)), timeout=ANSWER_S, trust_env=False
-        )
+            self._headers += ((b"authorization", b"Bearer " + _checked(token.strip()).encode("ascii")),)
+        self._fetcher = Fetcher(CONNECT_S)
 
-    async def __aenter__(self) -> Remote:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
-
-    async def ask(self, method: str, path: str, body: Json = None) -> httpx.Response:
+    async def ask(self, method: str, path: str, body: Json = None) -> Reply:
         """Sends one request with our credential. Raises CommandError (UNREACHABLE)."""
-        headers, content = self._headers, None
-        if body is not None:
-            headers, content = headers | {"Content-Type": "application/json"}, _encode(body)
-        return await self._send(httpx.Request(method, _url(self.url + path), headers=headers, content=content))
+        if body is None:
+            return await self._send(method, self.url + path, self._headers)
+        return await self._send(method, self.url + path, (*self._headers, JSON_TYPE), _encode(body))
 
-    async def look(self, url: str) -> httpx.Response:
+    async def look(self, url: str) -> Reply:
         """Gets a URL that an answer named, which need not be the gateway's: without our credential."""
-        return await self._send(httpx.Request("GET", _url(url)))
+        return await self._send("GET", url, ())
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        request.extensions = {"timeout": self._http.timeout.as_dict(), "max_body": MAX_ANSWER_BYTES}
+    async def _send(self, method: str, url: str, headers: Headers, body: bytes = b"") -> Reply:
         try:
-            return await self._http.send(request)
-        except httpx.TransportError as exc:
+            return await self._fetcher.request(
+                method.encode("ascii"), url, headers, body, timeout_s=ANSWER_S, max_body=MAX_ANSWER_BYTES
+            )
+        except ValueError as exc:
+            raise CommandError(USAGE, f"{url!r} is not a URL: {exc}.") from exc
+        except TransportError as exc:
             raise CommandError(UNREACHABLE, *_out_of_reach(self.url, exc)) from exc
 
 
@@ -90,19 +82,11 @@ def _encode(body: Json) -> bytes:
         raise CommandError(USAGE, "An argument is not valid UTF-8 text.") from exc
 
 
-def _url(text: str) -> httpx.URL:
-    try:
-        return httpx.URL(text)
-    except httpx.InvalidURL as exc:
-        raise CommandError(USAGE, f"{text!r} is not a URL: {exc}.") from exc
-
-
-def _out_of_reach(url: str, exc: httpx.TransportError) -> list[str]:
+def _out_of_reach(url: str, exc: TransportError) -> list[str]:
     """Distinguishes a gateway that is not there from one that broke off, in which case the tool may have run."""
-    cause = exc.__cause__
-    if isinstance(cause, TransportError) and cause.sent:
+    if exc.sent:
         return [f"The gateway at {url} broke off: {exc}", "If this was a call, its tool may have run."]
-    if isinstance(cause, TransportError) and cause.kind is Kind.TLS:
+    if exc.kind is Kind.TLS:
         return [str(exc), "Name the certificate of an authority of your own in SSL_CERT_FILE, or write http for https."]
     where = "" if url in str(exc) else f" at {url}"
     return [
@@ -111,32 +95,32 @@ def _out_of_reach(url: str, exc: httpx.TransportError) -> list[str]:
     ]
 
 
-def code_of(reply: httpx.Response) -> str:
+def code_of(reply: Reply) -> str:
     """The `Toolgate-Code` of a refusal or failure; empty for a result."""
-    return str(reply.headers.get(CODE_HEADER, ""))
+    return (reply.header(CODE) or b"").decode("latin-1")
 
 
-def no_gateway(url: str, reply: httpx.Response) -> NoReturn:
+def no_gateway(url: str, reply: Reply) -> NoReturn:
     """Raises CommandError for an answer that is none of a gateway's."""
     raise CommandError(
-        UNREACHABLE, f"What answers at {url} is not a gateway, or not a healthy one (status {reply.status_code})."
+        UNREACHABLE, f"What answers at {url} is not a gateway, or not a healthy one (status {reply.status})."
     )
 
 
-def refused_for_s(reply: httpx.Response) -> int | None:
+def refused_for_s(reply: Reply) -> int | None:
     """Seconds until a refused poll may be repeated (rate limit, state unavailable); None if it never may."""
-    after = reply.headers.get("retry-after", "")
-    return int(after) if reply.status_code in (400, 429) and SECONDS.fullmatch(after) else None
+    after = reply.header(b"retry-after") or b""
+    return int(after) if reply.status in (400, 429) and SECONDS.fullmatch(after) else None
 
 
-def explain(remote: Remote, reply: httpx.Response, again: str = "repeat the command") -> Iterator[str]:
+def explain(remote: Remote, reply: Reply, again: str = "repeat the command") -> Iterator[str]:
     """Says why a request was refused and what to do about it, in lines; `again` is what to do after a consent.
 
     Raises CommandError for an answer that is none of a gateway's.
     """
-    refused = answers.read(reply.content, answers.Refusal)
-    for_now = reply.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in reply.headers
-    if refused is None or not (for_now or 400 <= reply.status_code < 500):
+    refused = answers.read(reply.body, answers.Refusal)
+    for_now = reply.status == 503 and reply.header(b"retry-after") is not None
+    if refused is None or not (for_now or 400 <= reply.status < 500):
         no_gateway(remote.url, reply)
     if code_of(reply) == ErrorCode.UNAUTHENTICATED:  # whatever the status: `errors.strict` makes it a 400
         yield "The gateway does not accept the token; it may have expired." if remote.has_token else refused.message
@@ -153,5 +137,5 @@ def explain(remote: Remote, reply: httpx.Response, again: str = "repeat the comm
     yield from (f"  Give --secret {secret.id}=VALUE." for secret in missing.secrets)
     if missing.user_id:
         yield "  Give --user-id ID."
-    if "retry-after" in reply.headers:
-        yield f"Try again in {reply.headers['retry-after']} s."
+    if (after := reply.header(b"retry-after")) is not None:
+        yield f"Try again in {after.decode('latin-1')} s."

@@ -24,15 +24,15 @@ COMMAND = Command(
 
 
 async def _tools(arguments: argparse.Namespace) -> int:
-    async with Remote(arguments.url, arguments.token) as remote:
-        reply = await remote.ask("GET", "/tools")
-        if reply.status_code != 200:
-            raise CommandError(USAGE, *explain(remote, reply))
-        listed = answers.read(reply.content, answers.Catalogue)
-        if listed is None:
-            no_gateway(remote.url, reply)
+    remote = Remote(arguments.url, arguments.token)
+    reply = await remote.ask("GET", "/tools")
+    if reply.status != 200:
+        raise CommandError(USAGE, *explain(remote, reply))
+    listed = answers.read(reply.body, answers.Catalogue)
+    if listed is None:
+        no_gateway(remote.url, reply)
     if arguments.json:
-        print_answer(reply.content)
+        print_answer(reply.body)
     elif listed.items:
         rows = [(tool.id, _input(tool), _needs(tool), first_line(tool.description)) for tool in listed.items]
         say(*table(("TOOL", "INPUT", "NEEDS", "DESCRIPTION"), rows, terminal_width()))

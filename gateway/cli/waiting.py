@@ -12,20 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
 
-import httpx
-
 from gateway.cli import answers
 from gateway.cli.output import USAGE, CommandError, complain
 from gateway.cli.remote import Remote, code_of, explain, refused_for_s
 from gateway.errors import ErrorCode, FailureCode
 from gateway.model import JsonObject
+from gateway.transport import Reply
 
 CONSENT_S = 600.0  # to find the page, log in and decide; providers forget sooner or later, too
 POLL_S = 1.0  # between two looks at least
-KEPT = {"location", "toolgate-call-id"}  # headers of an answer to a call that can be asked for
+CALL_ID = b"toolgate-call-id"
 
 
-async def ask_until_over(remote: Remote, body: JsonObject, timeout_s: float) -> httpx.Response:
+async def ask_until_over(remote: Remote, body: JsonObject, timeout_s: float) -> Reply:
     """Sends a call and waits for its end; `timeout_s` is what it may take beyond the gateway's own patience.
 
     Returns the answer that any repetition gets, or the last one if it still runs then. Raises CommandError.
@@ -58,29 +57,30 @@ def how_to_fetch(call_id: str) -> str:
     return f"For its result repeat the command with this call id: toolgate call ... --call-id {shlex.quote(call_id)}"
 
 
-def _goes_on(reply: httpx.Response) -> bool:
+def _goes_on(reply: Reply) -> bool:
     """Whether the call still runs, and can be asked for."""
-    return code_of(reply) == FailureCode.STILL_RUNNING and reply.headers.keys() >= KEPT
+    can_be_asked_for = reply.header(b"location") is not None and reply.header(CALL_ID) is not None
+    return can_be_asked_for and code_of(reply) == FailureCode.STILL_RUNNING
 
 
-def _pause_s(reply: httpx.Response) -> float:
+def _pause_s(reply: Reply) -> float:
     """How long the gateway suggests to wait."""
-    outcome = answers.read(reply.content, answers.Outcome)
+    outcome = answers.read(reply.body, answers.Outcome)
     after_ms = None if outcome is None else outcome.error.retry_after_ms
     return POLL_S if after_ms is None else max(after_ms / 1000, POLL_S)
 
 
-async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) -> httpx.Response:
+async def _until_over(remote: Remote, reply: Reply, give_up_at: float) -> Reply:
     """Polls until there is a result, a consent to be given, or no time left; a poll may be refused for a while."""
     # By its id rather than at `Location`: our credential goes nowhere but to the gateway that was typed.
-    path = f"/calls/{quote(reply.headers['toolgate-call-id'], safe='')}"
+    path = f"/calls/{quote(reply.header(CALL_ID) or b'', safe='')}"
     pause_s = _pause_s(reply)
     while (left_s := give_up_at - time.monotonic()) > 0:
         await asyncio.sleep(min(pause_s, left_s))
         seen = await remote.ask("GET", path)
         if _goes_on(seen):
             reply, pause_s = seen, _pause_s(seen)
-        elif seen.status_code == 200 or (seen.status_code == 400 and "location" in seen.headers):
+        elif seen.status == 200 or (seen.status == 400 and seen.header(b"location") is not None):
             return seen
         elif (later_s := refused_for_s(seen)) is not None:
             pause_s = max(later_s, POLL_S)
@@ -89,13 +89,13 @@ async def _until_over(remote: Remote, reply: httpx.Response, give_up_at: float) 
     return reply
 
 
-async def wait_for_consent(remote: Remote, reply: httpx.Response, give_up_at: float) -> bool:
+async def wait_for_consent(remote: Remote, reply: Reply, give_up_at: float) -> bool:
     """Shows where to consent and waits until it is given; False when the answer has nothing to watch.
 
     `give_up_at` is a time of the monotonic clock in seconds. Raises CommandError.
     """
     needs = code_of(reply) == ErrorCode.MISSING_REQUIREMENTS
-    refused = answers.read(reply.content, answers.Refusal) if needs else None
+    refused = answers.read(reply.body, answers.Refusal) if needs else None
     missing = refused.missing_requirements if refused else answers.Missing()
     watched = [challenge.check_url for challenge in missing.authorization if challenge.check_url is not None]
     # With something else missing too, the repeated call would only be refused again.
@@ -111,10 +111,10 @@ async def wait_for_consent(remote: Remote, reply: httpx.Response, give_up_at: fl
 async def _until_settled(remote: Remote, check_url: str, give_up_at: float) -> None:
     while time.monotonic() < give_up_at:
         reply = await remote.look(check_url)
-        if reply.status_code == 429:  # many look, perhaps behind the same address
+        if reply.status == 429:  # many look, perhaps behind the same address
             await asyncio.sleep(POLL_S)
             continue
-        answer = answers.read(reply.content, answers.ChallengeStatus)
+        answer = answers.read(reply.body, answers.ChallengeStatus)
         match answer.status if answer else None:
             case "completed":
                 return

@@ -187,7 +187,7 @@ _MESSAGES: Mapping[str, type[_Message]] = {
 def may_take_long(body: bytes) -> bool:
     """Whether reading a message could hold up the event loop, be it for the JSON inside its text.
 
-    Quotes apart, that JSON is there as it is, unless somebody writes its brackets and commas as escapes.
+    Quotes apart, that JSON is there as it is, unless its brackets and commas are written as escapes.
     """
     return len(body) > jsontext.ALWAYS_HERE_BYTES and (b"\\u00" in body or jsontext.is_wide(body))
 
@@ -199,7 +199,7 @@ def decode_callback(
 
     `decode` says which texts are read as JSON: auto, always or never. `failure_patterns` are regular expressions.
     The URL already says which call it is, so ids that are not there, or null, are a flaw of the message; ids that are
-    there and differ belong to somebody else (Tool Result, Security).
+    there and differ belong to another call (Tool Result, Security).
     """
     try:
         document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)

@@ -24,7 +24,7 @@ from gateway.wire import WireRequest
 
 MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
 
-# Kept for whoever picks a tool; nothing here believes them (Toolsets, Annotations: informational).
+# Passed on to callers; the gateway does not rely on them (Toolsets, Annotations: informational).
 ANNOTATIONS: Mapping[str, type] = {
     "requiresAuth": str,
     "readOnly": bool,

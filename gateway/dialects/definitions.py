@@ -99,7 +99,7 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
 
 
 def _either(raw: JsonObject, member: str, other: str) -> Json:
-    """The first of two members that says anything: many a server writes out every member, most as null."""
+    """The first of two members that says anything: some servers write out every member, most as null."""
     value = raw.get(member)
     return raw.get(other) if value is None else value
 
@@ -117,7 +117,7 @@ def _version(raw: JsonObject) -> Json:
 
 
 def _odd_version(given: Json, remote_id: str) -> Iterator[str]:
-    """The warning about a version that is used and is no string: of the number 1.1 nobody knows if 1.10 was meant."""
+    """The warning about a version that is not a string: the number 1.1 may have been meant as 1.10."""
     if given is not None and not isinstance(given, str) and not remote_id.partition("@")[2]:
         yield f"Its version is not a string; {naming.DEFAULT_VERSION} stands in."
 
@@ -175,7 +175,7 @@ def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject 
     return {
         "toolkit_description": _string(extras["toolkit_description"]),
         "non_inferrable_parameters": _strings(extras["non_inferrable_parameters"]),
-        # What the RFC must say and goes without saying elsewhere is not worth carrying on.
+        # What only the RFC must state, and is the default elsewhere, is left out.
         "output_modes": modes if modes and modes != usual_modes(output_schema) else None,
         "output_description": _string(extras["output_description"]),
         "examples": raw.get("examples", extras["examples"]),

@@ -1,4 +1,4 @@
-"""What the dialects share towards callers: reading the request object of a call, writing results and refusals."""
+"""What the dialects of OTC and OXP share towards callers: request objects in, results and refusals out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.
 
 
 def invalid(message: str) -> GatewayError:
-    """The refusal of a request that is not one."""
+    """INVALID_REQUEST."""
     return GatewayError(ErrorCode.INVALID_REQUEST, message)
 
 
@@ -117,9 +117,9 @@ _EMPTY_CONTEXT = CallContext()
 
 
 def _read_context(context: JsonObject) -> CallContext:
-    """Reads `context`: tokens, secrets and the user, who is nobody without a name.
+    """Reads `context`: tokens, secrets and the user; an empty user id counts as absent.
 
-    Entries nobody declared are dropped later, not here.
+    Entries that the tool does not declare are dropped later, not here.
     """
     return CallContext(
         tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
@@ -202,8 +202,8 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     return _reply(error.code, error.retry_after_s, (*headers, *error.headers), _refusal_object(error, first))
 
 
-# Few sentences, in every spelling of every dialect, and whoever is refused for the same reason has about as long to
-# wait. An answer that is known costs a fifth of one that is put together and encoded.
+# There are few such sentences, in each version of each dialect, and callers refused for one reason have about as long
+# to wait. A cached answer costs a fifth of an encoded one.
 @lru_cache(maxsize=256)
 def _fixed(
     code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers

@@ -241,7 +241,7 @@ class _Parts:
         tools: list[Json] = []
         for _ in self._each("[", "]"):
             if len(tools) == MAX_LISTED:
-                raise ValueError("nobody has so many tools")
+                raise ValueError("there are too many tools")
             tools.append(self._tool())
         return tools
 

@@ -20,7 +20,7 @@ OXP_AGENTS = (b"Oxp/",)
 
 
 def by_head(head: Head) -> RestDialect | None:
-    """The dialect as far as the head tells; None on a bare path without a hint."""
+    """The dialect by the head alone; None on a bare path without a hint."""
     if head.dialect is not None:
         return DIALECTS[head.dialect]
     agent = head.headers.get(b"user-agent", b"")
@@ -83,7 +83,7 @@ def _by_schema(document: Json) -> RestDialect | None:
 
 
 def of_server(headers: Headers, document: Json) -> ServerDialect:
-    """What a tool server speaks, learned from its catalogue, the one answer that is safe to ask for again."""
+    """The dialect of a tool server by its catalogue, the one request that is safe to repeat."""
     if any(name == versions.HEADER for name, _ in headers):  # only flat OXP has it, whatever its list looks like
         return OXP
     if isinstance(document, list):

@@ -34,7 +34,7 @@ PASSED_ON: dict[bytes | None, ErrorCode] = {
     )
 }
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some dialect's wrapping
-MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # no caller should be told to come back later than tomorrow
+MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # a day: no caller should wait longer
 SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
 PLAIN = (None, b"application/json")  # what nearly all say
 # What frameworks answer, as JSON, where nothing is at a path: Starlette, Express, Nest, Fastify, Laravel, Werkzeug,
@@ -150,7 +150,7 @@ def _failure(error: Json, said: bytes | None) -> ToolFailure:
     if "code" in extras:
         own = extras.pop("code")
         if said is not None and own in OUR_CODES and said == own.encode("ascii"):
-            # One that still runs and may not be joined would never be over for whoever goes by the word.
+            # A call that still runs and may not be joined would never be over for a caller that goes by the code.
             code = "" if own == FailureCode.STILL_RUNNING and not can_retry else own
         else:  # a tool's own, which must not pass for one of ours
             extras.setdefault("tool_code", own)

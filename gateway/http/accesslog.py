@@ -1,6 +1,6 @@
-"""One line per request, when it is answered: who asked for what, and how it ended.
+"""One log line per request, written when it is answered.
 
-Never a path, which may be a credential, but the template of its route; never an argument, a value, a token or a secret.
+It has the template of the route, never the path, which may be a credential; never an argument, value, token or secret.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec import Struct
 from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
 
-MAX_PRINCIPAL = 256  # characters; what an issuer calls somebody may be of any length
-ALIKE = 1024  # kinds of lines whose words are known; with principals of 8 KB each, which no issuer has, 8 MB
+MAX_PRINCIPAL = 256  # characters; an issuer's subjects may be of any length
+ALIKE = 1024  # cached encodings; with principals of 8 KB each, which no issuer has, 8 MB
 HEAD, NAME = b'{"level":"info","logger":"gateway.access","message":"request","time":"', b'","request_id":"'
 # The members that many lines have in common, in the order of a line.
 SHARED = (
@@ -28,12 +28,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AccessLine(Struct, gc=False):
-    """What is written of a request; it becomes JSON in the thread that writes it, where no call waits for that.
+    """The line of one request; the thread that writes it encodes it, so that no call waits for that.
 
-    Made from positions: names would cost as much again. `time` is seconds since 1970. `tool_s` went by waiting for a
-    tool server. Sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is the template of the
-    path, `outcome` a word of `Request`, `reason` why a caller was not known, the limit that refused it, or the code of
-    another refusal. `client` is the caller's address (`clientip`).
+    Made from positional arguments: keywords would cost as much again. `time` is in seconds since 1970, `tool_s` was
+    spent waiting for a tool server, sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is
+    the template of the path, `outcome` a word of `Request`, `reason` why a credential was refused, the limit that
+    refused the request, or the code of another refusal. `client` is the caller's address (`clientip`).
     """
 
     time: float
@@ -63,7 +63,7 @@ class AccessLine(Struct, gc=False):
 
 
 class Figures(Struct, omit_defaults=True, gc=False):
-    """What no two lines have in common, or too few: callers have more addresses than principals."""
+    """The members that differ from line to line: callers have more addresses than principals."""
 
     duration_ms: float
     bytes_in: int
@@ -74,7 +74,7 @@ class Figures(Struct, omit_defaults=True, gc=False):
 
 @lru_cache(maxsize=ALIKE)  # a line costs two thirds of what it does without: 2 % of a whole call
 def _words(*values: Any) -> bytes:
-    """The shared members of a line from their values, without braces; those that have nothing to say are left out."""
+    """Encodes the shared members of a line without braces; empty ones are left out."""
     members = dict(zip(SHARED, values, strict=True))
     members["principal"] = _bounded(members["principal"])
     return _encode({name: value for name, value in members.items() if value not in ("", None)})[1:-1]
@@ -87,13 +87,13 @@ def _bounded(principal: str) -> str:
 
 
 class TextLine(Struct, gc=False):
-    """The same for people, with what they look for first."""
+    """The same line for people."""
 
     line: AccessLine
 
     def __bytes__(self) -> bytes:
         line = self.line
-        told: dict[str, str | None] = {
+        members: dict[str, str | None] = {
             "tool": f"{line.tool}@{line.version}" if line.tool else "",
             "backend": line.backend,
             "outcome": line.outcome,
@@ -103,13 +103,13 @@ class TextLine(Struct, gc=False):
             "client": line.client,
             "request_id": line.request_id.decode("ascii"),
         }
-        extras = ", ".join(f"{key}={value}" for key, value in told.items() if value)
+        extras = ", ".join(f"{key}={value}" for key, value in members.items() if value)
         text = f"{line.route} {line.status} in {int(line.duration_s * 1e6) / 1e3:g} ms ({extras})"
         return f"{clock(line.time)} INFO    {line.operation} {printable(text)}\n".encode()
 
 
 class AccessLog:
-    """Where lines of answered requests go: `put` takes each, without waiting; None when nobody wants them."""
+    """Where the lines go: `put` takes each, without waiting; None where they are not logged."""
 
     put: Callable[[AccessLine], None] | None
 
@@ -117,7 +117,7 @@ class AccessLog:
         self.write_to(lines, form)
 
     def write_to(self, lines: Lines | None, form: str) -> None:
-        """Writes to `lines` from here on, as `json` or `text`; None, as when only warnings are wanted: not at all."""
+        """Writes to `lines` from now on, as `json` or `text`; None, as when only warnings are logged: nowhere."""
         if lines is None:
             self.put = None
         elif form == "text":

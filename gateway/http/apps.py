@@ -39,7 +39,7 @@ class KeptCalls(Protocol):
 
 
 class Health(Protocol):
-    """How the gateway is doing: one word for everybody, everything for operators."""
+    """The state of the gateway: one word for callers, details for operators."""
 
     @property
     def status(self) -> str:
@@ -100,7 +100,7 @@ def public_app(
 
     prefixes = ("", *(f"/{name}" for name in recognise.DIALECTS))
     routes = [Route(f"{prefix}{HEALTH}", show_health) for prefix in prefixes]
-    routes.append(Route(CHALLENGES + "{token:path}", show_challenge))  # whatever it is, it has a status
+    routes.append(Route(CHALLENGES + "{token:path}", show_challenge))  # any token has a status
     # A caller's own call id may hold slashes.
     routes.append(Route(CALLS + "{call_id:path}", show_call, methods=["GET", "DELETE"]))
     # The edge takes callbacks themselves; what comes by another method gets its 405.
@@ -129,7 +129,7 @@ def admin_app(health: Health, scrape: Scrape) -> Starlette:
 
 
 def metrics_for(token: str, scrape: Scrape) -> Route:
-    """`/metrics` for whoever has the token: what all callers do together is not for each of them to see."""
+    """`/metrics` behind a token: what all callers do together is not for each of them to see."""
     expected = token.encode()
 
     async def show_metrics(request: HttpRequest) -> Response:

@@ -1,7 +1,8 @@
-"""Whose request it is: the address of the peer or, behind proxies that are trusted, the one they name.
+"""The caller's address: that of the peer or, behind trusted proxies, the one they report.
 
-A proxy appends the address of its own peer to X-Forwarded-For (or to Forwarded, RFC 7239), so the list is to be
-believed from its right end for as long as those who wrote it are trusted; what stands further left is a caller's word.
+A proxy appends the address of its own peer to X-Forwarded-For (or to Forwarded, RFC 7239). So the list is read from
+its right end while the proxies that wrote it are trusted; anything further left may be forged. Uvicorn's
+ProxyHeadersMiddleware reads neither Forwarded nor two headers that contradict each other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Address = IPv4Address | IPv6Address
 
 MAX_HOPS = 32  # proxies one behind the other; real chains have three
 CACHED = 4096  # callers whose address is known without looking again, some 1 MB
-MAX_CACHED_BYTES = 256  # of a header; longer ones are read each time, so that strangers cannot fill the memory
+MAX_CACHED_BYTES = 256  # of a header; longer ones are parsed each time, so that strangers cannot fill the memory
 MAX_NODE = 64  # characters of one address with brackets and port
 
 XFF, FORWARDED = b"x-forwarded-for", b"forwarded"
@@ -39,7 +40,7 @@ def peer(scope: Scope) -> str:
 
 
 class ClientIps:
-    """Finds the caller's address; `trusted` are the networks of the proxies whose word counts."""
+    """Finds the caller's address; `trusted` are the networks of proxies."""
 
     def __init__(self, trusted: Sequence[Network]) -> None:
         self._trusted = tuple(trusted)
@@ -47,7 +48,7 @@ class ClientIps:
         self._named = lru_cache(CACHED)(self._name)
 
     def __call__(self, scope: Scope) -> str:
-        """The right-most address that is no trusted proxy's; the peer's if it is not trusted or nobody is named."""
+        """The right-most address that is no trusted proxy's; the peer's if it is not trusted or no header has one."""
         ip = peer(scope)
         if not self._trusts_peer(ip):
             return ip
@@ -59,14 +60,14 @@ class ClientIps:
                 forwarded.append(value)
         if not chain and not forwarded:
             return ip
-        return self._said(b",".join(chain), b",".join(forwarded)) or ip
+        return self._reported(b",".join(chain), b",".join(forwarded)) or ip
 
-    def _said(self, chain: bytes, forwarded: bytes) -> str | None:
+    def _reported(self, chain: bytes, forwarded: bytes) -> str | None:
         small = len(chain) + len(forwarded) <= MAX_CACHED_BYTES
         return self._named(chain, forwarded) if small else self._name(chain, forwarded)
 
     def _name(self, chain: bytes, forwarded: bytes) -> str | None:
-        """Who both headers say it is. A proxy writes one and lets the other pass: where they differ neither counts."""
+        """The address by both headers. A proxy writes one and passes the other on: where they differ neither counts."""
         by_chain = self._walk(chain.decode("latin-1").split(",")) if chain else None
         by_forwarded = self._walk(_for_nodes(forwarded.decode("latin-1"))) if forwarded else None
         if chain and forwarded:
@@ -74,7 +75,7 @@ class ClientIps:
         return by_chain or by_forwarded
 
     def _walk(self, nodes: Sequence[str]) -> str | None:
-        """Goes left until somebody is not trusted. Ends at what is no address: the proxy that wrote it knew none."""
+        """The first untrusted address from the right. Ends at anything else: the proxy that wrote it knew none."""
         found: str | None = None
         for node in nodes[: -MAX_HOPS - 1 : -1]:
             address = _address(node)

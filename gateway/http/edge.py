@@ -189,7 +189,7 @@ class Edge:
             headers = dict(scope["headers"])
             if self._hosts is not None and not self._hosts.allows(headers.get(b"host", b"")):
                 prefix = prefix_of(path)
-                # Probes of a cluster call a pod by its address, and are told one word.
+                # Probes of a cluster call a pod by its address, and get one word.
                 if path != (HEALTH if prefix is None else f"/{prefix}{HEALTH}"):
                     return self._fixed(scope, _refuse_host)
             preflight = None if self._cors is None else self._cors.preflight(method, headers)

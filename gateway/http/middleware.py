@@ -36,7 +36,7 @@ def allowed_hosts(server: ServerSettings) -> AllowedHosts | None:
 
 
 def cors(config: Config) -> Cors | None:
-    """Which pages may call from a browser; None: none, and browsers are told nothing."""
+    """Which pages may call from a browser; None: none, and answers have no CORS headers."""
     settings = config.server.cors
     if settings is None:
         return None
@@ -49,14 +49,14 @@ def cors(config: Config) -> Cors | None:
 
 
 def credentials(auth: AuthSettings | None) -> tuple[str, ...]:
-    """What callers may show, by the names of the description of the surface; keys may come as bearer tokens, too."""
+    """The names of the security schemes of the OpenAPI document; keys may come as bearer tokens, too."""
     if auth is None:
         return ()
     return (*openapi.BY_TOKEN, *(openapi.BY_KEY if auth.api_keys else ()))
 
 
 def description(config: Config, version: str) -> bytes | None:
-    """What callers are told of the surface; None where they are not."""
+    """The OpenAPI document; None where it is switched off."""
     server = config.server
     return openapi.document(version, server.public_url, credentials(config.auth)) if server.openapi else None
 

@@ -1,11 +1,11 @@
-"""What stands around the bodies of the public surface: the headers of answers, and the refusals of every path."""
+"""The parts of the OpenAPI document around bodies: headers of answers, and refusals."""
 
 from __future__ import annotations
 
 from gateway.http.openapi_schemas import TEXT, URI, schema_ref
 from gateway.model import JsonObject
 
-# Whatever is asked: what is wrong with the request itself, before anybody looks at its path.
+# Refusals of any request, before its path is looked at.
 EVERYWHERE = (400, 405, 408, 414, 431)
 
 

@@ -1,4 +1,4 @@
-"""The schemas of the public surface by name: what callers send us and what they get, one by one.
+"""The JSON Schemas of the OpenAPI document, by name.
 
 After OTC 1.0 and OXP 1.0 (openapi.json), the RFC (section 4) and what the LangChain family really speaks.
 """
@@ -36,7 +36,7 @@ def _array(schema: JsonObject) -> JsonObject:
 
 
 def _or_null(schema: JsonObject) -> JsonObject:
-    """What real callers send for want of anything else; it is taken for absent."""
+    """null is taken for absent: real callers send it."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 

@@ -25,7 +25,7 @@ from gateway.state.sealing import Digester
 log = logging.getLogger("gateway.ratelimit")
 
 SCRIPT = Path(__file__).with_name("script.lua").read_bytes()
-MAX_BATCH = 96  # requests in one script call, of two buckets each: under 1 ms during which Redis serves nobody else
+MAX_BATCH = 96  # requests in one script call, of two buckets each: under 1 ms during which Redis serves no other client
 MAX_NAMES = 8192  # digests remembered, 1.5 MB: one costs 4 us, and most callers come again
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to reach a Redis that is away
 NS_PER_US = 1000

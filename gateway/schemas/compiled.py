@@ -22,7 +22,7 @@ from gateway.schemas.inline import inline_refs, with_subschemas
 from gateway.schemas.keywords import is_before_2019
 from gateway.schemas.wording import Finding, Texts, by_parameter, findings, shortened
 
-MAX_FINDINGS = 50  # told about one call; nobody reads more
+MAX_FINDINGS = 50  # reported of one call
 MAX_EXPLAINED = 2_000  # values in an argument tree. The library makes all errors at once, 8 us each
 # Compiled, ten characters (`\p{L}{99}`) take 5 MB and 50 ms, and a schema has room for thousands of such patterns.
 MAX_PATTERN_BYTES = 10 * 1024 * 1024  # of one, compiled; what the library allows by itself
@@ -33,7 +33,7 @@ BACKTRACK_LIMIT = 10_000  # steps of one match of a pattern with look-around: 0.
 # As far as the library has them; it would fetch any other from wherever its name leads.
 DRAFTS = re.compile(r"https?://json-schema\.org/(draft-0[467]/|draft/20(19-09|20-12)/)?schema#?")
 
-_LARGE = {"$ref", "enum", "const"}  # of what is in a branch, or behind it, nobody knows how large it is
+_LARGE = {"$ref", "enum", "const"}  # what they hold or refer to may be of any size
 
 _MASK = "the value"  # stands in the library's messages, which would quote the value
 # What the library raises for lone surrogates, and for nesting and numbers beyond its own.
@@ -47,7 +47,7 @@ class HeavyError(Exception):
 
 
 class Undecided(Enum):
-    """What is said of a value whose check could hold up the event loop."""
+    """The answer for a value whose check could hold up the event loop."""
 
     UNDECIDED = auto()
 
@@ -62,9 +62,9 @@ def is_json_schema(schema: JsonObject) -> bool:
 
 
 class _Compiled:
-    """A schema that tells whether a value is valid and, in words, why not.
+    """A schema that decides whether a value is valid and, in words, why not.
 
-    What is said of a value's size is that of its JSON text in bytes.
+    The size of a value is that of its JSON text in bytes.
     """
 
     is_valid: Callable[[Json], bool]
@@ -134,7 +134,7 @@ class _Compiled:
             return [_NOT_MATCHED]
 
     def accepts(self, value: Json, size: int) -> bool:
-        """Whether a value is valid, as far as that can be told at once; False leaves it to `findings_now`."""
+        """Whether a value is certainly valid; False leaves it to `findings_now`."""
         if size > self.max_bytes:
             return False
         try:

@@ -1,4 +1,4 @@
-"""How long holding a value against a schema may take at worst, from the schema and the size of the value.
+"""Bounds how long checking a value against a schema may take, by the schema and the size of the value.
 
 The figures bound what the validator was measured to take; they are not averages. A value whose bound is too high is
 checked in another process.
@@ -92,6 +92,6 @@ def size_of(value: Json) -> Size | None:
 
 
 def is_light(schema: JsonObject) -> bool:
-    """Whether analysing and compiling a schema takes some milliseconds at most, as far as its text tells."""
+    """Whether analysing and compiling a schema takes some milliseconds at most, by its text."""
     text = msgspec.json.encode(schema)
     return len(text) <= LIGHT_BYTES and text.count(b'"pattern') <= LIGHT_PATTERNS

@@ -1,6 +1,6 @@
 """Which form of a value a schema allows, as a phrase: `an array of strings`, `an object with kind "circle", radius`.
 
-It names what tells forms apart, not every condition. The words come from the schema only.
+It names what distinguishes forms, not every condition. The words come from the schema only.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def in_format(name: str) -> str:
 
 def fits_none(schemas: Sequence[Any], root: Schema) -> str | None:
     """What a value is not that fits none of these; None where no phrase is found. `root` is what they stand in."""
-    told = _forms(schemas, root)
-    if len(told) > 2:
-        return f"is none of these: {', or '.join(told)}"
-    if len(told) == 2:
-        return f"is neither {told[0]} nor {told[1]}"
-    return f"is not {told[0]}" if told else None
+    phrases = _forms(schemas, root)
+    if len(phrases) > 2:
+        return f"is none of these: {', or '.join(phrases)}"
+    if len(phrases) == 2:
+        return f"is neither {phrases[0]} nor {phrases[1]}"
+    return f"is not {phrases[0]}" if phrases else None
 
 
 def fitting(schemas: Sequence[Any], root: Schema) -> str | None:
@@ -87,10 +87,10 @@ def fitting(schemas: Sequence[Any], root: Schema) -> str | None:
 
 def _forms(schemas: Sequence[Any], root: Schema) -> list[str]:
     forms = [form_of(schema, root) for schema in islice(schemas, MAX_NAMED)]
-    told = list(dict.fromkeys(form for form in forms if form is not None))
-    if told and (None in forms or len(schemas) > MAX_NAMED):
-        told.append("of another allowed form")
-    return told
+    phrases = list(dict.fromkeys(form for form in forms if form is not None))
+    if phrases and (None in forms or len(schemas) > MAX_NAMED):
+        phrases.append("of another allowed form")
+    return phrases
 
 
 def form_of(schema: Any, root: Schema, nested: int = 0) -> str | None:
@@ -132,8 +132,8 @@ def _of_parts(schema: Schema, root: Schema, nested: int) -> str | None:
         if isinstance(branches := schema.get(keyword), list):
             some = branches[: MAX_NAMED >> nested]  # the fewer the deeper, or there would be thousands in one phrase
             forms = [form_of(branch, root, nested + 1) for branch in some] + [None] * (len(some) < len(branches))
-            told = list(dict.fromkeys(form or "a value of another allowed form" for form in forms))
-            return " or ".join(told) if any(forms) else None
+            phrases = list(dict.fromkeys(form or "a value of another allowed form" for form in forms))
+            return " or ".join(phrases) if any(forms) else None
     if isinstance(parts := schema.get("allOf"), list):
         return next(filter(None, (form_of(part, root, nested + 1) for part in parts[:MAX_NAMED])), None)
     if isinstance(inner := schema.get("not"), dict):
@@ -175,10 +175,10 @@ def _object(schema: Schema, root: Schema, nested: int) -> str:
 
 
 def _member(name: str, schema: Any, root: Schema, nested: int) -> str:
-    """A member, with its value where that tells objects apart."""
-    told = shortened(name, MAX_QUOTED_LENGTH)
+    """A member, with its value where that distinguishes objects."""
+    shown = shortened(name, MAX_QUOTED_LENGTH)
     fixed = isinstance(schema, dict) and ("const" in schema or "enum" in schema)
-    return f"{told} {form_of(schema, root, nested + 1)}" if fixed else told
+    return f"{shown} {form_of(schema, root, nested + 1)}" if fixed else shown
 
 
 def _plural(form: str) -> str:

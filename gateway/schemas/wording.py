@@ -129,8 +129,8 @@ def _text(error: ValidationError, root: Schema) -> str:  # noqa: C901 - one flat
         case Kind.AnyOf() | Kind.OneOfNotValid():
             return fits_none(_at(root, error.schema_path) or (), root) or _NO_FORM_FITS
         case Kind.OneOfMultipleValid():
-            told = fitting(_at(root, error.schema_path) or (), root)
-            return "fits more than one of the allowed forms" + (f": {told}" if told else "")
+            forms = fitting(_at(root, error.schema_path) or (), root)
+            return "fits more than one of the allowed forms" + (f": {forms}" if forms else "")
         case Kind.FalseSchema():
             return _refused(error, root)
         case Kind.BacktrackLimitExceeded() | Kind.RegexEngineFailure():
@@ -171,8 +171,8 @@ def _refused(error: ValidationError, root: Schema) -> str:
 def _unfit(schema: Any, root: Schema) -> str:
     """What is said of a value that does not fit a schema."""
     if isinstance(schema, dict) and isinstance(one := schema.get("oneOf"), list):
-        told = fitting(one, root)  # it may fit none of them, or several
-        return f"has to be exactly one of these: {told}" if told else _NO_FORM_FITS
+        forms = fitting(one, root)  # it may fit none of them, or several
+        return f"has to be exactly one of these: {forms}" if forms else _NO_FORM_FITS
     branches = schema.get("anyOf") if isinstance(schema, dict) else None
     return fits_none(branches if isinstance(branches, list) else [schema], root) or _NO_FORM_FITS
 

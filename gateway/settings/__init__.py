@@ -65,7 +65,7 @@ class Config(Section):
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What no section knows by itself."""
+        """Finds sections that do not go together."""
         if self.server.workers > 1 and (self.state is None or self.state.url is None):
             yield "server", f"has {self.server.workers} workers, which need state.url to share what they remember"
         if self.limits_on_failure != "local" and (self.state is None or self.state.url is None):
@@ -73,7 +73,7 @@ class Config(Section):
         yield from self._nowhere_to_call_back()
 
     def _nowhere_to_call_back(self) -> Iterator[tuple[str, str]]:
-        """Tool servers elsewhere must be told where to call back, and no address to listen on says that."""
+        """Finds a server whose callback backends get no address: one to listen on everywhere is not one to call."""
         server = self.server
         if server.callback_url or server.public_url or is_loopback(server.host):
             return

@@ -95,7 +95,7 @@ class JwtSettings(Section):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Keys that do not go together, and what would let a token in that is not for us."""
+        """Finds keys that do not go together, and what would admit tokens that are not for us."""
         missing = [claim for claim in ("exp", "sub") if claim not in self.require]
         if missing:
             yield "require", f"must also list {' and '.join(missing)}"
@@ -181,6 +181,6 @@ class AuthSettings(Section):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Nobody could call."""
+        """Finds that there is no way to call."""
         if not self.jwt and not self.api_keys:
             yield "jwt", "must have jwt or api_keys; to let everybody in, write 'auth: none'"

@@ -20,7 +20,7 @@ OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
 RequestSchema = Literal["tool_request", "agent_response"]
 MAX_REPLICAS = 32  # all are looked at for every call, and each has a pool of connections
-PRINCIPAL = "principal"  # as `subject`: whoever makes the call
+PRINCIPAL = "principal"  # as `subject`: stands for the caller
 
 
 class BearerAuthSettings(Section):
@@ -43,9 +43,7 @@ class SigningSettings(Section):
     )
     issuer: AnyText = setting("toolgate", "The `iss` of the tokens.")
     audience: AnyText | None = setting(None, "The `aud` of the tokens.")
-    subject: AnyText = setting(
-        PRINCIPAL, "The `sub` of the tokens; the word principal stands for whoever makes the call."
-    )
+    subject: AnyText = setting(PRINCIPAL, "The `sub` of the tokens; the word principal stands for the caller.")
     ttl_s: Annotated[float, Duration("1s", "15m")] = setting("60s", "How long a token is good for.")
 
 
@@ -120,7 +118,7 @@ class BackendSettings(Section):
         """The URLs of all replicas."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Certificates say something about https only."""
+        """Finds certificates without https."""
         if self.tls is not None and not any(url.startswith("https:") for url in self.addresses):
             yield "tls", "has no effect unless the tool server's URL begins with https"
 
@@ -146,7 +144,7 @@ class HttpBackendSettings(BackendSettings):
         return self.urls or ((self.url,) if self.url else ())
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """A tool server is somewhere, and that is said once."""
+        """Finds a server without an address, or with two ways to write it."""
         yield from BackendSettings.problems(self)
         if (self.url is None) is (self.urls is None):
             yield "urls", "must have exactly one of url and urls"
@@ -189,7 +187,7 @@ class CallbackBackendSettings(SingleBackendSettings):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """The toolkit has a name already."""
+        """Finds a toolkit for a server that names its own."""
         yield from BackendSettings.problems(self)
         if "toolkit" in self.model_fields_set:
             yield "toolkit", "has no effect; the tool server names its toolset itself"
@@ -214,7 +212,7 @@ class RcrtBackendSettings(SingleBackendSettings):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """A breadcrumb has no headers."""
+        """Finds headers to forward, which a breadcrumb cannot carry."""
         yield from BackendSettings.problems(self)
         if "forward_headers" in self.model_fields_set:
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"

@@ -26,7 +26,7 @@ def _fixed(pattern: str) -> str:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Walks both at once; at most 257 places in either, hence 66,000 pairs of places."""
+    """Whether some text matches both: walks them together, at most 66,000 pairs of the 257 places in either."""
     shorter, longer = sorted((_fixed(one), _fixed(other)), key=len)
     if not longer.startswith(shorter):
         return False  # most of a large file, without any walking

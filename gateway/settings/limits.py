@@ -22,7 +22,7 @@ LimitOperation = Literal["call", "list", "poll", "failed_verification"]
 PARTS: tuple[LimitPart, ...] = get_args(LimitPart)
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 FASTEST = 1_000_000  # a second: the clock of Redis counts microseconds
-LONGEST_REFILL_S = 30 * 86400  # so that what is kept for whoever has gone away is forgotten some day
+LONGEST_REFILL_S = 30 * 86400  # so that the state of a caller that has gone away expires
 MAX_BURST = 1_000_000
 MAX_LIMITS = 16  # all of them are asked for every call, with Redis in one script
 BUILT_IN = "failed-verifications"
@@ -132,7 +132,7 @@ class RateLimitSettings(Section):
         return min(self.rate.count, MAX_BURST) if self.burst is None else self.burst
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What can never be met, or never come back."""
+        """Finds limits that can never be met, and keys that do not go together."""
         if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
             yield "burst", "takes more than 30 days to come back at this rate"
         if self.name in ALWAYS_THERE:

@@ -26,8 +26,8 @@ PREFACE = """# Configuration reference
 
 For operators: every key that the file may have, with its type, its default and what it means.
 
-One YAML file, validated whole: every problem is told at once, as `file:line:col: path: what is wrong`. Unknown keys are
-errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every key, and
+One YAML file, validated whole: all problems are reported at once, as `file:line:col: path: what is wrong`. Unknown keys
+are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every key, and
 [`config/gateway.schema.json`](../config/gateway.schema.json) lets an editor complete them.
 
 - **Durations** are whole numbers with a unit: `500ms`, `30s`, `5m`, `1h`, `1d`. **Sizes** are bytes, or have a unit:

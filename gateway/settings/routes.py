@@ -81,7 +81,7 @@ class RouteSettings(Section):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """A route that denies runs no calls, hence has nothing to say about them."""
+        """Finds keys about calls on a route that denies them."""
         if self.deny:
             for name in self.model_fields_set - OF_ROUTES_THAT_DENY:
                 yield name, "has no effect on a route with 'deny: true'"

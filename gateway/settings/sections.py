@@ -6,6 +6,7 @@ hands on cursors of its parts, so that every problem is recorded where it stands
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
@@ -92,7 +93,18 @@ def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
         seen.add(item)
 
 
-class Items:
+class Parts(ABC):
+    """An annotation of a value with parts, which are read by what it annotates."""
+
+    @abstractmethod
+    def read(self, value: Any, validate: Validate) -> Any:
+        """Reads a value of a file or of code. Raises RefusedError."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self.read, handler(source))
+
+
+class Items(Parts):
     """A list, as `Annotated[tuple[T, ...], Items()]`. `check` finds items that do not go with the others.
 
     It sees None for an item that is wrong itself, or not known.
@@ -119,9 +131,6 @@ class Items:
             raise RefusedError
         return tuple(values)
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(self.read, handler(source))
-
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         return handler(schema) | ({"minItems": self.at_least} if self.at_least else {})
 
@@ -129,7 +138,7 @@ class Items:
 ListOf = Annotated[tuple[T, ...], Items()]
 
 
-class ByName:
+class ByName(Parts):
     """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`."""
 
     def __init__(self, name: Text) -> None:
@@ -151,9 +160,6 @@ class ByName:
         if len(values) < len(entries):
             raise RefusedError
         return MappingProxyType(values)
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(self.read, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         return handler(schema) | {"propertyNames": {"pattern": f"^({self.name.pattern})$"}}
@@ -231,7 +237,7 @@ class ByWord:
         }
 
 
-class OrWord:
+class OrWord(Parts):
     """A section, or one word that says there is none, as `Annotated[T | None, OrWord("none")]`."""
 
     def __init__(self, word: str) -> None:
@@ -245,9 +251,6 @@ class OrWord:
         if written.text != self.word and not written.missing:
             raise value.refuse(f"must be the word {self.word!r} or a mapping of keys to values")
         return None
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(self.read, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         section, _null = handler(schema)["anyOf"]

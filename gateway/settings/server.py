@@ -48,7 +48,7 @@ class CorsSettings(Section):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Every page on the web would act with what the browser has of its user (Fetch Standard forbids it, too)."""
+        """Finds credentials for every origin: any page could act as the user (the Fetch Standard forbids it, too)."""
         if self.credentials and "*" in self.origins:
             yield "credentials", "must not be true for every origin; list the origins"
 
@@ -95,7 +95,7 @@ class ServerSettings(Section):
         [], "The only hosts that requests may name, besides those of public_url and callback_url; left out, any."
     )
     trusted_proxies: ListOf[Network] = setting(
-        [], "Networks of proxies whose X-Forwarded-For or Forwarded tells who calls; left out, the peer itself does."
+        [], "Networks of proxies whose X-Forwarded-For or Forwarded is believed; left out, the peer is the caller."
     )
     drain_delay_s: Annotated[float, Duration("0s", "10m")] = setting(
         "0s",
@@ -105,10 +105,10 @@ class ServerSettings(Section):
     shutdown_grace_s: Annotated[float, Duration("0s", "1h")] = setting(
         "30s", "How long running calls may take to finish after the signal to stop."
     )
-    openapi: Flag = setting(True, "Whether /openapi.json describes this surface to anybody who asks.")
+    openapi: Flag = setting(True, "Whether /openapi.json describes this surface, without credentials.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Two listeners on one port: the second would not start."""
+        """Finds two listeners on one port, and bodies too large for their share of memory."""
         ours, theirs = self.host, self.admin.host
         if self.port and self.port == self.admin.port and (ours == theirs or EVERYWHERE & {ours, theirs}):
             yield "admin", "listens on the same host and port as the server"

@@ -102,7 +102,7 @@ class StateSettings(Section):
         return None if self.url is None else Address.parse(self.url.get_secret_value())
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What others could read or forge on its way to Redis must be sealed, and the way closed."""
+        """Finds a Redis elsewhere without TLS or keys, keys without effect, and sizes that do not go together."""
         address = self.address
         if address is not None and not (self.insecure or all(is_loopback(host) for host, _ in address.hosts)):
             if not self.keys:

@@ -53,7 +53,7 @@ class TlsSettings(Section):
     key: File | None = setting(None, "The private key of the gateway's certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What would only be found out when the first connection fails."""
+        """Finds files that no connection could use."""
         if self.ca is not None and not _holds_certificates(self.ca):
             yield "ca", "holds no certificate in PEM"
         if (self.cert is None) != (self.key is None):
@@ -73,7 +73,7 @@ class ServerTlsSettings(Section):
     key: File = setting(..., "The private key of the certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What would only be found out when nobody can connect, or when anybody can."""
+        """Finds files that no connection could use, and a key without effect."""
         if not _belong_together(self.cert, self.key):
             yield "cert", "and key are no certificate in PEM and its private key without a passphrase"
         if self.client_ca is None:
@@ -84,7 +84,7 @@ class ServerTlsSettings(Section):
 
 
 def _holds_certificates(path: str) -> bool:
-    """Whether a file can say whom to trust; one that is absent on purpose may."""
+    """Whether a file holds certificates in PEM; true for one that is absent, which was allowed."""
     if not Path(path).is_file():
         return True
     try:
@@ -95,7 +95,7 @@ def _holds_certificates(path: str) -> bool:
 
 
 def _belong_together(cert: str, key: str) -> bool:
-    """Whether two files are a certificate and its key; those that are absent on purpose may be."""
+    """Whether two files are a certificate and its key; true if one is absent, which was allowed."""
     if not (Path(cert).is_file() and Path(key).is_file()):
         return True
     try:

@@ -34,6 +34,7 @@ class Value(ABC):
     """A value without parts. `title` says in the schema and in the reference what may be written."""
 
     title: str = ""
+    sample: str = ""  # what stands in for a variable that is missing
     always_judged = False  # whether problems of a stand-in with other keys count: any value would have them
 
     def read(self, value: Any) -> Any:
@@ -58,9 +59,9 @@ class Value(ABC):
         """Looks a value up where the file lies or says more about it. Raises UnfitError."""
         return value
 
-    @abstractmethod
     def stand_in(self, raw: str) -> Any:
-        """A value to go on with where a variable is missing and that was allowed."""
+        """A value to go on with where a variable is missing and that was allowed; `raw` is what the file says."""
+        return self.parse(Written(self.sample))
 
     @abstractmethod
     def schema(self) -> Schema:
@@ -169,14 +170,12 @@ class _Flag(Value):
     """`true` or `false`, and none of the other eighteen spellings of YAML 1.1."""
 
     title = "true or false"
+    sample = "false"
 
     def parse(self, written: Written) -> bool:
         if written.quoted or written.text not in ("true", "false"):
             raise UnfitError("must be true or false, without quotes")
         return written.text == "true"
-
-    def stand_in(self, raw: str) -> bool:
-        return False
 
     def schema(self) -> Schema:
         return {"type": ["boolean", "string"], "pattern": SUBSTITUTED}
@@ -192,6 +191,7 @@ class Integer(Value):
         self.low = low
         self.high = high
         self.title = f"whole number from {low} to {high}"
+        self.sample = str(low)
 
     def parse(self, written: Written) -> int:
         if written.quoted:
@@ -200,9 +200,6 @@ class Integer(Value):
         if not is_number or not self.low <= int(written.text) <= self.high:
             raise UnfitError(f"must be a {self.title}")
         return int(written.text)
-
-    def stand_in(self, raw: str) -> int:
-        return self.low
 
     def schema(self) -> Schema:
         return {"type": ["integer", "string"], "minimum": self.low, "maximum": self.high, "pattern": SUBSTITUTED}
@@ -219,6 +216,7 @@ class Range(Value):
         self.pattern = f"[0-9]{{1,15}}({'|'.join(units)})"
         self.low, self.high = self._number(low), self._number(high)
         self.title = f"{self.noun} from {low} to {high}"
+        self.sample = low
 
     def parse(self, written: Written) -> float:
         if re.fullmatch(self.pattern, written.text) is None:
@@ -227,9 +225,6 @@ class Range(Value):
         if not self.low <= number <= self.high:
             raise UnfitError(f"must be a {self.title}")
         return number
-
-    def stand_in(self, raw: str) -> float:
-        return self.low
 
     def schema(self) -> Schema:
         return {"type": "string", "pattern": or_substituted(self.pattern)}
@@ -251,9 +246,6 @@ class Duration(Range):
     def parse(self, written: Written) -> float:
         return super().parse(written) / 1000
 
-    def stand_in(self, raw: str) -> float:
-        return self.low / 1000
-
 
 class Size(Range):
     """A size such as `512` or `64KiB`, in bytes."""
@@ -273,15 +265,13 @@ class WordOf(Value):
 
     def __init__(self, words: tuple[str, ...]) -> None:
         self.words = words
+        self.sample = words[0]
 
     def parse(self, written: Written) -> str:
         if written.text not in self.words:
             must = f"must be one of {', '.join(self.words)}" if len(self.words) > 1 else f"must be {self.words[0]}"
             raise UnfitError(must + suggestion(written.text, self.words))
         return written.text
-
-    def stand_in(self, raw: str) -> str:
-        return self.words[0]
 
     def schema(self) -> Schema:
         return {"type": "string", "anyOf": [{"enum": list(self.words)}, {"pattern": SUBSTITUTED}]}

@@ -136,7 +136,7 @@ PageOrigin = Annotated[
         _page_origin,
     ),
 ]
-# The addresses that begin with the same bits, or one address. The network that stands in is nobody's (RFC 5737).
+# The addresses that begin with the same bits, or one address. The one that stands in is for documentation (RFC 5737).
 Network = Annotated[
     IpNetwork,
     Text(

@@ -2,7 +2,7 @@
 
 YAML 1.1 as PyYAML reads it, less what makes configuration files surprising: one document only, no tags, no
 recursion, aliases only while the tree they expand to stays small. What a plain scalar means is decided by
-whoever reads it, never here: `no` is two letters until a key expects a truth value.
+its reader, never here: `no` is two letters until a key expects a truth value.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class _Builder:
 
     def _alias(self, anchor: Any, mark: Mark) -> Node:
         # The anchor's name stays out of the message: a password that starts with `*` looks like an alias.
-        # A node is known only when it is complete, hence nothing can contain itself.
+        # A node is known only when it is complete, so nothing can contain itself.
         node = self._anchors.get(anchor)
         if node is None:
             raise YamlError(mark, "is an alias of nothing above it; put text that starts with '*' in quotes")
@@ -194,6 +194,6 @@ def _explain(exc: yaml.MarkedYAMLError) -> str:
         return "is not valid YAML: a tab cannot indent; use spaces"
     # The only message of PyYAML with more than one character of the file in it; a password may start with `!`.
     problem = re.sub(r"(?s)undefined tag handle .*", "undefined tag handle", problem)
-    told = f"{exc.context}: {problem}" if exc.context else problem
-    hint = next((hint for part, hint in HINTS if part in told), "")
-    return f"is not valid YAML: {told}{hint}"
+    explained = f"{exc.context}: {problem}" if exc.context else problem
+    hint = next((hint for part, hint in HINTS if part in explained), "")
+    return f"is not valid YAML: {explained}{hint}"

@@ -44,7 +44,7 @@ from gateway.state.waiting import Waiters
 
 PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
 SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])
-MAX_BATCH = 128  # operations in one batch: about 1 ms during which Redis serves nobody else
+MAX_BATCH = 128  # operations in one batch: about 1 ms during which Redis serves no other client
 SEALED_BYTES = 64  # that sealing adds to an outcome; it is 32
 NO_MEMORY = "Redis has no memory left (maxmemory)"
 LOST = (b"absent", b"restoring")  # replies about a call that Redis does not have, or has not got back yet

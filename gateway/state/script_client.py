@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from gateway.state.port import StateUnavailable
 
 MAX_BATCH_BYTES = 4 << 20  # as MAX_BATCH, of all operations of a batch together; a larger one travels alone
 MAX_QUEUED = 20_000  # operations waiting for the batch under way; more than callers a process can have
+NO_KEYS = pack(b"0")
 WORDS = 5  # of a command without keys: EVAL, the script, the number of keys, the settings, the operations
 
 Reply = list[Any]
@@ -60,7 +60,7 @@ class ScriptClient:
         self._by_digest = pack(b"EVALSHA", hashlib.sha1(script, usedforsecurity=False).hexdigest().encode())
         self._settings = pack(_encode(settings))
         # By text, which has the server remember the script.
-        greet = (self._by_text, pack(b"0"), self._settings, pack(_array([_encode(one) for one in greeting])))
+        greet = (self._by_text, NO_KEYS, self._settings, pack(_array([_encode(one) for one in greeting])))
         self._connection = RedisConnection(redis, (WORDS, greet))
         self._on_failure = on_failure
         self._max_batch = max_batch
@@ -123,9 +123,9 @@ class ScriptClient:
         return batch
 
     async def _run(self, batch: list[Pending]) -> list[Reply | bytes]:
-        keys = list(chain.from_iterable([keys for _, keys, _ in batch]))
+        keys = [key for _, some, _ in batch for key in some]
         operations = pack(_array([operation for operation, _, _ in batch]))
-        rest = (pack(b"%d" % len(keys), *keys), self._settings, operations)
+        rest = (pack(b"%d" % len(keys), *keys) if keys else NO_KEYS, self._settings, operations)
         replies: list[Reply | bytes]
         try:
             replies = await self._connection.execute(WORDS + len(keys), (self._by_digest, *rest))

@@ -1,17 +1,17 @@
 """The outbound HTTP/1.1 transport: keep-alive pools with a truthful answer to "was anything sent?".
 
 Knows sockets and bytes, nothing of tools. `Pool.request` returns a whole reply, `Pool.stream` one that is read while it
-arrives. `HttpTransport` is an httpx transport, for rare requests to any origin.
+arrives. `Fetcher` sends single requests to any URL.
 """
 
 from __future__ import annotations
 
-from gateway.transport.adapter import HttpTransport
 from gateway.transport.errors import Kind, TransportError
 from gateway.transport.exchange import Head, Reply
+from gateway.transport.fetch import Fetcher
 from gateway.transport.limits import Limits
 from gateway.transport.origin import Origin
 from gateway.transport.pool import Pool
 from gateway.transport.stream import StreamedReply
 
-__all__ = ["Head", "HttpTransport", "Kind", "Limits", "Origin", "Pool", "Reply", "StreamedReply", "TransportError"]
+__all__ = ["Fetcher", "Head", "Kind", "Limits", "Origin", "Pool", "Reply", "StreamedReply", "TransportError"]

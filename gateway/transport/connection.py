@@ -1,8 +1,17 @@
-"""One HTTP/1.1 connection: writes one request at a time, reads its reply, and says whether it can be used again.
+"""One HTTP/1.1 connection: writes one request at a time, reads its reply, and decides whether it can be reused.
 
-RFC 9112. llhttp parses and is strict (conflicting lengths, bare line feeds, folded lines are errors). What it leaves to
-us is here: interim replies, replies that end with the connection, limits, and never letting a byte that belongs to no
-request reach the next one.
+RFC 9112. llhttp parses and is strict (conflicting lengths, bare line feeds and folded lines are errors). This module
+adds interim replies, replies that end with the connection, and limits, and keeps bytes that no request asked for from
+being read as the next reply.
+
+    state            until                          then
+    no exchange      `start` writes a request       head; bytes that arrive before it close the connection
+    head             the final status and fields    `on_head`; body (a reply to HEAD ends)
+    body             the parser or the socket ends  `on_end`; no exchange, and back to the pool or closed
+    any              deadline, limit, socket lost   `on_error`; closed
+    any              `abandon`                      closed; nothing is reported
+
+What httptools and llhttp do here beyond their documentation is tested in tests/unit/transport/test_httptools.py.
 """
 
 from __future__ import annotations
@@ -18,7 +27,7 @@ from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, P
 from gateway.transport.errors import Kind, TransportError
 from gateway.transport.exchange import Exchange
 
-# Tells whether a reply without a length ends with the connection (RFC 9112, 6.3).
+# A final reply with neither of these fields ends with the connection (RFC 9112, 6.3).
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 
 
@@ -45,9 +54,9 @@ class _UnaskedError(Exception):
 
 
 class Connection(SlicedInput, asyncio.Protocol):
-    """A socket, its parser, and the exchange that is under way, if any, with the loop's time at which it has to end.
+    """A socket, its parser, and the exchange under way, if any, with its deadline (in the loop's time).
 
-    `fresh` until the first exchange is over. `idle_since` is the loop's time and belongs to the pool.
+    `fresh` until the first exchange is over. `idle_since` (the loop's time) is set and read by the pool.
     """
 
     __slots__ = (
@@ -87,7 +96,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         self._loss: TransportError | None = None  # the socket is closed, but something is left to parse
         self._head_done = self._ended = self._keep = self._has_eof = False
 
-    # What the pool and its callers ask for.
+    # Called by the pool and by exchanges.
 
     @property
     def is_closed(self) -> bool:
@@ -95,10 +104,10 @@ class Connection(SlicedInput, asyncio.Protocol):
         return self._transport is None or self._transport.is_closing()
 
     def is_quiet(self) -> bool:
-        """Whether a request may be written: the connection is open and the server has said nothing since its reply.
+        """Whether a request may be written: the connection is open, and no byte has arrived since the last reply.
 
-        The event loop reads sockets once per turn; a reply nobody asked for, or the end of the stream, may lie in the
-        kernel already. One system call finds it, before a request is written, which would take it for its answer.
+        The event loop reads sockets once per turn, so an unrequested reply, or the end of the stream, may wait in the
+        kernel. One system call finds it before a request is written, whose reply it would be taken for.
         """
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self._poll.poll(0)
@@ -106,7 +115,7 @@ class Connection(SlicedInput, asyncio.Protocol):
     def start(self, exchange: Exchange, data: bytes, deadline: float = inf) -> None:
         """Writes a request in one piece. From here on it counts as sent."""
         transport = self._transport
-        assert self._exchange is None  # or the replies of two requests would mix
+        assert self._exchange is None  # else the replies of two requests would mix
         assert transport is not None  # the pool hands out connections that have been made
         self._exchange = exchange
         self._deadline = deadline
@@ -137,7 +146,7 @@ class Connection(SlicedInput, asyncio.Protocol):
             self.drop()
 
     def expire(self, now: float) -> float:
-        """Ends an exchange whose time is up. Returns when the one under way has to end, infinity if none has to."""
+        """Ends an exchange whose deadline has passed. Returns the deadline of the one under way, else infinity."""
         if self._exchange is None:
             return inf
         if now < self._deadline:
@@ -153,7 +162,7 @@ class Connection(SlicedInput, asyncio.Protocol):
             exchange.on_error(error)
 
     def drop(self) -> None:
-        """Closes the socket at once and gives up the slot. A second call does nothing."""
+        """Closes the socket at once and frees the slot in the pool. A second call does nothing."""
         if self._transport is not None:
             # Not close(): it waits for the peer when there is TLS or unwritten data.
             self._transport.abort()
@@ -185,7 +194,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         elif self._framing > self._head_bytes:
             self.fail(self._misshapen() if self._head_done else self._head_too_large())
         else:
-            if self._framing < 0:  # what a body allows is not saved up: a stream may go on for days
+            if self._framing < 0:  # unused allowance is not saved: a stream may last for days
                 self._framing = 0
             if self.pieces > MAX_PIECES and self._transport is not None:
                 self.queue_for_parsing(self._owner.parse_queue, self._transport)
@@ -205,8 +214,8 @@ class Connection(SlicedInput, asyncio.Protocol):
             self._transport.resume_reading()  # type: ignore[union-attr]
 
     def eof_received(self) -> None:
-        """Ends a reply that has no other end. Not in `connection_lost`: a reset is no proof of completeness."""
-        if self.unparsed:  # over TLS an end is told although we do not read
+        """Ends a reply that has no other end. Not in `connection_lost`: a reset does not prove completeness."""
+        if self.unparsed:  # TLS reports the end even while reading is paused
             self._has_eof = True
         elif self._exchange is not None and self._head_done and FRAMING.isdisjoint(name for name, _ in self._headers):
             self._keep = False
@@ -228,10 +237,10 @@ class Connection(SlicedInput, asyncio.Protocol):
         self._headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Also called for trailers, when `on_head` has taken its copy; nobody here has a use for those."""
+        """Takes a header. Trailers come here, too, and are dropped: `on_head` has been called by then."""
         name = name.lower()
-        # We asked for no other coding, and llhttp would take all until the end of the connection for the body. It does
-        # so with a tab behind the word, too, which RFC 9110 (5.5) allows: that is refused rather than misread.
+        # No other coding was asked for, and llhttp would take everything until the end of the connection for the body.
+        # It does so with a tab behind the word, too, which RFC 9110 (5.5) allows: that is refused rather than misread.
         if name == b"transfer-encoding" and (value.rstrip(b" ").lower() != b"chunked" or self._has(name)):
             raise TransportError(Kind.PROTOCOL, "The reply has a transfer coding that was not asked for.", sent=True)
         self._headers.append((name, value.rstrip(b" \t")))
@@ -244,14 +253,14 @@ class Connection(SlicedInput, asyncio.Protocol):
         if status < 200:
             if status < 100 or status == 101:
                 raise TransportError(Kind.PROTOCOL, "The server switched protocols without being asked.", sent=True)
-            return  # 100 Continue, 103 Early Hints and their like: the reply comes after them (RFC 9110, 15.2)
-        # The cheap test is true only when this packet, or those before it, could hold too large a head.
+            return  # 100 Continue, 103 Early Hints: the final reply follows (RFC 9110, 15.2)
+        # The cheap comparison first: only if it is true, the head can be too large.
         if self._framing > self._head_bytes and self._measured_head() > self._head_bytes:
             raise self._head_too_large()
         self._head_done = True
         exchange.on_head(status, tuple(self._headers))
         if exchange.is_head:
-            # llhttp cannot be told that no body follows, so its state is of no use for a next reply.
+            # llhttp cannot know that no body follows, so its state is useless for another reply.
             self._ended, self._keep = True, False
 
     def on_body(self, chunk: bytes) -> None:
@@ -264,8 +273,8 @@ class Connection(SlicedInput, asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._head_done and not self._ended:
             self._ended = True
-            # uvicorn closes a connection whose application raised without having said so, right behind the 500: the
-            # next request would be written before that is seen, and lost.
+            # After a 500, uvicorn closes the connection without announcing it if its application raised: the next
+            # request would be written before that is seen, and lost.
             self._keep = self._parser.should_keep_alive() and self._status != 500
 
     # How an exchange ends.
@@ -274,29 +283,29 @@ class Connection(SlicedInput, asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is None:
             return
-        # A reply that overtook its own request (413, say) leaves a connection with the rest of it.
+        # A reply that overtakes its request (413, say) leaves a connection with the rest of that request.
         transport = self._transport
         assert transport is not None  # it was written to
         unwritten = transport.get_write_buffer_size()
         exchange.on_end()
         self.fresh = False
-        if self._keep and not unwritten and not self.unparsed:  # bytes behind a reply were not asked for
+        if self._keep and not unwritten and not self.unparsed:  # bytes behind a reply belong to no request
             self._owner.release(self)
         else:
             self.drop()
 
     def _stopped(self, exc: Exception) -> None:
-        """The parser gave up. Behind a complete reply that costs the connection only."""
+        """The parser has stopped. After a complete reply, that closes the connection and nothing else."""
         if self._ended:
             self._keep = False
             return
-        error = exc.__context__  # what a callback raised, as httptools keeps it
+        error = exc.__context__  # what a callback raised: httptools chains it
         if not isinstance(error, TransportError):
             error = TransportError(Kind.PROTOCOL, f"The reply is not HTTP/1.1: {exc}.", sent=True)
         self.fail(error)
 
     def _has(self, name: bytes) -> bool:
-        """Whether a header has come before; two that say `chunked` mean a body that is chunked twice."""
+        """Whether a header has come before: two transfer codings `chunked` mean a body that is chunked twice."""
         return any(key == name for key, _ in self._headers)
 
     def _measured_head(self) -> int:

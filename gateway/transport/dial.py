@@ -1,7 +1,7 @@
 """Opens connections: name lookup, TCP to whichever address answers first, TLS.
 
-Happy Eyeballs (RFC 8305) in its simple form: addresses of both families in turn, the next one a quarter of a second
-after the last. By hand, because uvloop's `create_connection` does not offer it.
+Happy Eyeballs (RFC 8305) in its simple form: addresses of both families in turn, each tried a quarter of a second after
+the one before. Written here because uvloop's `create_connection` does not offer it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gateway.transport.origin import Origin
 Address = tuple[socket.AddressFamily, Any]
 
 STAGGER_S = 0.25  # RFC 8305, section 5: the recommended Connection Attempt Delay
-MAX_ADDRESSES = 8  # a name with hundreds of records must not cost hundreds of sockets
+MAX_ADDRESSES = 8  # of one name: hundreds of records must not open hundreds of sockets
 
 T = TypeVar("T")
 
 
 class Dialler:
-    """Makes connections to one origin. Never leaves a socket behind, however it is interrupted."""
+    """Opens connections to one origin. An interruption at any point leaves no socket open."""
 
     def __init__(self, origin: Origin, ssl_context: ssl.SSLContext | None, timeout_s: float) -> None:
         self._origin = origin
@@ -49,10 +49,10 @@ class Dialler:
             raise TransportError(Kind.CONNECT, f"{self._origin} cannot be reached.", sent=False) from exc
 
     async def _addresses(self) -> list[Address]:
-        """Looks the host up; whoever asks meanwhile shares the answer.
+        """Looks the host up; concurrent callers share one lookup.
 
-        A lookup holds a thread of the loop's few until the resolver gives up, whatever we do. A dead name server for
-        one host must not take them all.
+        A lookup holds one of the loop's few threads until the resolver gives up, and cannot be cancelled. A dead name
+        server of one host must not occupy them all.
         """
         if self._lookup is None:
             self._lookup = asyncio.ensure_future(self._look_up())
@@ -67,7 +67,7 @@ class Dialler:
     def _looked_up(self, lookup: asyncio.Future[list[Address]]) -> None:
         self._lookup = None
         if not lookup.cancelled():
-            lookup.exception()  # seen, even if all who asked have gone
+            lookup.exception()  # marks it as retrieved, even if every caller has gone
 
     async def _wrap(self, sock: socket.socket, make: Callable[[], Connection]) -> Connection:
         """Puts the loop's transport, and TLS, on a connected socket."""
@@ -110,7 +110,7 @@ async def first_connected(addresses: list[Address]) -> socket.socket:
                 failure = error
         raise failure
     finally:
-        for attempt in attempts:  # they may have won in this same turn
+        for attempt in attempts:  # some may have connected in this same turn
             attempt.cancel()
             attempt.add_done_callback(close_loser)
 
@@ -126,7 +126,7 @@ async def _connect(family: socket.AddressFamily, address: Any) -> socket.socket:
 
 
 def close_loser(attempt: asyncio.Task[socket.socket]) -> None:
-    """Closes the socket of an attempt that was made in vain."""
+    """Closes the socket of an attempt that was not the first to succeed."""
     if not attempt.cancelled():
         with contextlib.suppress(OSError):
             attempt.result().close()

@@ -1,4 +1,4 @@
-"""What can go wrong between two sockets, and the one bit that decides whether a call may be sent again."""
+"""Errors of exchanges, and the one bit that decides whether a request may be sent again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Which part of an exchange failed."""
+    """What failed."""
 
     INVALID = "invalid"  # the request itself cannot be put on the wire
     BUSY = "busy"  # all connections are taken and the queue for them is full
@@ -19,10 +19,10 @@ class Kind(StrEnum):
 
 
 class TransportError(Exception):
-    """An exchange that brought no complete reply.
+    """An exchange without a complete reply.
 
-    `sent` is True when any byte of the request may have reached the server; False is a proof that none did, so that
-    the same request may be sent elsewhere. The message holds nothing of request or reply.
+    `sent` is True if any byte of the request may have reached the server. False proves that none did, so the request
+    may be sent elsewhere. The message quotes nothing of request or reply.
     """
 
     def __init__(self, kind: Kind, message: str, *, sent: bool) -> None:

@@ -1,8 +1,8 @@
-"""The keep-alive connections to one origin: who gets which, how many there are, and what becomes of them.
+"""The keep-alive connections to one origin: a limited number, handed to callers in order, closed when idle.
 
-Connections are opened by tasks of the pool's own. A caller only ever waits on a future, so that a caller who gives up,
-at whatever moment, interrupts no half-made connection. The connections being opened and those open are the slots taken:
-no count is kept beside them.
+Connections are opened by tasks of the pool. A caller waits only on a future, so one that is cancelled at any moment
+does not interrupt a connection being opened. Connections open and being opened are the slots taken; there is no
+separate count.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Pool:
 
     @property
     def _slots(self) -> int:
-        """How many are taken."""
+        """How many slots are taken."""
         return len(self._connecting) + len(self._live)
 
     async def request(
@@ -80,8 +80,9 @@ class Pool:
     ) -> Reply:
         """Sends one request, never twice, and returns the whole reply.
 
-        `target` is path and query. Host and Content-Length are added; `more` are headers that no other request has.
-        `timeout_s` bounds everything from here to the last byte of the reply, `max_body` is in bytes.
+        `target` is path and query. Host and Content-Length are added; `headers` are those that many requests share,
+        `more` those of this one alone. `timeout_s` bounds everything from here to the last byte of the reply,
+        `max_body` is in bytes.
         Raises TransportError.
         """
         head = encode_head(method, target, self._authority, headers, content_length(method, len(body)), more)
@@ -91,12 +92,12 @@ class Pool:
         exchange = WholeReply(connection, method, max_body, self._memory)
         exchange.reply = loop.create_future()
         connection.start(exchange, head + body, deadline)
-        del head, body  # whoever waits keeps nothing of them: many wait at once, and memory that is used again is warm
+        del head, body  # many callers wait at once, and none of them needs these any more
         if deadline < self._deadlines.next:
             self._deadlines.wake_at(loop, deadline)
         try:
             return await exchange.reply
-        except (asyncio.CancelledError, GeneratorExit):  # its caller has gone
+        except (asyncio.CancelledError, GeneratorExit):
             connection.abandon(exchange)
             exchange.release()
             raise
@@ -143,7 +144,7 @@ class Pool:
             reply.close()
 
     async def aclose(self) -> None:
-        """Closes everything at once, and waits until the sockets are closed, if that is soon."""
+        """Closes everything at once, and waits for a moment until the sockets are closed."""
         self.abort()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SOCKETS_CLOSE_WITHIN_S
@@ -166,11 +167,11 @@ class Pool:
             connection.fail(_closed("The connection pool was closed.", sent=True))
 
     def _bind(self) -> asyncio.AbstractEventLoop:
-        """Asks for the loop, once: each time is a system call in Python 3.11, 5 % of a gateway's work for a call."""
+        """Remembers the loop: asking for it is a system call in Python 3.11, 5 % of the gateway's work for a call."""
         self._bound = asyncio.get_running_loop()
         return self._bound
 
-    # Connections that are there.
+    # Open connections.
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
@@ -181,7 +182,7 @@ class Pool:
         return None
 
     def release(self, connection: Connection) -> None:
-        """Gives a connection to whoever has waited longest, or keeps it for the next."""
+        """Gives a connection to the caller that has waited longest, or keeps it idle."""
         if self._is_closed or connection.is_closed:
             connection.drop()
             return
@@ -197,7 +198,7 @@ class Pool:
             self._sweep_timer = loop.call_later(self.limits.idle_s, self._sweep)
 
     def _sweep(self) -> None:
-        """Closes what has been idle too long; the list is in the order in which connections became idle."""
+        """Closes connections that have been idle for too long; the list is in order of their idle time."""
         self._sweep_timer = None
         loop = asyncio.get_running_loop()
         now = loop.time()
@@ -207,7 +208,7 @@ class Pool:
             self._sweep_timer = loop.call_at(self._idle[0].idle_since + self.limits.idle_s, self._sweep)
 
     def discard(self, connection: Connection) -> None:
-        """Frees the slot of a connection that is gone; somebody may be waiting for it."""
+        """Frees the slot of a connection that was given up, for the next caller in the queue."""
         if connection not in self._live:
             return
         self._live.remove(connection)
@@ -222,17 +223,17 @@ class Pool:
         self._closing.discard(connection)
         self._wake_aclose()
 
-    # Connections to come.
+    # New connections, and the callers that wait.
 
     async def _wait_for_connection(self, timeout_s: float) -> Connection:
-        """Queues for a connection. A used one may die before our task runs: then it queues again, as the first."""
+        """Queues for a connection. If a used one dies before this task runs, queues again in front of all others."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         first = False
         while True:
             connection = await self._queue(deadline - loop.time(), first=first)
             if connection.fresh and not connection.is_closed:
-                return connection  # TLS session tickets may lie in the kernel; nothing else can be left over
+                return connection  # unread input can only be TLS session tickets
             if not connection.fresh and connection.is_quiet():
                 return connection
             connection.drop()
@@ -255,7 +256,7 @@ class Pool:
         try:
             return await waiter
         except asyncio.CancelledError:
-            # Cancelled after it was served, before it ran: the connection is still good.
+            # Cancelled between being given a connection and running: the connection is unused.
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self.release(waiter.result())
             raise
@@ -264,7 +265,7 @@ class Pool:
             self._waiters.pop(waiter, None)
 
     def _queued(self) -> int:
-        """How many callers wait for one of the others to be done, not for a connection being or yet to be opened."""
+        """How many callers wait for an exchange to end, rather than for a connection being or to be opened."""
         return len(self._waiters) + len(self._live) - self.limits.connections
 
     def _give_up(self, waiter: asyncio.Future[Connection]) -> None:
@@ -273,7 +274,7 @@ class Pool:
             waiter.set_exception(TransportError(Kind.TIMEOUT, message, sent=False))
 
     def _fill(self) -> None:
-        """Opens a connection for each waiter that has none under way, as far as there are slots."""
+        """Opens a connection for each waiter beyond those being opened, as far as there are slots."""
         while len(self._connecting) < len(self._waiters) and self._slots < self.limits.connections:
             task = asyncio.get_running_loop().create_task(self._dialler.dial(self._make))
             self._connecting.add(task)

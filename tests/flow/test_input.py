@@ -59,37 +59,6 @@ async def test_a_nested_mistake_is_told_under_its_outermost_parameter(
     assert "items[1].name" in answer.document["parameter_errors"]["items"]
 
 
-REQUESTS_THAT_ARE_NONE = {
-    "no tool_id": {"input": {}},
-    "a null tool_id": {"tool_id": None},
-    "a number for tool_id": {"tool_id": 7},
-    "an array for input": {"tool_id": "Echo.Say", "input": []},
-    "a text for input": {"tool_id": "Echo.Say", "input": "{}"},
-    "a number for call_id": {"tool_id": "Echo.Say", "call_id": 7},
-    "an empty call_id": {"tool_id": "Echo.Say", "call_id": ""},
-    "a call_id of 257 characters": {"tool_id": "Echo.Say", "call_id": "x" * 257},
-    "a call_id beyond ASCII": {"tool_id": "Echo.Say", "call_id": "ø"},
-    "a call_id with a line end": {"tool_id": "Echo.Say", "call_id": "x\n"},
-    "an object for trace_id": {"tool_id": "Echo.Say", "trace_id": {}},
-    "an array for context": {"tool_id": "Echo.Say", "context": []},
-    "an object for context.authorization": {"tool_id": "Echo.Say", "context": {"authorization": {}}},
-    "a token without an id": {"tool_id": "Echo.Say", "context": {"authorization": [{"token": "t"}]}},
-    "a secret without a value": {"tool_id": "Echo.Say", "context": {"secrets": [{"id": "KEY"}]}},
-    "a number for context.user_id": {"tool_id": "Echo.Say", "context": {"user_id": 7}},
-}
-
-
-@pytest.mark.parametrize("request_object", REQUESTS_THAT_ARE_NONE.values(), ids=REQUESTS_THAT_ARE_NONE)
-@every_dialect
-async def test_a_request_object_with_a_wrong_member_is_refused(
-    caller: Caller, server: ToolServer, dialect: str, request_object: Any
-) -> None:
-    """Spec: OTC 1.0 and OXP 1.0, Server Errors: 400, since 422 is for a tool's input only."""
-    answer = await caller.post(dialect, f"/{dialect}/tools/call", call_body(dialect, request_object))
-    assert answer.status == 400
-    assert server.calls == []
-
-
 @pytest.mark.parametrize(
     "content",
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flow.caller import DIALECTS, ENVELOPED, SCHEMAS, Caller, every_dialect, every_enveloped_dialect
+from tests.flow.caller import DIALECTS, SCHEMAS, Caller, every_dialect, every_enveloped_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, until
 from tests.flow.toolserver import FORMS, ToolServer, object_of, tool
@@ -38,18 +38,6 @@ async def test_an_empty_catalogue_is_an_empty_list(start: StartGateway, dialect:
     """Spec: OXP 1.0, List Tools."""
     caller = (await start(config({}))).caller
     assert (await caller.list(dialect)).tools == []
-
-
-@every_dialect
-async def test_versions_are_ordered_as_numbers_not_as_text(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
-    """Ours: callers that keep the last of each name get the latest."""
-    server.tools = [tool(f"Map.Show@{version}") for version in ("10.0.0", "9.0.0", "9.10.0", "9.9.0")]
-    caller = (await start(config({"scripted": server.url}))).caller
-    assert (await caller.list(dialect)).ids == [
-        f"Map.Show@{version}" for version in ("9.0.0", "9.9.0", "9.10.0", "10.0.0")
-    ]
 
 
 NO_PROMISES = {
@@ -151,29 +139,6 @@ async def test_a_caller_that_has_the_list_is_told_so_without_a_body(demo: Caller
         answer = await demo.list(dialect, headers={"if-none-match": condition})
         assert (answer.status, answer.headers["etag"]) == (304, tag)
     assert (await demo.list(dialect, headers={"if-none-match": '"other"'})).ids == ALL_IDS
-
-
-@every_dialect
-async def test_a_list_is_compressed_for_those_who_accept_it(demo: Caller, dialect: str) -> None:
-    """Spec: RFC 9110, 12.5.3 and 8.8.3: another representation, another tag."""
-    plain = await demo.list(dialect)
-    packed = await demo.list(dialect, headers={"accept-encoding": "br;q=1.0, gzip;q=0.5"})
-    assert packed.headers["content-encoding"] == "gzip"
-    assert packed.body == plain.body
-    assert packed.headers["etag"] != plain.headers["etag"]
-    assert "content-encoding" not in (await demo.list(dialect, headers={"accept-encoding": "gzip;q=0"})).headers
-
-
-@every_dialect
-async def test_vary_names_every_header_the_list_depends_on(demo: Caller, dialect: str) -> None:
-    """Spec: RFC 9110, 12.5.5."""
-    for path, expected in ((None, set()), ("/tools", {"user-agent"})):
-        hints = {"oxp": {"oxp-version": "1.0"}, "lc": {"user-agent": "universal-tool-sdk-py/0.1"}}
-        hint = hints.get(dialect, {}) if path else {}
-        body = {"$schema": SCHEMAS[dialect]} if path and dialect in ENVELOPED and not hint else None
-        vary = (await demo.list(dialect, path, headers=hint, body=body)).headers["vary"]
-        named = {name.strip().lower() for name in vary.split(",")}
-        assert named >= {"authorization", "accept-encoding", "oxp-version"} | expected
 
 
 async def test_a_head_request_has_the_head_of_the_list(demo: Caller) -> None:

@@ -11,7 +11,7 @@ from gateway.auth.compact import MalformedError, take_apart
 from gateway.calls.callbacks import CallbackTokens
 from gateway.calls.preference import MAX_WAIT_S, read_preference
 from gateway.calls.status import CallMetadata, metadata_of, pack, pack_metadata, view_of_record
-from gateway.challenges import Challenges
+from gateway.challenges import Challenges, ServerChallenge
 from gateway.model import ToolResult
 from gateway.state.port import CallState
 from gateway.state.records import Records
@@ -56,7 +56,7 @@ def challenge_token() -> str:
 @given(ANY_TEXT | damaged_bytes([challenge_token().encode()]).map(lambda text: text.decode("utf-8", "replace")))
 @example("é")
 def test_only_a_token_of_ours_is_a_challenge(token: str) -> None:
-    assert CHALLENGES.open(token) in (None, ("lab", "https://x.example"))
+    assert CHALLENGES.open(token) in (None, ServerChallenge("lab", "https://x.example"))
 
 
 @SOME

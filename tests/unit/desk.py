@@ -233,11 +233,11 @@ class Desk:
         )
         return await self.calls.run(asked)
 
-    async def standing_of(self, call_id: str) -> Any:
+    async def status_of_call(self, call_id: str) -> Any:
         """How a call of Ada's is said to stand."""
         kept = await self.calls.look(call_id, ADA)
         assert kept is not None
-        return kept.standing
+        return kept.status
 
 
 @asynccontextmanager

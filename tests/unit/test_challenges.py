@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.challenges import CLOCKS_DIFFER_S, Challenges
+from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenges, ServerChallenge
 
 KEY = "a key of at least thirty-two characters"
 OLD_KEY = "an older key, of thirty-two characters too"
@@ -15,7 +15,7 @@ PUBLIC = "https://tools.example"
 CHECK_URL = "https://crm.internal/check/77?a=ø"
 NOW = 2_000_000_000.0
 LIFETIME_S = 60.0
-CALL = "k" * 43  # the key of a call of ours, where a tool server's URL stands else
+CALL = "k" * 43  # the key of a call of ours
 
 
 class Clock:
@@ -41,7 +41,7 @@ def token_of(sealer: Challenges, check_url: str = CHECK_URL) -> str:
 
 def test_a_token_opens_to_the_backend_and_its_url() -> None:
     sealer = challenges(KEY)
-    assert sealer.open(token_of(sealer)) == ("crm", CHECK_URL)
+    assert sealer.open(token_of(sealer)) == ServerChallenge("crm", CHECK_URL)
 
 
 def test_a_token_is_one_path_segment_that_shows_nothing() -> None:
@@ -82,7 +82,7 @@ def test_a_url_that_would_fill_a_request_line_is_left_out(length: int, kept: boo
     assert ("check_url" in challenge) is kept
     assert (challenge["id"], challenge["url"]) == ("a", "https://x")
     if kept:
-        assert sealer.open(challenge["check_url"].rpartition("/")[2]) == ("crm", url)
+        assert sealer.open(challenge["check_url"].rpartition("/")[2]) == ServerChallenge("crm", url)
 
 
 def test_a_token_forged_at_any_byte_is_none() -> None:
@@ -123,15 +123,23 @@ def test_a_token_lives_as_long_as_a_call_where_clocks_differ_by_an_hour(ahead_s:
     sealing, opening = Clock(), Clock()
     token = token_of(challenges(KEY, clock=sealing))
     opening.now = NOW + ahead_s + LIFETIME_S
-    assert challenges(KEY, clock=opening).open(token) == ("crm", CHECK_URL)
+    assert challenges(KEY, clock=opening).open(token) == ServerChallenge("crm", CHECK_URL)
 
 
 def test_a_token_for_a_call_of_ours_has_no_end_because_its_record_has_one() -> None:
     clock = Clock()
     sealer = challenges(KEY, clock=clock)
-    token = token_of(sealer, CALL)
+    public = sealer.public_for_call({"id": "ch", "url": "https://x.example"}, "crm", CALL)
+    token = public["check_url"].removeprefix(f"{PUBLIC}/challenges/")
     clock.now = NOW + 1000 * (LIFETIME_S + CLOCKS_DIFFER_S)
-    assert sealer.open(token) == ("crm", CALL)
+    assert sealer.open(token) == CallChallenge("crm", CALL)
+    assert public == {"id": "ch", "url": "https://x.example", "check_url": f"{PUBLIC}/challenges/{token}"}
+
+
+def test_no_tool_server_can_name_a_call_of_ours_in_place_of_its_url() -> None:
+    challenge = {"id": "a", "url": "https://x.example"}
+    public = challenges(KEY).public({"authorization": [challenge | {"check_url": CALL}]}, "crm")
+    assert public["authorization"] == [challenge]
 
 
 def test_the_first_key_seals_and_all_open() -> None:

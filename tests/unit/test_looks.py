@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from gateway.challenges import CallChallenge, Challenge, ServerChallenge
 from gateway.looks import AT_ONCE, MAX_SHARED, SHARED_S, Looks, digest
 from tests.unit.admission.clock import Clock
 from tests.unit.transport.scripted import until
@@ -18,13 +19,13 @@ class Asked:
 
     def __init__(self) -> None:
         self.status: str | Exception = "pending"
-        self.challenges: list[tuple[str, str]] = []
+        self.challenges: list[Challenge] = []
         self.under_way = 0
         self.held = asyncio.Event()
         self.held.set()
 
-    async def __call__(self, backend: str, check_url: str) -> str:
-        self.challenges.append((backend, check_url))
+    async def __call__(self, challenge: Challenge) -> str:
+        self.challenges.append(challenge)
         self.under_way += 1
         try:
             await self.held.wait()
@@ -43,20 +44,20 @@ def clock() -> Clock:
 async def test_looks_within_a_second_share_an_answer(clock: Clock) -> None:
     asked = Asked()
     looks = Looks(asked, clock)
-    assert [await looks.status("mail", "/1") for _ in range(10)] == ["pending"] * 10
+    assert [await looks.status(ServerChallenge("mail", "/1")) for _ in range(10)] == ["pending"] * 10
     asked.status = "completed"
     clock.now += SHARED_S - 0.01
-    assert await looks.status("mail", "/1") == "pending"
+    assert await looks.status(ServerChallenge("mail", "/1")) == "pending"
     clock.now += 0.01
-    assert await looks.status("mail", "/1") == "completed"
-    assert asked.challenges == [("mail", "/1")] * 2
+    assert await looks.status(ServerChallenge("mail", "/1")) == "completed"
+    assert asked.challenges == [ServerChallenge("mail", "/1")] * 2
 
 
 async def test_looks_at_the_same_time_share_a_request_even_if_the_first_of_them_leaves(clock: Clock) -> None:
     asked = Asked()
     asked.held.clear()
     looks = Looks(asked, clock)
-    looking = [asyncio.create_task(looks.status("mail", "/1")) for _ in range(50)]
+    looking = [asyncio.create_task(looks.status(ServerChallenge("mail", "/1"))) for _ in range(50)]
     await until(lambda: asked.under_way == 1)
     looking[0].cancel()
     asked.held.set()
@@ -67,48 +68,55 @@ async def test_looks_at_the_same_time_share_a_request_even_if_the_first_of_them_
 async def test_different_challenges_have_answers_of_their_own(clock: Clock) -> None:
     asked = Asked()
     looks = Looks(asked, clock)
-    for challenge in (("mail", "/1"), ("mail", "/2"), ("calendar", "/1")):
-        await looks.status(*challenge)
-    assert len(asked.challenges) == 3
-    assert len({digest(challenge) for challenge in asked.challenges}) == 3
+    challenges: list[Challenge] = [
+        ServerChallenge("mail", "/1"),
+        ServerChallenge("mail", "/2"),
+        CallChallenge("mail", "1"),
+    ]
+    for challenge in challenges:
+        await looks.status(challenge)
+    assert asked.challenges == challenges
+    assert len({digest(challenge) for challenge in challenges}) == 3
 
 
 async def test_few_looks_are_under_way_at_one_backend_and_others_are_pending_at_once(clock: Clock) -> None:
     asked = Asked()
     asked.status = "completed"
     looks = Looks(asked, clock)
-    assert await looks.status("mail", "/known") == "completed"
+    assert await looks.status(ServerChallenge("mail", "/known")) == "completed"
     clock.now += SHARED_S
     asked.held.clear()
-    looking = [asyncio.create_task(looks.status("mail", f"/{number}")) for number in range(AT_ONCE)]
+    looking = [asyncio.create_task(looks.status(ServerChallenge("mail", f"/{number}"))) for number in range(AT_ONCE)]
     await until(lambda: asked.under_way == AT_ONCE)
-    assert await looks.status("mail", "/more") == "pending"
-    assert await looks.status("mail", "/known") == "completed"  # as it was
-    looking.append(asyncio.create_task(looks.status("calendar", "/1")))
+    assert await looks.status(ServerChallenge("mail", "/more")) == "pending"
+    assert await looks.status(ServerChallenge("mail", "/known")) == "completed"  # as it was
+    looking.append(asyncio.create_task(looks.status(ServerChallenge("calendar", "/1"))))
     await until(lambda: asked.under_way == AT_ONCE + 1)
     asked.held.set()
     assert set(await asyncio.gather(*looking)) == {"completed"}
-    assert await looks.status("mail", "/more") == "completed"
+    assert await looks.status(ServerChallenge("mail", "/more")) == "completed"
 
 
 async def test_a_look_that_fails_fails_all_who_share_it_and_is_made_again(clock: Clock) -> None:
     asked = Asked()
     asked.status = RuntimeError("a bug")
     looks = Looks(asked, clock)
-    answers = await asyncio.gather(*(looks.status("mail", "/1") for _ in range(3)), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(looks.status(ServerChallenge("mail", "/1")) for _ in range(3)), return_exceptions=True
+    )
     assert answers == [asked.status] * 3
     asked.status = "pending"
-    assert await looks.status("mail", "/1") == "pending"
+    assert await looks.status(ServerChallenge("mail", "/1")) == "pending"
 
 
 async def test_no_more_answers_are_held_than_there_is_room_for(clock: Clock) -> None:
     asked = Asked()
     looks = Looks(asked, clock)
     for number in range(MAX_SHARED + 1):
-        await looks.status("mail", f"/{number}")
-    await looks.status("mail", f"/{MAX_SHARED}")
+        await looks.status(ServerChallenge("mail", f"/{number}"))
+    await looks.status(ServerChallenge("mail", f"/{MAX_SHARED}"))
     assert len(asked.challenges) == MAX_SHARED + 1
-    await looks.status("mail", "/0")  # forgotten
+    await looks.status(ServerChallenge("mail", "/0"))  # forgotten
     assert len(asked.challenges) == MAX_SHARED + 2
 
 
@@ -116,7 +124,7 @@ async def test_looks_under_way_end_with_the_gateway(clock: Clock) -> None:
     asked = Asked()
     asked.held.clear()
     looks = Looks(asked, clock)
-    look = asyncio.create_task(looks.status("mail", "/1"))
+    look = asyncio.create_task(looks.status(ServerChallenge("mail", "/1")))
     await until(lambda: asked.under_way == 1)
     await looks.aclose()
     assert asked.under_way == 0

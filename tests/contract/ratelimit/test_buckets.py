@@ -60,7 +60,7 @@ async def test_what_was_taken_comes_back_with_time(buckets: SharedBuckets) -> No
     assert refused > 0
 
 
-async def test_a_rate_no_clock_divides_evenly_is_told_exactly(buckets: SharedBuckets) -> None:
+async def test_a_rate_that_no_clock_divides_evenly_is_counted_exactly(buckets: SharedBuckets) -> None:
     plan = Plan((rule(count=7, per_s=86400, burst=7),))
     taken = [await buckets.take(plan, parts()) for _ in range(7)]
     assert [remaining(outcome) for outcome in taken] == [[6], [5], [4], [3], [2], [1], [0]]

@@ -25,7 +25,7 @@ OpenReplica = Callable[..., Awaitable[RedisState]]
 
 
 class Clock:
-    """Seconds that pass a little whenever somebody looks, so that waiting for an expiry takes no time."""
+    """Seconds that pass a little with every look, so that waiting for an expiry takes no time."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

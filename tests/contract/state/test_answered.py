@@ -1,4 +1,4 @@
-"""Calls of which nothing is kept but that they have ended: whoever would have asked for the outcome has it."""
+"""Reduced calls: nothing is kept of them but that they have ended, because the outcome was delivered."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ LONG_S = 10.0
 
 
 async def ended(state: State, key: str) -> bytes | None:
-    """How it is told that a call ended."""
+    """The outcome that a reader of a call gets."""
     record = await state.get(key)
     return None if record is None or record.state is not DONE else record.outcome
 
 
 async def answered(state: State, key: str) -> None:
     """Has a call that is over answered, and waits until nothing more is kept of it."""
-    state.reduce(key, b"told")
+    state.reduce(key, b"short")
 
     async def reduced() -> bool:
-        return await ended(state, key) == b"told"
+        return await ended(state, key) == b"short"
 
-    await until(reduced, "it is told of no more than its end")
+    await until(reduced, "nothing more is kept of it")
 
 
-async def test_who_looks_finds_that_it_ended_and_nothing_more_comes_of_it(state: State) -> None:
+async def test_a_reduced_call_stays_done_and_changes_no_more(state: State) -> None:
     new = call(note=b"note", question="q")
     await began(state, new, ACCEPTED)
     assert await state.settle(new.key, b"done")
     await answered(state, new.key)
     for record in (await state.get(new.key), await state.wait(new.key, LONG_S)):
         assert record is not None
-        assert (record.state, record.outcome, record.note, record.principal) == (DONE, b"told", b"note", "p")
+        assert (record.state, record.outcome, record.note, record.principal) == (DONE, b"short", b"note", "p")
     assert state.held(new.key) is None
     assert not await state.settle(new.key, b"again")
     assert not await state.advance(new.key, [ACCEPTED], AWAITING_USER)
     await state.forget(new.key)
-    assert await ended(state, new.key) == b"told"
+    assert await ended(state, new.key) == b"short"
 
 
 async def test_it_is_no_record_of_its_principals(open_state: OpenState) -> None:
@@ -57,22 +57,13 @@ async def test_it_is_no_record_of_its_principals(open_state: OpenState) -> None:
         await answered(state, key)
 
 
-async def test_of_each_principal_the_latest_are_told(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(max_remnants=2))
-    keys = [(await began(state)).key for _ in range(3)]
-    for key in keys:
-        await state.settle(key, b"done")
-        await answered(state, key)
-    assert [await state_of(state, key) for key in keys] == [None, DONE, DONE]
-
-
-async def test_what_is_not_over_or_waits_to_be_told_to_its_user_stays_as_it_is(state: State) -> None:
+async def test_a_call_that_is_not_over_or_not_delivered_is_not_reduced(state: State) -> None:
     running, asked = (await began(state, to=ACCEPTED)).key, call(question="asked")
     await began(state, asked, AWAITING_USER)
-    state.reduce(asked.key, b"told")
+    state.reduce(asked.key, b"short")
     assert await state.settle(asked.key, b"consented")
     for key in (running, asked.key, "nobody"):
-        state.reduce(key, b"told")
+        state.reduce(key, b"short")
     assert await state_of(state, running) is ACCEPTED
     assert await state.settle(running, b"done")
     assert [await ended(state, key) for key in (running, asked.key, "nobody")] == [b"done", b"consented", None]
@@ -81,21 +72,23 @@ async def test_what_is_not_over_or_waits_to_be_told_to_its_user_stays_as_it_is(s
 
 
 async def test_what_is_reduced_weighs_next_to_nothing() -> None:
-    """However large the outcomes, and although each is kept for an hour where nobody is told it."""
+    """However large the outcomes, and although each is kept for an hour until it is delivered."""
     state, rounds, size = MemoryState(StateLimits(max_remnants=1), Clock()), 2000, 50_000
     tracemalloc.start()
     try:
         for number in range(rounds):
             key = (await began(state, call(key=f"k{number}"))).key
             await state.settle(key, bytes(size))
-            state.reduce(key, b"told")
+            state.reduce(key, b"short")
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
     assert state.room.used_bytes == 0
 
 
-async def test_an_outcome_that_came_to_another_replica_is_reduced_where_it_is_told(open_replica: OpenReplica) -> None:
+async def test_an_outcome_that_came_to_another_replica_is_reduced_where_it_is_delivered(
+    open_replica: OpenReplica,
+) -> None:
     one, two = [await open_replica(StateLimits(max_records=1)) for _ in range(2)]
     for _ in range(3):
         key = (await began(one, to=ACCEPTED)).key
@@ -104,19 +97,19 @@ async def test_an_outcome_that_came_to_another_replica_is_reduced_where_it_is_to
         assert record is not None
         assert record.outcome == b"done"
         await answered(one, key)
-        assert await ended(two, key) == b"told"
+        assert await ended(two, key) == b"short"
         assert not await two.settle(key, b"repeated")
 
 
-async def test_what_is_still_heard_of_it_where_it_was_begun_does_not_bring_it_back(open_replica: OpenReplica) -> None:
-    """A tool server may say that it took a call when its result has come to another replica, and been told."""
+async def test_a_late_acknowledgement_does_not_bring_a_reduced_call_back(open_replica: OpenReplica) -> None:
+    """A tool server may say that it took a call after its result came to another replica and was delivered."""
     one, two = await open_replica(StateLimits(max_pending=1)), await open_replica()
     key = (await began(one, to=DISPATCHING)).key
     assert await two.settle(key, b"done")
     await answered(one, key)
     assert not await one.advance(key, [DISPATCHING], ACCEPTED)
     assert not await one.settle(key, b"not taken")
-    assert (one.held(key), await ended(one, key)) == (None, b"told")
+    assert (one.held(key), await ended(one, key)) == (None, b"short")
     await began(one)
 
 
@@ -127,7 +120,7 @@ async def test_without_redis_it_stays_as_it_is(open_replica: OpenReplica, redis_
     redis_server.kill()
     with suppress(StateUnavailable):
         await state.get(key)
-    state.reduce(key, b"told")
+    state.reduce(key, b"short")
     redis_server.start()
 
     async def back() -> bool:
@@ -135,10 +128,10 @@ async def test_without_redis_it_stays_as_it_is(open_replica: OpenReplica, redis_
             return await ended(state, key) == b"done"
         return False
 
-    await until(back, "it is told as before")
+    await until(back, "it is as before")
 
 
-async def test_a_redis_that_lost_it_is_told_of_its_end_and_counts_it_no_more(
+async def test_a_redis_that_lost_reduced_calls_gets_them_back_and_counts_none(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:
     state = await open_replica(StateLimits(max_records=2))
@@ -152,10 +145,10 @@ async def test_a_redis_that_lost_it_is_told_of_its_end_and_counts_it_no_more(
 
     async def back() -> bool:
         with suppress(StateUnavailable):
-            return [await ended(state, key) for key in keys] == [b"told"] * 3
+            return [await ended(state, key) for key in keys] == [b"short"] * 3
         return False
 
-    await until(back, "their ends are told again")
+    await until(back, "their outcomes are back")
 
     async def begins() -> bool:
         with suppress(StateUnavailable):

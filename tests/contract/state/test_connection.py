@@ -46,7 +46,7 @@ async def test_a_connection_that_the_server_has_closed_is_replaced_before_it_is_
     assert await connection.execute(2, [ID]) != first
 
 
-async def test_a_reply_nobody_waited_for_is_not_taken_for_the_next(connection: RedisConnection) -> None:
+async def test_a_late_reply_is_not_taken_for_the_next(connection: RedisConnection) -> None:
     await connection.execute(2, [ID])
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):

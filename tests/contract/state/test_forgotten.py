@@ -1,4 +1,4 @@
-"""How calls ended that may be begun anew: told to whoever waits or looks, as long as nobody has begun them again."""
+"""Forgotten calls: they may begin anew, and until then waiters and readers get how they ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 LONG_S = 10.0
 
 
-async def test_whoever_waits_or_looks_is_told_how_it_ended_and_it_may_be_begun_anew(state: State) -> None:
+async def test_waiters_and_readers_get_the_outcome_of_a_forgotten_call_and_it_may_begin_anew(state: State) -> None:
     new = call(note=b"note")
     await began(state, new, DISPATCHING)
     waiting = asyncio.create_task(state.wait(new.key, LONG_S))
@@ -41,7 +41,7 @@ async def test_its_last_run_counts(state: State) -> None:
     assert record.outcome == b"two"
 
 
-async def test_once_begun_anew_nothing_is_told_of_it_however_that_run_goes(open_state: OpenState) -> None:
+async def test_once_begun_anew_the_earlier_outcome_is_gone(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=0.05))
     new = call()
     await began(state, new)
@@ -55,7 +55,7 @@ async def test_once_begun_anew_nothing_is_told_of_it_however_that_run_goes(open_
     await until(gone, "its result is gone")
 
 
-async def test_it_is_told_for_a_while(open_state: OpenState) -> None:
+async def test_the_outcome_of_a_forgotten_call_expires(open_state: OpenState) -> None:
     state = await open_state(StateLimits(remnant_ttl_s=0.05))
     key = (await began(state)).key
     await state.forget(key, b"refused")
@@ -63,10 +63,10 @@ async def test_it_is_told_for_a_while(open_state: OpenState) -> None:
     async def gone() -> bool:
         return await state.get(key) is None
 
-    await until(gone, "it is told no more")
+    await until(gone, "it has expired")
 
 
-async def test_of_each_principal_the_latest_are_told(open_state: OpenState) -> None:
+async def test_the_latest_outcomes_of_each_principal_are_kept(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_remnants=2))
     keys = [(await began(state)).key for _ in range(3)]
     other = (await began(state, call(principal="q"))).key
@@ -99,7 +99,7 @@ async def test_an_outcome_too_large_leaves_it_as_it_was(open_state: OpenState) -
     assert state.held(key) is not None
 
 
-async def test_other_replicas_are_told_too(open_replica: OpenReplica) -> None:
+async def test_other_replicas_get_the_outcome_of_a_forgotten_call(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     key = (await began(one, to=ACCEPTED)).key
     waiting = asyncio.create_task(two.wait(key, LONG_S))
@@ -122,7 +122,7 @@ async def test_another_replicas_call_is_not_ended_so(open_replica: OpenReplica) 
     assert await one.settle(key, b"done")
 
 
-async def test_while_redis_is_away_those_who_wait_here_are_told_and_others_when_it_is_back(
+async def test_while_redis_is_away_local_waiters_are_woken_and_others_when_it_is_back(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:
     one, two = await open_replica(), await open_replica()
@@ -138,9 +138,9 @@ async def test_while_redis_is_away_those_who_wait_here_are_told_and_others_when_
     assert record is not None
     assert record.outcome == b"refused"
 
-    async def told() -> bool:
+    async def has_it() -> bool:
         with suppress(StateUnavailable):
             return await state_of(two, key) is DONE
         return False
 
-    await until(told, "the other replica is told")
+    await until(has_it, "the other replica has the outcome")

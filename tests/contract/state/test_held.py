@@ -19,7 +19,7 @@ LONG_S = 10.0
 WOKEN_WITHIN_S = 1.0  # the slow poll of these tests comes after 5 s
 
 
-async def test_a_call_is_held_as_it_stands_by_whoever_began_it(open_state: OpenState) -> None:
+async def test_the_owner_of_a_call_has_it_as_it_stands(open_state: OpenState) -> None:
     state = await open_state(StateLimits())
     key = (await began(state, call(note=b"note"), to=DISPATCHING)).key
     held = state.held(key)
@@ -31,7 +31,7 @@ async def test_a_call_is_held_as_it_stands_by_whoever_began_it(open_state: OpenS
     assert (held.state, held.note) == (ACCEPTED, b"other")
 
 
-async def test_nothing_is_held_of_a_call_that_nobody_began_or_that_was_forgotten(open_state: OpenState) -> None:
+async def test_a_call_that_never_began_or_was_forgotten_is_not_held(open_state: OpenState) -> None:
     state = await open_state(StateLimits())
     key = (await began(state)).key
     await state.forget(key)
@@ -50,7 +50,7 @@ async def test_a_call_whose_time_is_over_is_not_held(open_replica: OpenReplica) 
     assert state.held(key) is None
 
 
-async def test_whoever_holds_a_call_that_another_replica_ends_is_woken(open_replica: OpenReplica) -> None:
+async def test_the_owner_of_a_call_that_another_replica_ends_is_woken(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     key = (await began(one, to=ACCEPTED)).key
     waiting = asyncio.create_task(one.wait(key, LONG_S))
@@ -63,8 +63,8 @@ async def test_whoever_holds_a_call_that_another_replica_ends_is_woken(open_repl
     assert record.outcome == b"outcome"
 
 
-async def test_of_a_call_that_another_replica_has_touched_nothing_is_claimed(open_replica: OpenReplica) -> None:
-    """And whoever begins to wait for it afterwards has missed nothing."""
+async def test_a_call_that_another_replica_has_changed_is_not_held(open_replica: OpenReplica) -> None:
+    """A waiter that comes afterwards has missed nothing."""
     one, two = await open_replica(), await open_replica()
     ended, asking = [(await began(one, to=ACCEPTED)).key for _ in range(2)]
     assert one.held(ended) is not None
@@ -85,7 +85,7 @@ async def test_of_a_call_that_another_replica_has_touched_nothing_is_claimed(ope
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-async def test_whoever_holds_a_call_hears_of_what_another_does_to_it(
+async def test_the_owner_of_a_call_learns_what_another_replica_does_to_it(
     open_replica: OpenReplica, redis_server: RedisServer, deaf: bool
 ) -> None:
     """Later where the message was lost, as while a connection is made anew."""

@@ -58,7 +58,7 @@ async def test_a_pending_call_that_has_expired_is_no_reason_to_run_again(open_st
     assert not await state.settle(new.key, b"too late")
 
 
-async def test_whose_call_has_expired_is_known(open_state: OpenState) -> None:
+async def test_the_principal_of_an_expired_call_is_known(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=SHORT_S, seen_ttl_s=1000 * SHORT_S))
     new = call(principal="ada")
     await began(state, new)
@@ -148,10 +148,10 @@ async def test_a_caller_has_so_many_bytes_and_no_more(open_state: OpenState) -> 
     with pytest.raises(OutcomeTooLarge):
         await state.settle(keys[4], bytes(LARGE))
     assert await state_of(state, keys[4]) is REGISTERED
-    assert await state.settle(keys[4], bytes(SMALL_OUTCOME_BYTES))  # how a call ended is always told
+    assert await state.settle(keys[4], bytes(SMALL_OUTCOME_BYTES))  # there is always room for how a call ended
     other = await began(state, call(principal="another"))
     assert await state.settle(other.key, bytes(LARGE))
-    state.reduce(keys[0], b"told")
+    state.reduce(keys[0], b"short")
     assert await state.settle(keys[5], bytes(LARGE))
 
 
@@ -174,7 +174,7 @@ async def test_a_caller_begins_no_calls_beyond_its_bytes(open_state: OpenState) 
     await until(has_room, "calls expire")
 
 
-async def test_a_full_quota_keeps_nobody_from_joining(open_state: OpenState) -> None:
+async def test_a_full_quota_does_not_keep_callers_from_joining(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_pending=1))
     new = call()
     await began(state, new)
@@ -249,7 +249,7 @@ async def test_a_result_that_does_not_fit_is_refused_and_how_the_call_ended_is_k
     assert isinstance(await state.begin(new), Exists)
 
 
-async def test_an_end_for_which_there_is_no_room_reaches_who_waits_and_the_call_is_never_run_again() -> None:
+async def test_an_outcome_without_room_reaches_its_waiters_and_the_call_never_runs_again() -> None:
     state = MemoryState(StateLimits(max_bytes=2 * RECORD_BYTES), Clock())
     new = call()
     await began(state, new, DISPATCHING)

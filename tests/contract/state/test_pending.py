@@ -1,4 +1,4 @@
-"""What metrics are told of the calls that are not over."""
+"""What metrics show of the calls that are not over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls their callers have no name for: whoever asks the same while one waits for its user joins it."""
+"""Calls without an id: an identical one joins a call that waits for its user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORT_S = 0.6  # of real time in Redis, where several operations come before it 
 
 
 async def key_for(state: State, question: str | None) -> str:
-    """The call that whoever asks this now is given."""
+    """The key of the call that a new one with this question is taken for."""
     begun = await state.begin(call(question=question))
     assert isinstance(begun, Created | Exists)
     return begun.record.key
@@ -33,7 +33,7 @@ async def test_a_call_is_joined_by_its_question_only_while_it_waits_for_its_user
         assert isinstance(await state.begin(call(question=other)), Created)
 
 
-async def test_who_has_a_name_for_a_call_joins_no_other_but_is_joined(state: State) -> None:
+async def test_a_call_with_an_id_joins_no_other_but_is_joined(state: State) -> None:
     named = await began(state, call(question="q", joins=False), AWAITING_USER)
     assert isinstance(await state.begin(call(question="q", joins=False)), Created)
     assert await key_for(state, "q") == named.key
@@ -43,7 +43,7 @@ async def test_who_has_a_name_for_a_call_joins_no_other_but_is_joined(state: Sta
     assert await key_for(state, "q") != named.key
 
 
-async def test_who_asks_is_given_the_newest_note_of_a_call_that_waits_for_its_user(state: State) -> None:
+async def test_an_identical_call_gets_the_newest_note_of_the_call_that_waits_for_its_user(state: State) -> None:
     one, two = [await began(state, call(question="q", joins=False), AWAITING_USER) for _ in range(2)]
     assert await key_for(state, "q") == two.key
     assert await state.advance(one.key, [ACCEPTED, AWAITING_USER], AWAITING_USER, note=b"newer")
@@ -56,17 +56,17 @@ async def test_who_asks_is_given_the_newest_note_of_a_call_that_waits_for_its_us
     assert await key_for(state, "q") == one.key
 
 
-async def test_its_end_is_told_once(state: State) -> None:
+async def test_the_result_of_a_joined_call_is_delivered_once(state: State) -> None:
     waiting = await began(state, call(question="q"), AWAITING_USER)
     await state.settle(waiting.key, b"outcome")
-    told = await state.begin(call(question="q"))
-    assert isinstance(told, Exists)
-    assert (told.record.key, told.record.state, told.record.outcome) == (waiting.key, DONE, b"outcome")
+    found = await state.begin(call(question="q"))
+    assert isinstance(found, Exists)
+    assert (found.record.key, found.record.state, found.record.outcome) == (waiting.key, DONE, b"outcome")
     assert isinstance(await state.begin(call(question="q")), Created)
-    assert await state.get(waiting.key) == told.record
+    assert await state.get(waiting.key) == found.record
 
 
-async def test_what_has_been_told_otherwise_is_not_told_again(state: State) -> None:
+async def test_a_result_marked_delivered_is_not_joined_again(state: State) -> None:
     waiting = await began(state, call(question="q"), AWAITING_USER)
     await state.settle(waiting.key, b"outcome")
     await state.mark_delivered(waiting.key)
@@ -106,7 +106,7 @@ async def test_what_has_expired_is_not_joined(open_state: OpenState, *, settled:
     assert isinstance(await state.begin(call(question="q")), Created)
 
 
-async def test_it_is_joined_on_every_replica_and_told_on_one(open_replica: OpenReplica) -> None:
+async def test_a_call_is_joined_on_every_replica_and_delivered_on_one(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     waiting = await began(one, call(question="q"), ACCEPTED)
     assert await two.advance(waiting.key, [ACCEPTED], AWAITING_USER)  # the callback arrived there

@@ -71,16 +71,6 @@ async def test_another_replica_is_woken_at_once(open_replica: OpenReplica) -> No
     assert sorted(took)[2] < WOKEN_WITHIN_S  # the median: the machine may be busy
 
 
-async def test_the_owner_is_woken_by_a_callback_elsewhere(open_replica: OpenReplica) -> None:
-    owner, receiver = await open_replica(), await open_replica()
-    key = (await began(owner, to=ACCEPTED)).key
-    waiting = asyncio.create_task(owner.wait(key, LONG_S))
-    assert await receiver.advance(key, [ACCEPTED], AWAITING_USER, note=b"challenge")
-    record = await waiting
-    assert record is not None
-    assert (record.state, record.note) == (AWAITING_USER, b"challenge")
-
-
 async def test_a_lost_wake_up_is_made_good_by_the_poll(open_replica: OpenReplica, redis_server: RedisServer) -> None:
     polling = Timing(lease_s=0.5, beat_s=0.1, settle_in_s=0.3, poll_s=0.05)
     one, two = await open_replica(), await open_replica(timing=polling)
@@ -138,22 +128,20 @@ async def test_a_replica_that_died_at_it_is_not_waited_for(
     assert isinstance(await state.begin(call()), Created)
 
 
-async def test_only_the_holder_dispatches(open_replica: OpenReplica) -> None:
+async def test_only_the_owner_dispatches_queues_or_forgets_a_call(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     key = (await began(one)).key
     assert not await two.advance(key, [REGISTERED], DISPATCHING)
     assert await one.advance(key, [REGISTERED], DISPATCHING)
+    assert not await two.advance(key, [DISPATCHING], REGISTERED)
+    assert await one.advance(key, [DISPATCHING], REGISTERED)
+    await two.forget(key)
+    assert await state_of(one, key) is REGISTERED
+    assert await one.advance(key, [REGISTERED], DISPATCHING)
     assert await two.advance(key, [DISPATCHING], ACCEPTED)
 
 
-async def test_only_the_holder_has_a_call_wait_for_its_turn(open_replica: OpenReplica) -> None:
-    one, two = await open_replica(), await open_replica()
-    key = (await began(one, to=DISPATCHING)).key
-    assert not await two.advance(key, [DISPATCHING], REGISTERED)
-    assert await one.advance(key, [DISPATCHING], REGISTERED)
-
-
-async def test_whoever_takes_over_a_call_that_waits_for_its_turn_is_the_only_one_to_send_it(
+async def test_only_the_new_owner_of_a_queued_call_sends_it(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:
     frozen, heir = await open_replica(), await open_replica()
@@ -173,13 +161,6 @@ async def test_whoever_takes_over_a_call_that_waits_for_its_turn_is_the_only_one
     record = await heir.get(new.key)
     assert record is not None
     assert (record.state, record.replica) == (DISPATCHING, heir.replica)
-
-
-async def test_only_the_holder_forgets(open_replica: OpenReplica) -> None:
-    one, two = await open_replica(), await open_replica()
-    key = (await began(one)).key
-    await two.forget(key)
-    assert await one.get(key) is not None
 
 
 async def test_the_calls_of_the_dead_go_the_way_the_rules_say(open_replica: OpenReplica) -> None:
@@ -245,7 +226,7 @@ async def test_the_caller_of_an_undispatched_orphan_dispatches_it_itself(open_re
         assert await heir.advance(one.key, [REGISTERED], DISPATCHING)
 
 
-async def test_nobody_dispatches_again_what_may_have_run(open_replica: OpenReplica) -> None:
+async def test_a_call_that_may_have_run_is_not_dispatched_again(open_replica: OpenReplica) -> None:
     dead, heir = await open_replica(), await open_replica()
     new = call()
     await began(dead, new, DISPATCHING)
@@ -313,7 +294,7 @@ async def test_a_call_whose_first_begin_was_lost_on_the_way_back_is_begun_again(
     assert again.record.note == b"second"
 
 
-async def test_a_begin_nobody_waits_for_any_more_is_undone_for_others_too(open_replica: OpenReplica) -> None:
+async def test_a_begin_whose_caller_left_is_undone_for_other_replicas_too(open_replica: OpenReplica) -> None:
     state, other = await open_replica(), await open_replica()
     new = call()
     beginning = asyncio.create_task(state.begin(new))
@@ -343,7 +324,7 @@ async def test_everything_in_redis_goes_away_by_itself(open_replica: OpenReplica
         assert lasting == {b"toolgate:epoch", b"toolgate:server", b"toolgate:replicas"}
 
 
-async def test_a_settled_call_is_on_nobody_s_list(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+async def test_a_settled_call_is_on_no_list(open_replica: OpenReplica, redis_server: RedisServer) -> None:
     state = await open_replica()
     kept, forgotten = await began(state, to=ACCEPTED), await began(state)
     await state.settle(kept.key, b"outcome")

@@ -33,7 +33,7 @@ async def waits(state: State, key: str, beyond: CallState = ACCEPTED) -> asyncio
     return task
 
 
-async def test_who_waits_gets_the_outcome(state: State) -> None:
+async def test_waiters_get_the_outcome(state: State) -> None:
     key = (await began(state, to=ACCEPTED)).key
     waiting = [await waits(state, key) for _ in range(20)]
     await state.settle(key, b"outcome")
@@ -42,7 +42,7 @@ async def test_who_waits_gets_the_outcome(state: State) -> None:
         assert (record.state, record.outcome) == (DONE, b"outcome")
 
 
-async def test_who_comes_late_gets_the_outcome_at_once(state: State) -> None:
+async def test_a_late_waiter_gets_the_outcome_at_once(state: State) -> None:
     key = (await began(state)).key
     await state.settle(key, b"outcome")
     record = await state.wait(key, 0.0001)
@@ -50,7 +50,7 @@ async def test_who_comes_late_gets_the_outcome_at_once(state: State) -> None:
     assert record.outcome == b"outcome"
 
 
-async def test_who_waits_hears_that_the_user_is_asked(state: State) -> None:
+async def test_waiters_learn_that_the_user_is_asked(state: State) -> None:
     key = (await began(state, to=ACCEPTED)).key
     impatient, patient = await waits(state, key), await waits(state, key, AWAITING_USER)
     await state.advance(key, [ACCEPTED], AWAITING_USER, note=b"challenge")
@@ -64,7 +64,7 @@ async def test_who_waits_hears_that_the_user_is_asked(state: State) -> None:
     assert record.state is DONE
 
 
-async def test_steps_on_the_way_wake_nobody(state: State) -> None:
+async def test_steps_on_the_way_wake_no_waiter(state: State) -> None:
     key = (await began(state)).key
     waiting = await waits(state, key)
     await state.advance(key, [REGISTERED], DISPATCHING)
@@ -75,7 +75,7 @@ async def test_steps_on_the_way_wake_nobody(state: State) -> None:
     assert await waiting is not None
 
 
-async def test_who_waits_in_vain_gets_the_call_as_it_is(state: State) -> None:
+async def test_a_waiter_whose_time_is_over_gets_the_call_as_it_is(state: State) -> None:
     key = (await began(state)).key
     waiting = asyncio.create_task(state.wait(key, SHORT_S))
     await asyncio.sleep(0)
@@ -85,14 +85,14 @@ async def test_who_waits_in_vain_gets_the_call_as_it_is(state: State) -> None:
     assert record.state is DISPATCHING
 
 
-async def test_who_waits_for_a_forgotten_call_is_told(state: State) -> None:
+async def test_waiters_of_a_forgotten_call_are_woken(state: State) -> None:
     key = (await began(state, to=DISPATCHING)).key
     waiting = await waits(state, key)
     await state.forget(key)
     assert await waiting is None
 
 
-async def test_who_gives_up_leaves_nothing_behind(state: State) -> None:
+async def test_a_cancelled_waiter_leaves_nothing_behind(state: State) -> None:
     key = (await began(state, to=ACCEPTED)).key
     leaving, staying = await waits(state, key), await waits(state, key)
     leaving.cancel()

@@ -34,7 +34,7 @@ async def until(reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_while_redis_is_away_nothing_passes_and_nobody_waits(
+async def test_while_redis_is_away_nothing_passes_and_no_caller_waits(
     redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "gateway.ratelimit")
@@ -92,7 +92,7 @@ async def test_a_redis_without_memory_counts_as_away_until_it_has_some(redis_ser
         await until(lambda: buckets.is_up)
 
 
-async def test_a_redis_that_has_forgotten_the_script_is_told_it_again(redis_server: RedisServer) -> None:
+async def test_a_redis_that_has_forgotten_the_script_gets_it_again(redis_server: RedisServer) -> None:
     async with replica(redis_server.url) as buckets:
         await buckets.take(PLAN, parts())
         with redis_server.connect() as redis:

@@ -30,14 +30,14 @@ async def taker(url: str) -> dict[str, Any]:
     finally:
         if process.returncode is None:
             process.kill()
-    told: dict[str, Any] = json.loads(printed)
-    return told
+    found: dict[str, Any] = json.loads(printed)
+    return found
 
 
 async def test_replicas_together_let_through_the_burst_and_the_rate_and_no_more(redis_server: RedisServer) -> None:
-    told = await asyncio.gather(taker(redis_server.url), taker(redis_server.url))
-    elapsed_s = max(one["ended"] for one in told) - min(one["began"] for one in told)
+    found = await asyncio.gather(taker(redis_server.url), taker(redis_server.url))
+    elapsed_s = max(one["ended"] for one in found) - min(one["began"] for one in found)
     for caller in range(CALLERS):
-        passed = sum(one["passed"][caller] for one in told)
+        passed = sum(one["passed"][caller] for one in found)
         assert passed <= BURST + PER_S * elapsed_s
         assert passed > BURST  # it did fill up meanwhile

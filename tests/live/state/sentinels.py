@@ -23,11 +23,11 @@ from tests.support.redis_server import DIES_WITH_ITS_PARENT, POLL_S, START_S, la
 
 SERVICE = "calls"
 DOWN_AFTER_MS = 1000  # of silence; a replica that is slower to answer than this is not made the primary either
-PATIENCE_MS = 60_000  # before a test wants it nobody is taken for dead, however busy the machine is
+PATIENCE_MS = 60_000  # before a test wants it no server is taken for dead, however busy the machine is
 ROUND_MS = 2000  # of a failover: the most an election takes, and each step after it; doubled, the pause until the next
 ROUNDS = 8  # votes split when both sentinels ask at once, and a vote for another makes one wait: lost rounds are normal
 FAILOVER_S = (DOWN_AFTER_MS + ROUNDS * 2 * ROUND_MS) / 1000
-LOST_LINES = 40  # of each sentinel's log, told when it was not done in time
+LOST_LINES = 40  # of each sentinel's log, shown when it was not done in time
 PASSWORD, SENTINEL_PASSWORD = "pass/word @ of servers", "password of sentinels"
 SERVER = """
 bind 127.0.0.1

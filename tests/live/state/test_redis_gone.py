@@ -69,7 +69,7 @@ async def once_reached(method: Callable[..., Awaitable[T]], *arguments: object) 
 
 
 async def refuses_at_once(state: RedisState) -> None:
-    """Checks that one is told that Redis is away without its being asked."""
+    """Checks that calls are refused without asking Redis."""
     start = time.monotonic()
     for _ in range(OFTEN):
         with pytest.raises(StateUnavailable):
@@ -77,7 +77,9 @@ async def refuses_at_once(state: RedisState) -> None:
     assert time.monotonic() - start < AT_ONCE_S
 
 
-async def test_a_dead_redis_is_told_at_once_and_costs_nothing(redis_server: RedisServer, replicas: Replicas) -> None:
+async def test_a_dead_redis_is_reported_at_once_and_costs_nothing(
+    redis_server: RedisServer, replicas: Replicas
+) -> None:
     state = await replicas.open()
     redis_server.kill()
     await refuses_at_once(state)
@@ -120,7 +122,7 @@ async def test_an_empty_redis_gets_back_the_calls_under_way(redis_server: RedisS
         assert record.outcome == new.key.encode()
 
 
-@pytest.mark.parametrize("waited_for", [False, True], ids=["nobody waits", "somebody waits"])
+@pytest.mark.parametrize("waited_for", [False, True], ids=["without waiters", "with a waiter"])
 async def test_an_empty_redis_gets_back_a_consent_that_another_replica_has_asked_for(
     redis_server: RedisServer, replicas: Replicas, waited_for: bool
 ) -> None:
@@ -169,7 +171,7 @@ async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(
 async def test_a_call_that_ended_just_before_redis_lost_it_has_ended(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
-    """Whoever ran it knows the call, whoever took the callback knows its end."""
+    """The replica that ran it knows the call, the one that took the callback knows its outcome."""
     one, two = await replicas.open(), await replicas.open()
     here, there, by_itself = call(), call(), call()
     for new in (here, there, by_itself):
@@ -204,7 +206,7 @@ async def test_data_lost_behind_an_unbroken_connection_come_back(redis_server: R
     await until(is_back, "the call is back")
 
 
-async def test_a_frozen_redis_holds_nobody_up(redis_server: RedisServer, replicas: Replicas) -> None:
+async def test_a_frozen_redis_delays_no_caller_for_long(redis_server: RedisServer, replicas: Replicas) -> None:
     state = await replicas.open()
     key = (await began(state, to=ACCEPTED)).key
     waiting = asyncio.create_task(state.wait(key, LONG_S))
@@ -219,7 +221,7 @@ async def test_a_frozen_redis_holds_nobody_up(redis_server: RedisServer, replica
     assert not waiting.done()
     redis_server.thaw()
     await back(state)
-    # The begin that nobody waited for may have been carried out after all: it is in nobody's way.
+    # The begin that failed may have been carried out after all: it is in no caller's way.
     assert isinstance(await state.begin(new), Created)
     assert isinstance(await state.begin(new), Exists)
     await state.settle(key, b"outcome")

@@ -1,4 +1,4 @@
-"""Redis killed and restarted with a snapshot: what began or ended since is told anew before anything counts as new."""
+"""Redis killed and restarted with a snapshot: what began or ended since is restored before anything counts as new."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_call_that_ended_since_has_its_result_wherever_it_ended(
         assert await state_of(one, record.key) is DONE
 
 
-async def test_a_call_whose_end_is_lost_with_whom_it_was_told_is_not_open_for_ever(
+async def test_a_call_whose_outcome_is_lost_with_its_replica_becomes_unknown(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
     one = await replicas.open()
@@ -110,7 +110,7 @@ async def test_a_call_whose_end_is_lost_with_whom_it_was_told_is_not_open_for_ev
     with redis_server.connect() as redis:
         redis.flushall()
     restart(redis_server)
-    await until(lambda: _are(one, held, UNKNOWN), "nobody knows how they ended")
+    await until(lambda: _are(one, held, UNKNOWN), "they are unknown")
     assert one.pending() == {}
     assert isinstance(await one.begin(call(key=held[0].key)), Exists)
 

@@ -77,15 +77,15 @@ async def test_a_redis_that_refuses_writes_counts_as_away_and_the_log_says_why(
         await until(is_over, "several heartbeats have been refused")
         assert not state.is_up
         assert state.trouble is not None
-    told = [(record.getMessage(), vars(record)["detail"]) for record in caplog.records]
-    assert [message for message, _ in told] == ["the state cannot be reached"]
-    assert "NOREPLICAS" in told[0][1]
+    found = [(record.getMessage(), vars(record)["detail"]) for record in caplog.records]
+    assert [message for message, _ in found] == ["the state cannot be reached"]
+    assert "NOREPLICAS" in found[0][1]
     await until(up(state), "the state is back")
     assert await state.settle(key, b"outcome")
     assert isinstance(await state.begin(call()), Created)
 
 
-async def test_nobody_is_dead_because_redis_refused_everybody_s_heartbeat(
+async def test_no_replica_is_dead_because_redis_refused_all_heartbeats(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
     states = [await replicas.open() for _ in range(5)]
@@ -167,7 +167,7 @@ async def test_a_caller_takes_no_more_of_redis_than_is_left_for_others(
         redis.config_set("maxmemory", 0)
 
 
-async def test_calls_that_run_again_in_data_of_long_ago_are_taken_up_by_who_held_them(
+async def test_calls_that_run_again_in_old_data_are_claimed_by_their_owner(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
     """Redis comes back with a snapshot. What ended since then, too long ago to be remembered, would run for a day."""
@@ -178,7 +178,7 @@ async def test_calls_that_run_again_in_data_of_long_ago_are_taken_up_by_who_held
         redis.save()
     for ended in (accepted, dispatching):
         assert await state.settle(ended.key, b"outcome")
-    for _ in range(MAX_BYTES // RESULT_BYTES + 1):  # so many results later that those are not told again
+    for _ in range(MAX_BYTES // RESULT_BYTES + 1):  # so many results later that those are not reported again
         assert await state.settle((await began(state)).key, bytes(RESULT_BYTES))
     redis_server.kill()
     redis_server.start()

@@ -82,7 +82,7 @@ async def test_one_that_thaws_dispatches_nothing_that_is_no_longer_its_own(
 
 
 async def test_one_that_was_frozen_with_redis_is_not_dead(redis_server: RedisServer, replicas: Replicas) -> None:
-    """A lease can run out because nobody could renew it: that is nobody's death."""
+    """A lease can run out because it could not be renewed: then no replica is dead."""
     heir = await replicas.open()
     async with replica_process(redis_server.url) as living:
         await holds_calls(living)
@@ -134,7 +134,7 @@ async def test_a_claim_that_a_frozen_redis_carries_out_late_takes_nothing_from_t
         await holds_calls(living)
         redis_server.freeze()
         claiming = asyncio.create_task(heir.claim_orphans(100))
-        await asyncio.sleep(1.0)  # longer than a lease, and than anybody waits for the answer
+        await asyncio.sleep(1.0)  # longer than a lease, and than any caller waits for the answer
         redis_server.thaw()
         with pytest.raises(StateUnavailable):
             await claiming

@@ -1,4 +1,4 @@
-"""The way to Redis when it breaks: what has certainly not been done is told from what may have been."""
+"""When the connection to Redis breaks, what has certainly not been done is distinguished from what may have been."""
 
 from __future__ import annotations
 

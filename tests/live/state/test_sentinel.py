@@ -93,7 +93,7 @@ async def test_calls_outlive_the_primary(doomed: Watched, caplog: pytest.LogCapt
     assert SENTINEL_PASSWORD not in caplog.text
 
 
-async def test_what_cannot_be_found_is_told_in_time_and_without_passwords(watched: Watched) -> None:
+async def test_a_primary_that_cannot_be_found_is_reported_in_time_and_without_passwords(watched: Watched) -> None:
     for where, password in (
         (address(watched, "another"), SENTINEL_PASSWORD),
         (address(watched), "a wrong password"),

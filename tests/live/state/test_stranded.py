@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 RUN = "f0e1d2c3b4a59687"
 NOTE = pack_metadata(
     CallMetadata(
-        dialect="oxp", wire_version="1", call_id="k", tool="T.t@1.0.0", group="g", later=status.DeferredCall(run=RUN)
+        dialect="oxp", wire_version="1", call_id="k", tool="T.t@1.0.0", group="g", deferred=status.DeferredCall(run=RUN)
     )
 )
 

@@ -1,4 +1,4 @@
-"""Redis behind TLS: who is trusted, who is asked for a certificate, and what is never told."""
+"""Redis behind TLS: which authorities are trusted, client certificates, and what is never shown."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ async def test_a_state_works_behind_tls_as_without(site: Site) -> None:
         await state.aclose()
 
 
-async def test_a_certificate_nobody_here_trusts_is_refused(site: Site) -> None:
+async def test_an_untrusted_certificate_is_refused(site: Site) -> None:
     with pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
         await answers(site.address(), Tls())  # the system's list does not have this authority
 
 
-async def test_what_the_system_trusts_counts_unless_the_file_says_who_does(
+async def test_the_authorities_of_the_system_are_trusted_unless_the_file_names_one(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", site.ca)  # OpenSSL's way to name the system's list
@@ -112,7 +112,7 @@ async def test_without_tls_such_a_server_is_not_spoken_to(site: Site) -> None:
         await answers(Address.parse(f"redis://127.0.0.1:{site.port}"), Tls())
 
 
-async def test_a_wrong_password_is_told_but_not_shown(
+async def test_a_wrong_password_is_reported_but_not_shown(
     redis_server: RedisServer, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     with redis_server.connect() as redis:

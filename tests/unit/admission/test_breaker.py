@@ -27,7 +27,7 @@ def opened(breaker: Breaker) -> Breaker:
     return breaker
 
 
-def test_so_many_failures_in_a_row_open_it_and_only_the_last_one_is_news(breaker: Breaker, clock: Clock) -> None:
+def test_failures_in_a_row_open_it_and_only_the_last_one_reports_so(breaker: Breaker, clock: Clock) -> None:
     assert [breaker.record_failure(0) for _ in range(FAILURES)] == [False, False, True]
     assert (breaker.state, breaker.probe_at) == ("open", clock.now + OPEN_FOR_S)
 
@@ -66,7 +66,7 @@ def test_a_probe_that_fails_opens_it_for_as_long_again_and_that_is_no_news(break
     assert (breaker.state, breaker.probe_at) == ("open", clock.now + OPEN_FOR_S)
 
 
-def test_a_probe_that_tells_nothing_leaves_its_place_to_the_next(breaker: Breaker, clock: Clock) -> None:
+def test_after_a_probe_that_shows_nothing_the_next_attempt_is_the_probe(breaker: Breaker, clock: Clock) -> None:
     breaker.record_nothing(opened(breaker).begin_probe())
     assert (breaker.state, breaker.probe_at) == ("open", clock.now)
 
@@ -97,7 +97,7 @@ def test_a_replica_that_answers_something_is_due_at_once_but_not_trusted(breaker
     assert (breaker.probe_at, breaker.checked) == (clock.now + OPEN_FOR_S, False)
 
 
-def test_vouching_for_one_that_is_closed_or_being_probed_changes_nothing(breaker: Breaker) -> None:
+def test_a_sign_of_life_changes_nothing_while_it_is_closed_or_half_open(breaker: Breaker) -> None:
     breaker.record_failure(0)
     breaker.note_alive()
     assert (breaker.state, breaker.failures, breaker.generation) == ("closed", 1, 0)

@@ -113,7 +113,7 @@ async def test_a_call_whose_turn_comes_when_its_time_is_up_is_refused_and_the_ne
 
 
 @pytest.mark.anyio
-async def test_when_the_last_replica_is_given_up_everybody_in_the_queue_is_told_at_once(clock: Clock) -> None:
+async def test_when_the_last_replica_fails_the_whole_queue_is_refused_at_once(clock: Clock) -> None:
     entrance = admission(clock=clock, failures=1, concurrency=1, queue=QUEUE)
     lease = entrance.enter(TOOL)
     assert lease is not None
@@ -129,7 +129,7 @@ async def test_when_the_last_replica_is_given_up_everybody_in_the_queue_is_told_
 
 
 @pytest.mark.anyio
-async def test_whoever_waits_when_the_backend_is_closed_is_refused(clock: Clock) -> None:
+async def test_closing_the_backend_refuses_the_queue(clock: Clock) -> None:
     calls = Calls(admission(clock=clock, concurrency=1, queue=QUEUE))
     for _ in range(3):
         calls.start()
@@ -162,7 +162,7 @@ async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_th
 
 
 @pytest.mark.anyio
-async def test_a_place_that_is_free_before_a_call_has_said_that_it_waits_is_its_own(clock: Clock) -> None:
+async def test_a_call_gets_a_place_that_is_freed_while_its_gate_is_called(clock: Clock) -> None:
     entrance = admission(clock=clock, concurrency=1, queue=2)
     lease = entrance.enter(TOOL)
     assert lease is not None
@@ -192,7 +192,7 @@ STEP = st.one_of(
 @pytest.mark.parametrize("new_loop", LOOPS, ids=["asyncio", "uvloop"])
 @settings(max_examples=150)
 @given(steps=st.lists(STEP, max_size=60))
-def test_no_place_is_lost_or_given_twice_whoever_leaves_when(
+def test_no_place_is_lost_or_given_twice_in_any_order_of_events(
     new_loop: Callable[[], asyncio.AbstractEventLoop], steps: list[tuple[str, int]]
 ) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:

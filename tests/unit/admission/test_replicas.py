@@ -136,14 +136,14 @@ def test_an_answer_to_a_call_from_before_neither_closes_nor_probes(clock: Clock)
     assert states(entrance) == {"a": "open"}
 
 
-def test_what_says_nothing_of_a_replica_is_not_counted(clock: Clock) -> None:
+def test_an_attempt_that_shows_nothing_is_not_counted(clock: Clock) -> None:
     entrance = admission(clock=clock)
     for _ in range(20):
         asked(entrance, answered=None)
     assert entrance.snapshot().replicas[0].failures == 0
 
 
-def test_a_call_that_was_not_sent_moves_on_to_each_other_replica_once(clock: Clock) -> None:
+def test_a_call_that_was_not_sent_moves_to_each_other_replica_once(clock: Clock) -> None:
     entrance = admission("a", "b", "c", clock=clock)
     lease = enter(entrance)
     visited = [lease.replica.name]
@@ -252,7 +252,7 @@ async def test_once_no_other_is_left_a_call_is_risked_without_a_check(clock: Clo
     assert entrance.snapshot().breaker == "closed"
 
 
-def test_those_that_take_calls_are_asked_for_tools_first(clock: Clock) -> None:
+def test_replicas_that_take_calls_come_first(clock: Clock) -> None:
     entrance = admission("a", "b", "c", clock=clock)
     give_up(entrance, "b")
     firsts = {entrance.by_preference()[0].name for _ in range(6)}
@@ -260,7 +260,7 @@ def test_those_that_take_calls_are_asked_for_tools_first(clock: Clock) -> None:
     assert {entrance.by_preference()[-1].name for _ in range(6)} == {"b"}
 
 
-def test_how_it_stands_can_be_told_to_operators(clock: Clock) -> None:
+def test_its_state_is_described_for_operators(clock: Clock) -> None:
     entrance = admission("a", "b", clock=clock)
     give_up(entrance, "a")
     held = enter(entrance)

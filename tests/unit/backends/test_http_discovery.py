@@ -59,71 +59,12 @@ async def listed(script: Script, **settings: Any) -> Listing:
         return await backend.list_tools()
 
 
-async def test_a_catalogue_is_read_tool_by_tool() -> None:
-    nameless = {"id": None, "name": "seek"}
-    entries = [TOOL, {"id": "A.C"} | {"input_schema": 7}, "x", {"name": "find"}, {"name": "s", "input": 7}, nameless]
-    found = await listed(answering(reply(200, {"items": entries})))
-    assert [tool.id for tool in found.tools] == ["A.B@1.0.0", "Crm.find@1.0.0"]
-    assert [(bad.id, bad.reason) for bad in found.rejected] == [
-        ("A.C", "the input schema is not an object"),
-        ("number 3 of the list", "a listed tool is not an object"),
-        ("s", "the input schema is not an object"),
-        ("seek", "a listed tool has no id"),
-    ]
-
-
-async def test_a_large_catalogue_is_read_whole() -> None:
-    entries = [TOOL | {"id": f"A.B{number}@1.0.0"} for number in range(1000)]  # far over the limit of one response
-    assert len((await listed(answering(reply(200, {"items": entries})))).tools) == 1000
-
-
-async def test_tools_that_only_an_odd_version_tells_apart_are_left_out() -> None:
-    """Ours: asked for by the bare id, the tool server would run its latest for both."""
-    entries = [TOOL | {"id": "A.B", "version": version} for version in ("1.2", "1.3")] + [TOOL | {"id": "A.C"}]
-    found = await listed(answering(reply(200, {"items": entries})))
-    assert [tool.id for tool in found.tools] == ["A.C@1.0.0"]
-    assert [bad.id for bad in found.rejected] == ["A.B@1.2.0", "A.B@1.3.0"]
-
-
-BESIDES = [{"version": "2.0.0"}, {"id": "A.B@2.0.0"}, {"version": "2.0.0", "input_schema": 7}, {"version": "3"}]
-
-
-@pytest.mark.parametrize("beside", BESIDES, ids=str)
-@pytest.mark.parametrize("odd", [{"version": "1.2"}, {"version": None}, {"version": 1}], ids=str)
-async def test_a_tool_that_is_asked_for_by_its_bare_id_is_left_out_beside_another_of_that_id(
-    odd: dict[str, Any], beside: dict[str, Any]
-) -> None:
-    """Ours: the tool server would run its latest, also where that is a version which is of no use to us."""
-    bare = TOOL | {"id": "A.B"}
-    entries = [bare | odd, bare | beside, TOOL | {"id": "A.C", "version": "1.2"}]
-    found = await listed(answering(reply(200, {"items": entries})))
-    assert all("@" in tool.remote_id for tool in found.tools if tool.tool == "A.B")
-    assert not any(tool.tool == "A.B" and tool.version.startswith("1.") for tool in found.tools)
-    assert "A.C" in [tool.remote_id for tool in found.tools]
-    assert any("no version tells them apart" in bad.reason for bad in found.rejected)
-
-
-async def test_a_short_version_is_asked_for_as_it_is() -> None:
-    """Spec: `@3` is 3.0.0 to every server (OXP 1.0, Tool Version Resolution)."""
-    entries = [TOOL | {"id": "A.B", "version": version} for version in ("3", "4")]
-    found = await listed(answering(reply(200, {"items": entries})))
-    assert [(tool.id, tool.remote_id) for tool in found.tools] == [("A.B@3.0.0", "A.B@3"), ("A.B@4.0.0", "A.B@4")]
-
-
 async def test_an_adapted_name_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     answer = reply(200, {"items": [TOOL | {"id": "A.B", "version": "beta"}]})
     async with facing(answering(answer, answer)) as (backend, _):
         for _ in range(2):
             await backend.list_tools()
     assert [record.message for record in caplog.records] == ["a tool's name was adapted"]
-
-
-@pytest.mark.parametrize("version", [2, 1.5, True, ["1.0.0"]], ids=str)
-async def test_a_version_that_is_no_text_is_told(version: Any, caplog: pytest.LogCaptureFixture) -> None:
-    found = await listed(answering(reply(200, {"items": [TOOL | {"id": "A.B", "version": version}]})))
-    assert [(tool.id, tool.remote_id) for tool in found.tools] == [("A.B@1.0.0", "A.B")]
-    (record,) = caplog.records
-    assert (record.levelname, record.__dict__["reason"]) == ("WARNING", "Its version is not a string; 1.0.0 stands in.")
 
 
 UNLISTED = [

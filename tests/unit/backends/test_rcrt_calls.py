@@ -94,49 +94,6 @@ async def test_a_response_that_names_another_call_is_none_of_ours(crumbs: Crumbs
     assert call_id not in kept.results
 
 
-VALUES = [
-    ("list_output", [1, 2, 3]),
-    ("scalar_output", 42),
-    ("null_output", None),
-    ("no_output", None),
-    ("big_integer", {"count": 2**63 + 1}),
-    ("unicode_output", {"text": "Grüße, 世界 🎛"}),
-    ("older_shape", HELLO),
-    ("no_status", HELLO),
-]
-
-
-@pytest.mark.parametrize(("fault", "value"), VALUES, ids=[fault for fault, _ in VALUES])
-async def test_any_output_is_a_value(crumbs: Crumbs, fault: str, value: Any) -> None:
-    crumbs.order("echo", fault)
-    assert (await result_of(crumbs)).value == value
-
-
-FAILURES = [
-    ("failure_inside", "Requires net access"),
-    ("error_in_output", "The rate limit is exceeded"),
-    ("unparsable_output", "The tool ran, but its output could not be read."),
-    ("refused_output", "The tool ran, but its server did not take its result, which may be too large."),
-    ("unknown_status", "The tool server gave a broken answer."),
-    ("context_not_an_object", "The tool server gave a broken answer."),
-]
-
-
-@pytest.mark.parametrize(("fault", "message"), FAILURES, ids=[fault for fault, _ in FAILURES])
-async def test_a_failure_says_what_is_true(crumbs: Crumbs, fault: str, message: str) -> None:
-    crumbs.order("echo", fault)
-    result = await result_of(crumbs)
-    assert result.failure is not None
-    assert (result.failure.message, result.failure.can_retry) == (message, False)
-
-
-async def test_what_a_tool_throws_comes_without_its_stack(crumbs: Crumbs) -> None:
-    result = await result_of(crumbs, "echo", {"arguments": {"message": 0}})
-    assert result.failure is not None
-    assert "file:" not in result.failure.message
-    assert "\n" not in result.failure.message
-
-
 @pytest.mark.parametrize("timings", [SLOW_POLL, FAST_POLL], ids=["by the stream", "by polling"])
 async def test_a_tool_that_vanished_while_it_was_called_is_told(crumbs: Crumbs, timings: Any) -> None:
     """Gap of the runner: this one response has no tag of its request."""
@@ -181,14 +138,6 @@ async def test_a_tool_that_is_still_there_is_called_though_the_list_is_old(crumb
         assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
         crumbs.order("list", "status_500")  # nobody can say whether it is; the call will tell
         assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
-
-
-async def test_both_breadcrumbs_are_deleted_when_asked_for(crumbs: Crumbs) -> None:
-    call_id = new_id()
-    async with facing(crumbs.url, cleanup=True) as (backend, kept):
-        await backend.dispatch(invocation("echo", call_id), "")
-        await kept.outcome(call_id)
-        await until(lambda: not crumbs.listed(tag=f"gateway:{call_id}") and not crumbs.listed(tag=f"request:{call_id}"))
 
 
 async def test_a_conversation_of_one_call_leaves_no_tag(crumbs: Crumbs) -> None:

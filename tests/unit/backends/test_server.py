@@ -7,6 +7,7 @@ import pytest
 from gateway.assembly import parts
 from gateway.backends.server import Server
 from gateway.config import read
+from gateway.settings.backends import PROTOCOLS
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 
 URL = "http://127.0.0.1:1/base/"
@@ -39,6 +40,10 @@ def test_who_is_to_blame_depends_on_what_broke_and_on_the_time_there_was(
 def test_a_path_of_the_protocol_comes_after_that_of_the_server() -> None:
     server = Server(URL, Pool(Origin.parse(URL)), PATIENCE_S)
     assert server.target("/tools/call") == b"/base/tools/call"
+
+
+def test_every_protocol_has_an_adapter() -> None:
+    assert parts.ADAPTERS.keys() == set(PROTOCOLS.values())
 
 
 PATIENCE = [

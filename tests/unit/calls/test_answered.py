@@ -40,8 +40,8 @@ async def answered(it: Desk, result: ToolResult = DONE, call_id: str | None = No
 async def test_whoever_waited_has_the_result_and_who_looks_is_told_so(it: Desk, result: ToolResult) -> None:
     for _ in range(5):
         kept = await answered(it, result)
-        assert (kept.standing, kept.remembered, kept.joined) == (result, False, False)
-        assert await it.standing_of(kept.id) == NOT_KEPT
+        assert (kept.status, kept.remembered, kept.joined) == (result, False, False)
+        assert await it.status_of_call(kept.id) == NOT_KEPT
         assert await it.calls.look(kept.id, BOB) is None
     assert it.state.room.used_bytes == 0
 
@@ -53,8 +53,8 @@ async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:
     assert not await it.calls.is_open(kept.id, it.later.dispatched[0].run)
     cancelled = await it.calls.cancel(kept.id, ADA)
     assert cancelled is not None
-    assert (cancelled.standing, it.later.cancelled) == (NOT_KEPT, [])
-    assert await it.standing_of(kept.id) == NOT_KEPT
+    assert (cancelled.status, it.later.cancelled) == (NOT_KEPT, [])
+    assert await it.status_of_call(kept.id) == NOT_KEPT
     assert len(it.later.dispatched) == 1
 
 
@@ -68,36 +68,15 @@ async def test_whoever_cancels_it_is_told_so_even_if_the_caller_who_waits_is_tol
         it.later.on_cancel = lambda: asyncio.wait([asking])
         cancelled = await it.calls.cancel(it.later.dispatched[0].call_id, ADA)
     assert cancelled is not None
-    assert (cancelled.standing, (await asking).standing) == (CANCELLED, CANCELLED)
+    assert (cancelled.status, (await asking).status) == (CANCELLED, CANCELLED)
 
 
 async def test_a_result_at_once_is_one_too(it: Desk) -> None:
     it.later.at_once = ToolResult(failure=ToolFailure(message="The tool server did not take the call."))
     for _ in range(5):
         kept = await it.ask(None)
-        assert (kept.standing, kept.remembered) == (it.later.at_once, False)
-        assert await it.standing_of(kept.id) == NOT_KEPT
-
-
-async def test_so_is_one_for_which_its_caller_would_not_have_waited_for_ever(it: Desk) -> None:
-    it.now.opened.set()
-    for _ in range(5):
-        kept = await it.ask(None, backend=it.now, preference=LONG_WAIT)
-        assert (kept.standing, kept.remembered) == (DONE, False)
-        assert await it.standing_of(kept.id) == NOT_KEPT
-
-
-async def test_with_an_id_of_the_callers_it_stays(it: Desk) -> None:
-    kept = await answered(it, call_id="k")
-    assert (kept.standing, kept.remembered) == (DONE, True)
-    assert await it.standing_of("k") == DONE
-
-
-async def test_so_it_does_if_its_caller_was_told_that_it_runs(it: Desk) -> None:
-    kept = await it.ask(None, timeout_s=0.01)
-    assert (kept.standing, kept.remembered) == (None, True)
-    assert await it.calls.settle(kept.id, DONE)
-    assert await it.standing_of(kept.id) == DONE
+        assert (kept.status, kept.remembered) == (it.later.at_once, False)
+        assert await it.status_of_call(kept.id) == NOT_KEPT
 
 
 @pytest.mark.parametrize("backend", ["later", "now"])
@@ -114,25 +93,25 @@ async def test_so_it_does_if_its_caller_has_left(it: Desk, backend: str) -> None
             server.opened.set()
         else:
             assert await it.calls.settle(invocation.call_id, DONE)
-        while await it.standing_of(invocation.call_id) is None:  # noqa: ASYNC110 - nobody waits for it
+        while await it.status_of_call(invocation.call_id) is None:  # noqa: ASYNC110 - nobody waits for it
             await asyncio.sleep(0)
-    assert await it.standing_of(invocation.call_id) == DONE
+    assert await it.status_of_call(invocation.call_id) == DONE
 
 
 async def test_so_it_does_if_it_has_waited_for_its_user(it: Desk) -> None:
     it.later.on_dispatch = lambda call_id: it.calls.challenge(call_id, CHALLENGE)
     kept = await it.ask(None)
-    assert (kept.standing, kept.remembered) == (Consent(CHALLENGE), True)
+    assert (kept.status, kept.remembered) == (Consent(CHALLENGE), True)
     async with asyncio.timeout(DEADLINE_S):
         joining = asyncio.create_task(it.ask(None))
         await asyncio.sleep(0)
         assert await it.calls.settle(kept.id, DONE)
         joined = await joining
     assert (joined.id, joined.remembered) == (kept.id, True)
-    assert await it.standing_of(kept.id) == DONE
+    assert await it.status_of_call(kept.id) == DONE
 
 
 async def test_without_the_state_its_caller_is_told_all_the_same(it: Desk) -> None:
     it.state.away.add("settle")
     it.later.at_once = DONE
-    assert (await it.ask(None)).standing == DONE
+    assert (await it.ask(None)).status == DONE

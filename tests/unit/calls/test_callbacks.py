@@ -96,7 +96,7 @@ class Reader:
 async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_became_of_the_tool() -> None:
     state, reader = MemoryState(StateLimits(), time.monotonic), Reader()
     later = DeferredCall(run=RUN, decode="never", failure_patterns=("FAILED",))
-    note = CallMetadata(dialect="oxp", wire_version="1.0", call_id="k", tool="Gone.Tool@1.0.0", later=later)
+    note = CallMetadata(dialect="oxp", wire_version="1.0", call_id="k", tool="Gone.Tool@1.0.0", deferred=later)
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_metadata(note)))
     callbacks = Callbacks(
         state,

@@ -60,7 +60,7 @@ async def test_an_end_that_cannot_be_looked_up_is_held(it: Desk) -> None:
     assert told(it) == []
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
-        assert (await it.ask()).standing == DONE
+        assert (await it.ask()).status == DONE
     assert told(it) == [("later", TOOL, DONE)]
 
 

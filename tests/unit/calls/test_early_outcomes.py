@@ -10,11 +10,11 @@ import pytest
 
 from gateway.calls.executor import ACKNOWLEDGED_WITHIN_S
 from gateway.calls.preference import Preference
-from gateway.calls.status import CANCELLED, NOT_KEPT, CallView, Consent
+from gateway.calls.status import CallView
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import JsonObject, ToolFailure, ToolResult
 from gateway.state.port import CallState
-from tests.unit.desk import ADA, DONE, Desk, desk
+from tests.unit.desk import DONE, Desk, desk
 
 pytestmark = pytest.mark.anyio
 
@@ -69,53 +69,19 @@ async def it() -> AsyncIterator[Hasty]:
             hasty.acknowledges.set()
 
 
-@pytest.mark.parametrize("call_id", ["k", None])
-async def test_a_result_reaches_its_caller_before_the_acknowledgement(it: Hasty, call_id: str | None) -> None:
-    kept = await it.ask(call_id)
-    assert (kept.standing, kept.joined) == (DONE, False)
-    assert [task.done() for task in it.dispatches] == [False]  # the tool server is still being listened to
-
-
-@pytest.mark.parametrize("call_id", ["k", None])
-async def test_a_consent_reaches_its_caller_before_the_acknowledgement(it: Hasty, call_id: str | None) -> None:
-    it.brings = CHALLENGE
-    assert (await it.ask(call_id)).standing == Consent(CHALLENGE)
-
-
-@pytest.mark.parametrize("so", [None, REFUSED, NOT_SENT, RuntimeError("a flaw of ours")], ids=repr)
-@pytest.mark.parametrize("call_id", ["k", None])
-async def test_what_the_acknowledgement_turns_out_to_be_changes_nothing(
-    it: Hasty, call_id: str | None, so: ToolResult | Exception | None
-) -> None:
-    kept = await it.ask(call_id)
-    await it.acknowledge(so)
-    assert await it.desk.standing_of(kept.id) == (NOT_KEPT if call_id is None else DONE)
-    assert [task.done() for task in it.dispatches] == [True]
-
-
 async def test_who_would_not_wait_is_told_at_once_and_finds_the_result_before_the_acknowledgement(it: Hasty) -> None:
     kept = await it.ask(preference=Preference(respond_async=True))
-    assert kept.standing is None
-    assert (await it.ask()).standing == DONE
-
-
-async def test_a_call_that_waits_for_its_user_is_cancelled_before_the_acknowledgement(it: Hasty) -> None:
-    it.brings = CHALLENGE
-    kept = await it.ask()
-    assert (await it.desk.calls.cancel("k", ADA) or kept).standing == CANCELLED
-    assert [call_id for call_id, _ in it.desk.later.cancelled] == [kept.id]
-    assert it.desk.calls.running() == set()
-    await asyncio.wait(it.dispatches, timeout=SOON_S)
-    assert it.hung_up == 1
+    assert kept.status is None
+    assert (await it.ask()).status == DONE
 
 
 async def test_a_result_after_a_consent_ends_the_call_before_the_acknowledgement(it: Hasty) -> None:
     it.brings = CHALLENGE
     kept = await it.ask()
     assert await it.desk.calls.settle(kept.id, DONE)
-    assert (await it.ask()).standing == DONE
+    assert (await it.ask()).status == DONE
     await it.acknowledge(REFUSED)
-    assert (await it.ask()).standing == DONE
+    assert (await it.ask()).status == DONE
     assert len(it.desk.later.dispatched) == 1
 
 
@@ -124,19 +90,7 @@ async def test_a_result_while_the_state_is_away_waits_until_it_is_back(it: Hasty
     kept = await it.ask(preference=Preference(respond_async=True))
     assert it.desk.state.held(kept.id.removeprefix("tg-")) is not None
     it.desk.state.away.clear()
-    assert (await it.ask()).standing == DONE
-
-
-@pytest.mark.parametrize("brings", [DONE, CHALLENGE], ids=["result", "consent"])
-async def test_an_acknowledgement_that_never_comes_is_not_waited_for_long(
-    it: Hasty, brings: ToolResult | JsonObject
-) -> None:
-    it.brings = brings
-    kept = await it.ask()
-    done, _ = await asyncio.wait(it.dispatches, timeout=SOON_S)
-    assert (len(done), it.hung_up) == (1, 1)
-    assert (await it.ask()).standing == kept.standing
-    assert len(it.desk.later.dispatched) == 1
+    assert (await it.ask()).status == DONE
 
 
 async def test_nobody_who_stops_waits_for_an_acknowledgement_that_is_not_needed(it: Hasty) -> None:
@@ -151,6 +105,6 @@ async def test_nobody_who_stops_waits_for_an_acknowledgement_that_is_not_needed(
 async def test_a_call_of_which_nothing_has_come_goes_on_to_wait(it: Hasty) -> None:
     it.brings = None
     kept = await it.ask(preference=Preference(wait_s=0.05))
-    assert kept.standing is None
+    assert kept.status is None
     await it.acknowledge()
     assert it.desk.state.moves[-1] == (kept.id.removeprefix("tg-"), CallState.ACCEPTED)

@@ -39,7 +39,7 @@ def left(
     created_s: float = 0.0,
 ) -> Record:
     later = DeferredCall(run="run", cancel_after_s=cancel_after_s)
-    note = CallMetadata(dialect="oxp", wire_version="1.0.0", call_id="k", tool="t", group="g", later=later)
+    note = CallMetadata(dialect="oxp", wire_version="1.0.0", call_id="k", tool="t", group="g", deferred=later)
     return Record(
         key=key,
         fingerprint="f",
@@ -124,7 +124,7 @@ async def test_one_without_a_name_that_was_never_dispatched_says_so_when_it_is_a
     async with asyncio.timeout(DEADLINE_S):
         await it.state.wait(key, DEADLINE_S)
     task.cancel()
-    end = await it.standing_of(asked.id)
+    end = await it.status_of_call(asked.id)
     assert (end.failure.can_retry, "did not run" in end.failure.message) == (True, True)
 
 

@@ -48,20 +48,20 @@ async def test_who_will_not_wait_is_told_of_a_refusal_as_one_or_not_yet(
 ) -> None:
     refuse_after(turns, it)
     kept = await it.ask(None, backend=it.now, preference=preference)
-    assert kept.standing is None or isinstance(kept.standing, GatewayError)
+    assert kept.status is None or isinstance(kept.status, GatewayError)
 
 
 async def test_a_failure_that_may_be_repeated_is_not_kept_for_who_was_told(it: Desk) -> None:
     it.later.at_once = REPEATABLE
     for kept in (await it.ask(None), await it.ask("k")):
-        assert (kept.standing, kept.remembered) == (REPEATABLE, False)
+        assert (kept.status, kept.remembered) == (REPEATABLE, False)
 
 
 async def test_a_failure_that_nobody_can_repeat_is_kept_for_who_was_not_told(it: Desk) -> None:
     kept = await it.ask(None, timeout_s=0.01)
-    assert (kept.standing, kept.remembered) == (None, True)
+    assert (kept.status, kept.remembered) == (None, True)
     assert await it.calls.settle(kept.id, REPEATABLE)
-    assert await it.standing_of(kept.id) == REPEATABLE
+    assert await it.status_of_call(kept.id) == REPEATABLE
 
 
 async def test_refusals_that_were_told_count_against_nobodys_quota() -> None:
@@ -71,7 +71,7 @@ async def test_refusals_that_were_told_count_against_nobodys_quota() -> None:
             backend.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.")
             for _ in range(5):
                 kept = await it.ask(None, backend=backend)
-                assert (str(kept.standing), kept.remembered) == ("Not now.", False)
+                assert (str(kept.status), kept.remembered) == ("Not now.", False)
         it.later.at_once = None
         assert (await it.ask(None, preference=AT_ONCE)).remembered
 
@@ -80,10 +80,10 @@ async def test_a_refusal_that_nobody_was_told_can_be_asked_for_as_long_as_a_resu
     async with desk(result_ttl_s=100.0, remnant_ttl_s=10.0) as it:
         refuse_after(20, it)
         kept = await it.ask(None, backend=it.now, preference=ASYNC)
-        assert kept.standing is None
+        assert kept.status is None
         await it.state.wait(kept.id.removeprefix(PREFIX), DEADLINE_S)
         it.clock.now += 50
-        told = await it.standing_of(kept.id)
+        told = await it.status_of_call(kept.id)
         assert isinstance(told, ToolResult)
         assert told.failure is not None
         assert told.failure.message == "The tool did not run: No."
@@ -104,6 +104,6 @@ async def test_what_is_held_weighs_what_is_counted_for_it(it: Desk) -> None:
     assert weight < 2 * count * len("{},")
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
-        ended = (await it.ask()).standing
+        ended = (await it.ask()).status
     assert isinstance(ended, ToolResult)
     assert jsontext.encode(ended.value) == jsontext.encode([{}] * count)

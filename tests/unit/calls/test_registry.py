@@ -31,8 +31,8 @@ async def it() -> AsyncIterator[Desk]:
 
 
 def refusal(kept: CallView) -> GatewayError:
-    assert isinstance(kept.standing, GatewayError)
-    return kept.standing
+    assert isinstance(kept.status, GatewayError)
+    return kept.status
 
 
 def failure(standing: object) -> ToolFailure:
@@ -43,31 +43,31 @@ def failure(standing: object) -> ToolFailure:
 
 async def test_a_call_that_outlasts_its_caller_goes_on_and_is_joined(it: Desk) -> None:
     late = await it.ask(timeout_s=0.01)
-    assert (late.standing, late.is_keyed, late.remembered) == (None, True, True)
-    assert (await it.ask(preference=AT_ONCE)).standing is None
+    assert (late.status, late.is_keyed, late.remembered) == (None, True, True)
+    assert (await it.ask(preference=AT_ONCE)).status is None
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         joined = [group.create_task(it.ask()) for _ in range(3)]
         await asyncio.sleep(0)
         assert await it.calls.settle(late.id, DONE)
-    assert [(await task).standing for task in joined] == [DONE] * 3
-    assert (await it.ask()).standing == await it.standing_of("k") == DONE
+    assert [(await task).status for task in joined] == [DONE] * 3
+    assert (await it.ask()).status == await it.status_of_call("k") == DONE
     assert len(it.later.dispatched) == 1
 
 
 async def test_what_a_tool_server_is_told_of_a_call(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE, config_ids=frozenset({"6f1c"}))
     [invocation] = it.later.dispatched
-    assert (invocation.call_id, invocation.group, kept.note.group) == (kept.id, "g", "g")
+    assert (invocation.call_id, invocation.group, kept.metadata.group) == (kept.id, "g", "g")
     assert invocation.config_ids == {"6f1c"}
     assert it.later.callback_urls == [f"https://gateway.example/{kept.id.removeprefix(PREFIX)}"]
 
 
 async def test_a_call_without_an_id_is_a_new_one_each_time(it: Desk) -> None:
     first, second = [await it.ask(None, preference=AT_ONCE) for _ in range(2)]
-    assert (first.is_keyed, first.note.call_id, first.id != second.id) == (False, first.id, True)
+    assert (first.is_keyed, first.metadata.call_id, first.id != second.id) == (False, first.id, True)
     assert await it.calls.settle(first.id, DONE)
-    assert await it.standing_of(first.id) == DONE
-    assert await it.standing_of(second.id) is None
+    assert await it.status_of_call(first.id) == DONE
+    assert await it.status_of_call(second.id) is None
 
 
 async def test_an_outcome_arrives_once(it: Desk) -> None:
@@ -75,12 +75,7 @@ async def test_an_outcome_arrives_once(it: Desk) -> None:
     assert await it.calls.settle(kept.id, DONE)
     assert not await it.calls.settle(kept.id, ToolResult(value="another"))
     assert not await it.calls.settle(PREFIX + "unknown", DONE)
-    assert await it.standing_of("k") == DONE
-
-
-async def test_an_outcome_may_overtake_its_acknowledgement(it: Desk) -> None:
-    it.later.on_dispatch = lambda call_id: it.calls.settle(call_id, DONE)
-    assert (await it.ask()).standing == DONE
+    assert await it.status_of_call("k") == DONE
 
 
 async def test_a_failure_that_may_be_repeated_reaches_who_waits_and_is_not_kept(it: Desk) -> None:
@@ -89,10 +84,10 @@ async def test_a_failure_that_may_be_repeated_reaches_who_waits_and_is_not_kept(
         joined = [group.create_task(it.ask()) for _ in range(3)]
         await asyncio.sleep(0)
         assert await it.calls.settle(kept.id, REPEATABLE)
-    assert [((await task).standing, (await task).remembered) for task in joined] == [(REPEATABLE, False)] * 3
+    assert [((await task).status, (await task).remembered) for task in joined] == [(REPEATABLE, False)] * 3
     assert len(it.later.dispatched) == 1
     again = await it.ask(preference=AT_ONCE)
-    assert (again.standing, len(it.later.dispatched)) == (None, 2)
+    assert (again.status, len(it.later.dispatched)) == (None, 2)
 
 
 async def test_without_an_id_even_such_a_failure_can_be_asked_for(it: Desk) -> None:
@@ -101,7 +96,7 @@ async def test_without_an_id_even_such_a_failure_can_be_asked_for(it: Desk) -> N
     assert await it.calls.settle(kept.id, REPEATABLE)
     looked = await it.calls.look(kept.id, ADA)
     assert looked is not None
-    assert (looked.standing, looked.remembered) == (REPEATABLE, True)
+    assert (looked.status, looked.remembered) == (REPEATABLE, True)
 
 
 async def test_a_dispatch_that_is_refused_never_was_and_without_an_id_says_so_later(it: Desk) -> None:
@@ -110,14 +105,14 @@ async def test_a_dispatch_that_is_refused_never_was_and_without_an_id_says_so_la
     assert (refusal(kept).message, kept.remembered) == ("Not now.", False)
     looked = await it.calls.look("k", ADA)
     assert looked is not None
-    assert failure(looked.standing).message == "The tool did not run: Not now."
+    assert failure(looked.status).message == "The tool did not run: Not now."
     assert await it.calls.look("k", BOB) is None
     it.later.at_once = None
     assert (await it.ask(timeout_s=0.01)).joined is False  # it may be begun once more
     it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
     kept = await it.ask(None)
     assert refusal(kept).message == "Not now."
-    told = failure(await it.standing_of(kept.id))
+    told = failure(await it.status_of_call(kept.id))
     assert (told.message, told.can_retry) == ("The tool did not run: Not now.", True)
 
 
@@ -134,8 +129,8 @@ async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
     it: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     it.later.at_once = ValueError("a bug")
-    assert failure((await it.ask()).standing).can_retry is False
-    assert failure((await it.ask()).standing).message == "The gateway failed; the tool may have run."
+    assert failure((await it.ask()).status).can_retry is False
+    assert failure((await it.ask()).status).message == "The gateway failed; the tool may have run."
     assert len(it.later.dispatched) == 1
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
@@ -146,12 +141,12 @@ async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
 async def test_a_call_waits_for_its_user_and_its_repetition_gets_the_result(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     assert await it.calls.challenge(kept.id, CHALLENGE)
-    assert (await it.ask()).standing == await it.standing_of("k") == Consent(CHALLENGE)
+    assert (await it.ask()).status == await it.status_of_call("k") == Consent(CHALLENGE)
     key = kept.id.removeprefix(PREFIX)
     assert await it.calls.consent_status(key) == "pending"
     assert await it.calls.settle(kept.id, DONE)
     assert await it.calls.consent_status(key) == "completed"
-    assert (await it.ask()).standing == DONE
+    assert (await it.ask()).status == DONE
     assert len(it.later.dispatched) == 1
 
 
@@ -162,22 +157,14 @@ async def test_a_consent_asked_for_anew_is_what_whoever_asks_next_is_told(it: De
     assert await it.calls.challenge(named.id, CHALLENGE)
     for kept in (named, nameless):
         assert await it.calls.challenge(kept.id, newer)
-    assert (await it.ask()).standing == await it.standing_of("k") == Consent(newer)
+    assert (await it.ask()).status == await it.status_of_call("k") == Consent(newer)
     again = await it.ask(None)
-    assert (again.id, again.standing) == (nameless.id, Consent(newer))
+    assert (again.id, again.status) == (nameless.id, Consent(newer))
     for kept in (named, nameless):
         assert await it.calls.settle(kept.id, DONE)
         assert not await it.calls.challenge(kept.id, CHALLENGE)
-    assert await it.standing_of("k") == DONE
-    assert (await it.ask(None)).standing == DONE
-
-
-async def test_who_waits_hears_of_a_consent_at_once(it: Desk) -> None:
-    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-        asking = [group.create_task(it.ask()) for _ in range(3)]
-        await it.later.took.wait()
-        await it.calls.challenge(it.later.dispatched[0].call_id, CHALLENGE)
-    assert [(await task).standing for task in asking] == [Consent(CHALLENGE)] * 3
+    assert await it.status_of_call("k") == DONE
+    assert (await it.ask(None)).status == DONE
 
 
 async def asked_for_consent(it: Desk) -> CallView:
@@ -197,13 +184,13 @@ async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk)
     assert first.id != second.id  # neither waits for its user yet
     await it.calls.challenge(first.id, CHALLENGE)
     again = await it.ask(None)
-    assert (again.id, again.standing, again.is_keyed) == (first.id, Consent(CHALLENGE), False)
+    assert (again.id, again.status, again.is_keyed) == (first.id, Consent(CHALLENGE), False)
     for others in ({"caller": BOB}, {"user_id": "u"}, {"arguments": {"other": 1}}):
         assert (await it.ask(None, preference=AT_ONCE, **others)).id != first.id
     assert (await it.ask("k", preference=AT_ONCE)).id != first.id
     await it.calls.settle(first.id, DONE)
     told = await it.ask(None)
-    assert (told.id, told.standing) == (first.id, DONE)
+    assert (told.id, told.status) == (first.id, DONE)
     assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
 
 
@@ -211,10 +198,10 @@ async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
     first = await it.ask("k", preference=AT_ONCE)
     await it.calls.challenge(first.id, CHALLENGE)
     again = await it.ask(None)
-    assert (again.id, again.standing, again.joined) == (first.id, Consent(CHALLENGE), True)
+    assert (again.id, again.status, again.joined) == (first.id, Consent(CHALLENGE), True)
     await it.calls.settle(first.id, DONE)
     for call_id in ("k", "k"):
-        assert (await it.ask(call_id)).standing == DONE
+        assert (await it.ask(call_id)).status == DONE
     assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
 
 
@@ -234,7 +221,7 @@ async def test_a_call_nobody_came_back_for_is_not_in_the_way_of_a_new_one() -> N
         asked = await asked_for_consent(it)
         it.clock.now += 61
         again = await it.ask(None, preference=AT_ONCE)
-        assert (again.id != asked.id, again.standing) == (True, None)
+        assert (again.id != asked.id, again.status) == (True, None)
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled", "forgotten"])
@@ -253,7 +240,7 @@ async def test_a_consent_that_came_to_nothing_has_failed(it: Desk, how: str) -> 
 async def test_a_challenge_too_large_to_be_kept_ends_its_call(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     assert await it.calls.challenge(kept.id, {"id": "1", "url": "https://x.example/" + "x" * MAX_NOTE_BYTES})
-    assert "consent" in failure(await it.standing_of("k")).message
+    assert "consent" in failure(await it.status_of_call("k")).message
 
 
 # Ending it from outside.
@@ -282,7 +269,7 @@ async def test_cancelling_tells_the_tool_server_once(it: Desk) -> None:
     for _ in range(2):
         cancelled = await it.calls.cancel("k", ADA)
         assert cancelled is not None
-        assert "cancelled" in failure(cancelled.standing).message
+        assert "cancelled" in failure(cancelled.status).message
     assert it.later.cancelled == [(kept.id, "g")]
     assert not await it.calls.settle(kept.id, DONE)
     assert (await it.calls.cancel("k", BOB), await it.calls.look(kept.id, BOB)) == (None, None)
@@ -295,7 +282,7 @@ async def test_a_route_may_have_calls_cancelled_that_outlast_it(it: Desk, prefer
         kept = await it.ask(preference=preference, timeout_s=0.05, cancel_on_timeout=True)
         while not it.later.cancelled:  # noqa: ASYNC110 - the tool server of the test has no event for it
             await asyncio.sleep(0.005)
-    told = failure(kept.standing if kept.standing is not None else await it.standing_of("k"))
+    told = failure(kept.status if kept.status is not None else await it.status_of_call("k"))
     assert (told.message.startswith("The tool took too long"), told.can_retry) == (True, False)
     assert it.later.cancelled == [(kept.id, "g")]
 
@@ -305,7 +292,7 @@ async def test_a_call_that_waits_for_its_user_does_not_outlast_anything(it: Desk
         asking = group.create_task(it.ask(timeout_s=0.05, cancel_on_timeout=True))
         await it.later.took.wait()
         await it.calls.challenge(it.later.dispatched[0].call_id, CHALLENGE)
-    assert (await asking).standing == Consent(CHALLENGE)
+    assert (await asking).status == Consent(CHALLENGE)
     await asyncio.sleep(0.1)
     assert it.later.cancelled == []
 
@@ -318,7 +305,7 @@ async def test_a_caller_that_leaves_hurts_nothing(it: Desk) -> None:
     await asyncio.sleep(0)
     it.now.opened.set()
     async with asyncio.timeout(DEADLINE_S):
-        assert (await joined).standing == DONE
+        assert (await joined).status == DONE
     assert (leaving.cancelled(), it.now.hung_up, len(it.now.dispatched)) == (True, False, 1)
 
 
@@ -370,7 +357,7 @@ async def test_a_call_that_can_be_asked_for_outlives_its_caller(
     await settles_down(it)
     assert not it.later.cancelled
     assert await it.calls.settle(left, DONE)
-    assert await it.standing_of(left) == DONE
+    assert await it.status_of_call(left) == DONE
 
 
 async def test_a_call_that_waits_for_its_user_outlives_its_caller(it: Desk) -> None:
@@ -388,7 +375,7 @@ async def test_cancelling_hangs_up_on_a_tool_server_that_answers_at_once(it: Des
         asking = asyncio.create_task(it.ask(backend=it.now))
         await it.now.took.wait()
         await it.calls.cancel("k", ADA)
-        assert "cancelled" in failure((await asking).standing).message
+        assert "cancelled" in failure((await asking).status).message
     assert it.now.hung_up
 
 
@@ -397,7 +384,7 @@ async def test_at_the_end_calls_that_run_are_given_a_moment() -> None:
         async with desk() as it:
             asking = asyncio.create_task(it.ask(backend=it.now))
             await it.now.took.wait()
-        assert (await asking).standing == DONE
+        assert (await asking).status == DONE
 
 
 # A state that comes and goes.
@@ -418,18 +405,18 @@ async def test_without_the_state_nothing_is_begun_and_nothing_is_told(it: Desk) 
 
 async def test_a_call_that_was_begun_is_dispatched_whatever_becomes_of_the_state(it: Desk) -> None:
     it.state.away = {"advance", "wait"}
-    assert (await it.ask(preference=AT_ONCE)).standing is None
+    assert (await it.ask(preference=AT_ONCE)).status is None
     assert len(it.later.dispatched) == 1
 
 
 async def test_a_result_is_told_at_once_and_kept_as_soon_as_it_can_be(it: Desk) -> None:
     it.state.away = {"settle"}
     it.now.opened.set()
-    assert (await it.ask(backend=it.now)).standing == DONE
-    assert (await it.ask(backend=it.now, preference=AT_ONCE)).standing is None
+    assert (await it.ask(backend=it.now)).status == DONE
+    assert (await it.ask(backend=it.now, preference=AT_ONCE)).status is None
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
-        assert (await it.ask(backend=it.now)).standing == DONE
+        assert (await it.ask(backend=it.now)).status == DONE
     assert len(it.now.dispatched) == 1
 
 
@@ -440,8 +427,8 @@ async def test_what_a_tool_server_brings_meanwhile_is_not_lost(it: Desk) -> None
     assert await it.calls.challenge(second.id, CHALLENGE)
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
-        assert (await it.ask()).standing == DONE
-        assert (await it.ask("k2")).standing == Consent(CHALLENGE)
+        assert (await it.ask()).status == DONE
+        assert (await it.ask("k2")).status == Consent(CHALLENGE)
 
 
 async def test_what_cannot_even_be_held_is_told_to_who_brings_it(it: Desk) -> None:
@@ -459,5 +446,5 @@ async def test_a_record_nobody_can_read_is_an_end_whose_kind_nobody_knows(it: De
     kept = await it.ask(preference=AT_ONCE)
     key = kept.id.removeprefix(PREFIX)
     it.state.unreadable(key)
-    assert "nobody knows" in failure((await it.ask()).standing).message
+    assert "nobody knows" in failure((await it.ask()).status).message
     assert await it.calls.look("k", ADA) is None

@@ -95,7 +95,7 @@ def test_what_may_be_repeated_is_not_remembered(standing: Any, remembered: bool)
 
 def test_what_a_record_holds_is_remembered_whatever_it_is() -> None:
     kept = view_of_record(record(CallState.DONE, outcome=pack(REPEATABLE)))
-    assert (kept.remembered, kept.standing, kept.backend, kept.note) == (True, REPEATABLE, "b", NOTE)
+    assert (kept.remembered, kept.status, kept.backend, kept.metadata) == (True, REPEATABLE, "b", NOTE)
 
 
 def test_only_who_has_an_id_is_told_to_come_back() -> None:

@@ -47,7 +47,7 @@ async def test_a_call_that_waits_for_its_turn_may_be_sent_by_others_until_it_goe
     it.later.on_dispatch = lambda call_id: it.calls.settle(call_id, DONE)
     it.now.opened.set()
     go(backend)
-    assert (await asked).standing == DONE
+    assert (await asked).status == DONE
     assert it.state.moves == [(key, CallState.REGISTERED), (key, CallState.DISPATCHING)]
 
 
@@ -59,7 +59,7 @@ async def test_a_call_that_was_ended_before_its_turn_is_not_sent(it: Desk, name:
     asked, key = await queued(it, backend, call_id)
     await it.calls.settle(PREFIX + key, CANCELLED)
     go(backend)
-    standing = (await asked).standing
+    standing = (await asked).status
     assert isinstance(standing, ToolResult)
     assert standing.failure == CANCELLED.failure
     assert backend.dispatched == []
@@ -71,7 +71,7 @@ async def test_a_call_of_which_nobody_can_say_whether_others_have_sent_it_is_ref
     asked, key = await queued(it, backend)
     it.state.away.add("advance")
     go(backend)
-    refusal = (await asked).standing
+    refusal = (await asked).status
     assert isinstance(refusal, GatewayError)
     assert refusal.code is ErrorCode.BACKEND_UNAVAILABLE
     assert (backend.dispatched, it.state.held(key)) == ([], None)

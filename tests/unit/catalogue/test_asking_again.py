@@ -49,21 +49,6 @@ async def test_a_backend_that_fails_keeps_its_last_list_and_shows_its_age() -> N
         assert (status.up, status.age_s, status.last_error) == (True, 0.0, None)
 
 
-async def test_a_backend_that_was_never_reached_has_no_age() -> None:
-    server = ToolServer("crm")
-    server.failure = DOWN
-    async with running(one_backend(server)) as (catalogue, _):
-        assert catalogue.status("crm").as_json() == {
-            "up": False,
-            "age_s": None,
-            "tools": 0,
-            "rejected_count": 0,
-            "rejected": [],
-            "withheld": [],
-            "last_error": "refused",
-        }
-
-
 async def test_a_backend_made_anew_has_the_list_of_the_one_before_until_it_is_asked() -> None:
     server, anew = ToolServer("crm", tool("A.X")), ToolServer("crm", tool("A.X"), tool("A.Y"))
     anew.failure = DOWN

@@ -33,44 +33,10 @@ def reasons(catalogue: Catalogue, server: ToolServer) -> dict[str, str]:
     return {rejected.id: rejected.reason for rejected in catalogue.status(server.name).rejected}
 
 
-async def test_the_tools_of_all_backends_are_published() -> None:
-    one, other = ToolServer("one", tool("A.X")), ToolServer("other", tool("B.Y"), tool("A.X@2.0.0"))
-    routes = [route(one), route(other)]
-    async with running(source(one, routes), source(other, routes)) as (catalogue, _):
-        assert ids(catalogue) == ["A.X@1.0.0", "A.X@2.0.0", "B.Y@1.0.0"]
-        assert found(catalogue, "A.X@1.0.0").backend is one
-        assert found(catalogue, "A.X").backend is other
-        assert catalogue.status("other").tools == 2
-
-
-async def test_a_tool_takes_the_first_route_that_matches() -> None:
-    server = ToolServer("crm", tool("A.Open"), tool("A.Hidden"), tool("A.Mail"), tool("B.Unrouted"))
-    routes = [route(server, "A.Hidden", deny=True), route(server, "A.Mail", idempotent=True), route(server, "A.*")]
-    async with running(source(server, routes)) as (catalogue, _):
-        assert ids(catalogue) == ["A.Mail@1.0.0", "A.Open@1.0.0"]
-        assert found(catalogue, "A.Mail").route is routes[1]
-        assert reasons(catalogue, server) == {}  # what an operator left out is no problem
-
-
 async def test_routes_of_other_backends_publish_nothing() -> None:
     server, other = ToolServer("crm", tool("A.X")), ToolServer("other")
     async with running(source(server, [route(other)])) as (catalogue, _):
         assert ids(catalogue) == []
-
-
-async def test_of_two_backends_with_one_id_the_earlier_route_wins() -> None:
-    one, other = ToolServer("one", tool("A.X"), tool("A.Z")), ToolServer("other", tool("A.X"), tool("A.Y"))
-    routes = [route(other), route(one)]
-    async with running(source(one, routes), source(other, routes)) as (catalogue, hours):
-        assert found(catalogue, "A.X").backend is other
-        assert reasons(catalogue, one) == {
-            "A.X@1.0.0": "A.X@1.0.0 of backend 'other', whose route comes first, hides it."
-        }
-        assert catalogue.status("one").tools == 1
-        other.tools = [tool("A.Y")]
-        await hours.pass_()
-        assert found(catalogue, "A.X").backend is one
-        assert reasons(catalogue, one) == {}
 
 
 async def test_of_two_backends_with_one_name_for_two_tools_the_earlier_route_wins() -> None:
@@ -79,13 +45,6 @@ async def test_of_two_backends_with_one_name_for_two_tools_the_earlier_route_win
     async with running(source(other, routes), source(one, routes)) as (catalogue, _):
         assert ids(catalogue) == ["A_B.C@1.0.0"]
         assert list(reasons(catalogue, other)) == ["A.B_C@1.0.0"]
-
-
-async def test_tools_of_one_backend_that_share_a_name_are_both_left_out() -> None:
-    server = ToolServer("crm", tool("A_B.C"), tool("A.B_C"), tool("A.D"), tool("A.D@2.0.0"))
-    async with running(one_backend(server)) as (catalogue, _):
-        assert ids(catalogue) == ["A.D@1.0.0", "A.D@2.0.0"]  # versions share a name by right
-        assert set(reasons(catalogue, server)) == {"A_B.C@1.0.0", "A.B_C@1.0.0"}
 
 
 async def test_tools_of_one_backend_that_share_an_id_are_both_left_out() -> None:
@@ -287,13 +246,6 @@ async def test_waiting_for_readiness_ends_with_its_limit() -> None:
     await catalogue.start()
     async with asyncio.timeout(5):
         await catalogue.wait_ready()
-    assert catalogue.ready
-    await catalogue.aclose()
-
-
-async def test_without_backends_it_is_ready_at_once() -> None:
-    catalogue = Catalogue([])
-    await catalogue.start()
     assert catalogue.ready
     await catalogue.aclose()
 

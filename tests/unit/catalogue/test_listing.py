@@ -51,10 +51,6 @@ async def test_a_list_holds_every_tool_in_the_callers_dialect_and_version() -> N
     assert len(document["tools"]) == 20
 
 
-async def test_an_empty_catalogue_is_an_empty_list() -> None:
-    assert jsontext.decode((await asked(Router(), head())).body)["tools"] == []
-
-
 ENCODINGS = [
     (None, False),
     ("", False),
@@ -119,22 +115,9 @@ async def test_a_caller_that_has_the_list_is_told_so(form: str, accept: str | No
     assert again.header(b"content-type") is None
 
 
-async def test_either_encoding_is_the_same_list() -> None:
-    zipped = await asked(LONG, head("gzip"))
-    assert (await asked(LONG, head(None, etag(zipped)))).status == 304
-
-
 @pytest.mark.parametrize("candidate", OTHERS)
 async def test_a_caller_that_has_another_list_gets_this_one(candidate: str) -> None:
     assert (await asked(LONG, head(None, candidate))).status == 200
-
-
-async def test_what_the_answer_depends_on_is_said() -> None:
-    bare, prefixed = await asked(SHORT, head()), await asked(SHORT, head(prefix="otc"))
-    credentials = b"Authorization, OXP-API-Key, OTC-API-Key, "
-    assert bare.header(b"vary") == credentials + b"Accept-Encoding, OXP-Version, User-Agent"
-    assert prefixed.header(b"vary") == credentials + b"Accept-Encoding, OXP-Version"
-    assert bare.header(b"cache-control") == b"private, no-cache"
 
 
 async def test_the_dialects_headers_are_on_every_answer() -> None:

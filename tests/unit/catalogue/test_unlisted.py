@@ -110,25 +110,6 @@ async def test_what_is_known_of_other_backends_stays_as_it_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_once_a_backend_has_been_listed_its_missing_tools_do_not_exist() -> None:
-    empty, rejecting, dead = (
-        ToolServer("empty"),
-        ToolServer("rejecting", tool("B.X", {"type": "string"})),
-        ToolServer("d"),
-    )
-    dead.failure = DOWN
-    routes = [route(empty, "A.*"), route(rejecting, "B.*"), route(dead, "C.*")]
-    async with running(*(source(server, routes) for server in (empty, rejecting, dead))) as (catalogue, hours):
-        assert [code(catalogue, name) for name in ("A.X", "B.X", "C.X")] == [NONE, NONE, WAITS]
-        dead.failure, dead.tools = None, [tool("C.Y")]
-        await hours.pass_()
-        assert [code(catalogue, name) for name in ("C.X", "C.Y")] == [NONE, None]
-        dead.failure = DOWN
-        await hours.pass_()
-        assert [code(catalogue, name) for name in ("C.X", "C.Y")] == [NONE, None]
-
-
-@pytest.mark.anyio
 async def test_a_catalogue_made_anew_waits_for_new_backends_only() -> None:
     server, added = ToolServer("crm", tool("A.X")), ToolServer("added")
     added.failure = DOWN

@@ -111,6 +111,73 @@ def test_of_a_tool_too_long_only_short_names_are_shown() -> None:
         assert entry.get("id") is None
 
 
+LISTED = {"id": "A.B@1.0.0", "name": "A_B", "description": "", "version": "1.0.0", "input_schema": {}}
+
+
+def items(*entries: Any) -> bytes:
+    return json.dumps({"items": entries}).encode()
+
+
+def test_a_catalogue_is_read_tool_by_tool() -> None:
+    nameless = {"id": None, "name": "seek"}
+    entries = [
+        LISTED,
+        {"id": "A.C"} | {"input_schema": 7},
+        "x",
+        {"name": "find"},
+        {"name": "s", "input": 7},
+        nameless,
+    ]
+    summary, found = read(items(*entries))
+    assert [tool.id for tool in found] == ["A.B@1.0.0", "Crm.find@1.0.0"]
+    assert [(bad.id, bad.reason) for bad in summary.rejected] == [
+        ("A.C", "the input schema is not an object"),
+        ("number 3 of the list", "a listed tool is not an object"),
+        ("s", "the input schema is not an object"),
+        ("seek", "a listed tool has no id"),
+    ]
+
+
+def test_tools_that_only_an_odd_version_tells_apart_are_left_out() -> None:
+    """Ours: asked for by the bare id, the tool server would run its latest for both."""
+    entries = [LISTED | {"id": "A.B", "version": version} for version in ("1.2", "1.3")] + [LISTED | {"id": "A.C"}]
+    summary, found = read(items(*entries))
+    assert [tool.id for tool in found] == ["A.C@1.0.0"]
+    assert [bad.id for bad in summary.rejected] == ["A.B@1.2.0", "A.B@1.3.0"]
+
+
+BESIDES = [{"version": "2.0.0"}, {"id": "A.B@2.0.0"}, {"version": "2.0.0", "input_schema": 7}, {"version": "3"}]
+
+
+@pytest.mark.parametrize("beside", BESIDES, ids=str)
+@pytest.mark.parametrize("odd", [{"version": "1.2"}, {"version": None}, {"version": 1}], ids=str)
+def test_a_tool_that_is_asked_for_by_its_bare_id_is_left_out_beside_another_of_that_id(
+    odd: dict[str, Any], beside: dict[str, Any]
+) -> None:
+    """Ours: the tool server would run its latest, also where that is a version which is of no use to us."""
+    bare = LISTED | {"id": "A.B"}
+    entries = [bare | odd, bare | beside, LISTED | {"id": "A.C", "version": "1.2"}]
+    summary, found = read(items(*entries))
+    assert all("@" in tool.remote_id for tool in found if tool.tool == "A.B")
+    assert not any(tool.tool == "A.B" and tool.version.startswith("1.") for tool in found)
+    assert "A.C" in [tool.remote_id for tool in found]
+    assert any("no version tells them apart" in bad.reason for bad in summary.rejected)
+
+
+def test_a_short_version_is_asked_for_as_it_is() -> None:
+    """Spec: `@3` is 3.0.0 to every server (OXP 1.0, Tool Version Resolution)."""
+    entries = [LISTED | {"id": "A.B", "version": version} for version in ("3", "4")]
+    _, found = read(items(*entries))
+    assert [(tool.id, tool.remote_id) for tool in found] == [("A.B@3.0.0", "A.B@3"), ("A.B@4.0.0", "A.B@4")]
+
+
+@pytest.mark.parametrize("version", [2, 1.5, True, ["1.0.0"]], ids=str)
+def test_a_version_that_is_no_text_is_adapted(version: Any) -> None:
+    summary, found = read(items(LISTED | {"id": "A.B", "version": version}))
+    assert [(tool.id, tool.remote_id) for tool in found] == [("A.B@1.0.0", "A.B")]
+    assert summary.adapted == (("A.B@1.0.0", "Its version is not a string; 1.0.0 stands in."),)
+
+
 def read_toolset(document: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
     summary, *parts = callback_toolset.read_toolset(bounds(), text)

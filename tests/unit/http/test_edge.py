@@ -12,8 +12,9 @@ from gateway.dialects.rest_surface import REST
 from gateway.http.edge import Edge
 from gateway.http.observer import LEFT
 from gateway.request import Request
+from gateway.server_extension import SERVED
 from gateway.tracing import IdSource
-from gateway.wire import Body, WireReply
+from gateway.wire import Body, Headers, WireReply
 from tests.unit.http.test_observer import Noted
 
 pytestmark = pytest.mark.anyio
@@ -111,3 +112,41 @@ async def test_a_caller_who_left_before_the_body_was_whole_is_noted_as_such() ->
     await ask(edge(noted, reads), gone, taken)
     (line,) = noted.lines()
     assert line["status"] == LEFT
+
+
+class Served:
+    """A request as our own server has it; what is answered without messages is in `answers`."""
+
+    def __init__(self) -> None:
+        self.fields = {b"content-type": b"application/json"}
+        self.answered: int | None = None
+        self.holder = ""
+        self.answers: list[int] = []
+
+    def keep(self) -> Any:
+        raise AssertionError
+
+    def take_body(self) -> bytes | None:
+        return b"{}"
+
+    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
+        self.answers.append(status)
+        return True
+
+    async def send(self, message: Message) -> None:
+        raise AssertionError("it was answered at once")
+
+
+async def test_our_own_server_answers_at_once_unless_something_stands_between() -> None:
+    """Middleware that wraps `send` has to see every message."""
+    served, sent = Served(), list[str]()
+    app = edge(Noted(), replies)
+    scope: Scope = {"type": "http", "method": "POST", "path": "/call", "headers": [], "extensions": {SERVED: served}}
+    await app({**scope, "headers": list(served.fields.items())}, gone, served.send)
+    assert served.answers == [200]
+
+    async def wrapped(message: Message) -> None:
+        sent.append(message["type"])
+
+    await app({**scope, "headers": list(served.fields.items())}, gone, wrapped)
+    assert (served.answers, sent) == ([200], ["http.response.start", "http.response.body"])

@@ -51,7 +51,7 @@ def remaining(outcome: Outcome) -> list[int]:
 
 
 def rule(name: str = "per-caller", **changed: Any) -> Rule:
-    """Two a second, three at once, for each caller; or as told."""
+    """Two a second, three at once, for each caller, unless given otherwise."""
     return Rule(**{"name": name, "parts": ("caller",), "count": 2, "per_s": 1, "burst": 3, **changed})
 
 

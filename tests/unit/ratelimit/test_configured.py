@@ -30,7 +30,7 @@ SEARCH = Target("Search.Web", "1.0.0", "search", "search/Search.*")
 MAIL = Target("Mail.Send", "1.0.0", "mail", "mail/*")
 
 
-async def test_a_file_says_who_may_do_what_how_often() -> None:
+async def test_configured_limits_apply_to_the_requests_they_name() -> None:
     limits = storage.rate_limits(read(FILE))
     policies = {
         "early": limits.admit("call", "10.0.0.1")[0][1],

@@ -1,4 +1,4 @@
-"""The two phases: what is asked before anybody is known, and what afterwards."""
+"""The two phases: by address before authentication, and by caller and tool after it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,10 @@ async def test_what_is_counted_here_is_the_same_with_a_wait_and_without() -> Non
     gate = limits(rule(burst=2), rule("routes", parts=("route",), burst=1))
     first, second = gate.spend_now("call", "key:a", IP, None), await gate.spend("call", "key:a", IP, None)
     assert first is not None
-    assert [dict(told)[b"ratelimit"] for told in (first, second)] == [b'"per-caller";r=1;t=1', b'"per-caller";r=0;t=1']
+    assert [dict(found)[b"ratelimit"] for found in (first, second)] == [
+        b'"per-caller";r=1;t=1',
+        b'"per-caller";r=0;t=1',
+    ]
     with pytest.raises(RateLimited):
         gate.spend_now("call", "key:a", IP, None)
     gate.spend_now("call", "key:b", IP, WEB)
@@ -154,7 +157,7 @@ async def test_what_is_counted_here_is_the_same_with_a_wait_and_without() -> Non
     assert Limits([rule()], MemoryBuckets(Clock()), Away()).spend_now("call", "key:a", IP, WEB) is None
 
 
-async def test_limits_that_nobody_can_check_are_counted_here_unless_told_otherwise() -> None:
+async def test_limits_that_cannot_be_checked_are_counted_here_by_default() -> None:
     gate = Limits([rule(burst=2)], MemoryBuckets(Clock()), Away())
     assert dict(await gate.spend("call", "key:a", IP, None))[b"ratelimit"] == b'"per-caller";r=1;t=1'
     await gate.spend("call", "key:a", IP, None)
@@ -163,17 +166,17 @@ async def test_limits_that_nobody_can_check_are_counted_here_unless_told_otherwi
     await gate.spend("call", "key:b", IP, None)
 
 
-async def test_limits_that_nobody_can_check_let_everything_pass_if_told_so() -> None:
+async def test_limits_that_cannot_be_checked_let_everything_pass_with_allow() -> None:
     gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="allow")
     assert [await gate.spend("call", "key:a", IP, None) for _ in range(3)] == [()] * 3
 
 
-async def test_what_becomes_of_limits_that_nobody_can_check_can_be_changed_while_they_run() -> None:
+async def test_on_failure_can_be_changed_while_limits_are_in_use() -> None:
     gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="refuse").under([rule(burst=1)], "allow")
     assert await gate.spend("call", "key:a", IP, None) == ()
 
 
-async def test_limits_that_nobody_can_check_refuse_as_unavailable_if_told_so() -> None:
+async def test_limits_that_cannot_be_checked_answer_unavailable_with_refuse() -> None:
     gate = Limits([rule()], MemoryBuckets(Clock()), Away(), on_failure="refuse")
     with pytest.raises(GatewayError) as caught:
         await gate.spend("call", "key:a", IP, None)

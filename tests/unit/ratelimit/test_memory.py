@@ -1,4 +1,4 @@
-"""Buckets in memory: exact, all or nothing, and gone when nobody needs them."""
+"""Buckets in memory: exact, all or nothing, and gone when they are full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers are told of limits: draft-ietf-httpapi-ratelimit-headers-10."""
+"""What callers learn of limits: draft-ietf-httpapi-ratelimit-headers-10."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def test_an_answer_says_what_is_left_and_when_there_is_more() -> None:
 
 
 def test_several_limits_stand_in_one_list_in_the_order_of_the_file() -> None:
-    told = dict(headers(take(rule("b", count=30, per_s=60, burst=30), rule("a", burst=10))))
-    assert told[b"ratelimit-policy"] == b'"b";q=30;w=60, "a";q=10;w=5'
-    assert told[b"ratelimit"] == b'"b";r=29;t=2, "a";r=9;t=1'
+    found = dict(headers(take(rule("b", count=30, per_s=60, burst=30), rule("a", burst=10))))
+    assert found[b"ratelimit-policy"] == b'"b";q=30;w=60, "a";q=10;w=5'
+    assert found[b"ratelimit"] == b'"b";r=29;t=2, "a";r=9;t=1'
 
 
 def test_without_limits_nothing_is_said() -> None:
@@ -60,9 +60,9 @@ def test_a_refusal_tells_of_the_limits_that_refuse_only() -> None:
     refused = take(rule("slow", count=1, per_s=60, burst=10), rule("fast", burst=1), times=2)
     assert refused.refused is not None
     assert refused.refused.name == "fast"
-    told = dict(headers(refused))
-    assert told[b"ratelimit-policy"] == b'"slow";q=10;w=600, "fast";q=1;w=1'
-    assert told[b"ratelimit"] == b'"fast";r=0;t=1'
+    found = dict(headers(refused))
+    assert found[b"ratelimit-policy"] == b'"slow";q=10;w=600, "fast";q=1;w=1'
+    assert found[b"ratelimit"] == b'"fast";r=0;t=1'
     assert refused.retry_after_s == 1
 
 

@@ -1,4 +1,4 @@
-"""A state that cannot be reached when the gateway starts: why not is told."""
+"""A state that cannot be reached when the gateway starts: the log says why."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ async def test_what_keeps_it_away_is_in_the_log(caplog: pytest.LogCaptureFixture
         await state.start()
     finally:
         await state.aclose()
-    (told,) = [record for record in caplog.records if record.message == "the state cannot be reached yet"]
-    assert vars(told)["detail"] == "the state cannot be reached: ConnectionError"
+    (warning,) = [record for record in caplog.records if record.message == "the state cannot be reached yet"]
+    assert vars(warning)["detail"] == "the state cannot be reached: ConnectionError"

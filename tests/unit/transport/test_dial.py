@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from gateway.transport import Kind, Origin, Pool
+from gateway.transport import Origin
 from gateway.transport.dial import Address, Dialler, close_loser, first_connected, interleave
-from tests.unit.transport.scripted import DEADLINE_S, call, echo_target, failure, serving
-from tests.unit.transport.stats import stats_of
+from tests.unit.transport.scripted import DEADLINE_S, echo_target, serving
 from tests.unit.transport.test_pool import unanswering
 
 FOUR, SIX = socket.AF_INET, socket.AF_INET6
@@ -52,7 +51,7 @@ async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second() -> 
 
 
 @pytest.mark.anyio
-async def test_when_all_addresses_fail_the_last_reason_is_told() -> None:
+async def test_when_all_addresses_fail_the_last_reason_is_raised() -> None:
     with contextlib.ExitStack() as stack, pytest.raises(ConnectionRefusedError):
         await first_connected([refusing(stack), refusing(stack)])
     with pytest.raises(OSError, match="no address"):
@@ -80,14 +79,3 @@ async def test_lookups_of_the_same_moment_share_one_answer() -> None:
     first, second = await asyncio.gather(dialler._addresses(), dialler._addresses())
     assert first is second
     assert await dialler._addresses() is not first  # names may move
-
-
-@pytest.mark.anyio
-async def test_closing_during_the_lookup_leaves_nothing_behind() -> None:
-    pool = Pool(Origin("http", "localhost", 9))
-    calling = asyncio.ensure_future(failure(call(pool)))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    await pool.aclose()
-    assert (await calling).kind is Kind.CLOSED
-    assert stats_of(pool).slots == 0

@@ -200,20 +200,6 @@ async def test_closing_breaks_off_what_is_under_way() -> None:
 
 
 @pytest.mark.anyio
-async def test_closing_at_any_moment_of_connecting_leaves_no_socket_behind() -> None:
-    async with serving(listening) as server:
-        for turns in range(12):
-            pool = Pool(server.origin)
-            calling = asyncio.ensure_future(failure(call(pool)))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await pool.aclose()
-            assert (await calling).kind is Kind.CLOSED
-            assert stats_of(pool) == Stats(0, 0, 0, 0)
-            await until(lambda: server.open == 0)
-
-
-@pytest.mark.anyio
 async def test_two_who_close_at_once_are_both_done_when_the_sockets_are_closed() -> None:
     async with serving(listening) as server:
         pool = Pool(server.origin)

@@ -22,7 +22,6 @@ from tests.unit.transport.scripted import (
     Peer,
     assert_balanced,
     call,
-    echo_target,
     failure,
     pooled,
     serving,
@@ -100,19 +99,6 @@ async def test_thousands_of_random_cancellations_lose_no_slot_and_mix_no_replies
 
 
 @pytest.mark.anyio
-async def test_callers_who_time_out_at_random_lose_no_slot_either() -> None:
-    dice = random.Random(3)
-    async with serving(echo_target) as server, pooled(server, Limits(connections=4)) as pool:
-        for _ in range(10):
-            calls = [call(pool, timeout_s=dice.random() * 0.004) for _ in range(40)]
-            outcomes = await asyncio.gather(*calls, return_exceptions=True)
-            errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-            assert all(isinstance(error, TransportError) and error.kind is Kind.TIMEOUT for error in errors)
-            assert_balanced(pool)
-        assert (await call(pool, b"/fine")).body == b"/fine"
-
-
-@pytest.mark.anyio
 async def test_a_surplus_reply_in_the_same_packet_never_reaches_the_next_caller() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -126,19 +112,7 @@ async def test_a_surplus_reply_in_the_same_packet_never_reaches_the_next_caller(
 
 
 @pytest.mark.anyio
-async def test_a_surplus_reply_reaches_no_caller_who_is_queued_for_the_connection() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nforeign")
-        await peer.until_closed()
-
-    async with serving(script) as server, pooled(server, Limits(connections=1)) as pool:
-        replies = await asyncio.gather(*(call(pool) for _ in range(10)))
-        assert [reply.body for reply in replies] == [b"ok"] * 10
-
-
-@pytest.mark.anyio
-async def test_a_late_reply_that_nobody_asked_for_costs_the_idle_connection() -> None:
+async def test_a_reply_that_no_request_asked_for_closes_the_idle_connection() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(OK)

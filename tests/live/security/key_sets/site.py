@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import httpx
 import jwt
 import pytest
 
 from gateway.auth import Authentication, IssuerClient, JwtIssuer, RemoteKeys
 from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import Caller
-from gateway.transport import HttpTransport
+from gateway.transport import Fetcher
 from gateway.wire import Head
 from tests.live.security.issuer import Issuer
 from tests.support.keys import private
@@ -78,7 +77,7 @@ async def watched(
 ) -> AsyncIterator[Site]:
     """Has an issuer's keys used, from the moment that `start` is called or the first token comes."""
     clock = Clock()
-    client = IssuerClient(httpx.AsyncClient(transport=HttpTransport(), trust_env=False))
+    client = IssuerClient(Fetcher())
     keys = RemoteKeys(
         issuer.url,
         client,
