@@ -1,4 +1,4 @@
-"""Who calls: bearer tokens of several issuers, API keys, or nobody in particular."""
+"""Authentication of callers: bearer tokens of several issuers, API keys, or none."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LAST_TIME = 2**53  # seconds; no clock gets there, and beyond it doubles leave s
 
 
 def caller_of(claims: Claims, issuer: JwtIssuer, now: float) -> tuple[Caller, float]:
-    """Who the claims name, and until when (seconds since 1970). Raises UnauthenticatedError."""
+    """The caller that the claims name, and when they expire (seconds since 1970). Raises UnauthenticatedError."""
     if any(claims.get(name) is None for name in issuer.require):
         raise refused(Reason.CLAIM)
     expires = _expiry(claims, now, issuer)
@@ -32,7 +32,7 @@ def caller_of(claims: Claims, issuer: JwtIssuer, now: float) -> tuple[Caller, fl
     user_id = None
     if issuer.user_id_claim is not None:
         user_id = _at(claims, issuer.user_id_claim)
-        if not is_name(user_id):  # without it, whoever has the token could name anybody in a call
+        if not is_name(user_id):  # without it, the caller could name any user in a call
             raise refused(Reason.USER)
     principal = f"jwt:{_issuer_name(claims, issuer)}:{_escaped(subject)}"
     return Caller(principal=principal, scopes=_scopes(_at(claims, issuer.scope_claim)), user_id=user_id), expires
@@ -79,7 +79,7 @@ def _scopes(claim: Any) -> frozenset[str]:
 
 
 def _issuer_name(claims: Claims, issuer: JwtIssuer) -> str:
-    """Whose subject it is: an entry for any issuer has tokens of several, who may all have an `alice` of their own."""
+    """The issuer part of a principal: an entry for any issuer takes tokens of several, each with its own `alice`."""
     if issuer.name is not None:
         return issuer.name
     name = claims.get("iss")
@@ -89,7 +89,7 @@ def _issuer_name(claims: Claims, issuer: JwtIssuer) -> str:
 
 
 def is_name(value: Any) -> bool:
-    """Whether a claim can name somebody."""
+    """Whether a claim can be the name of a subject or user."""
     return isinstance(value, str) and 0 < len(value) <= MAX_NAME and value.isprintable()
 
 

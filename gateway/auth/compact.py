@@ -19,8 +19,8 @@ STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
 PADDING = (b"", b"===", b"==", b"=")  # by how many letters there are beyond groups of four; one alone is never right
 # What the last letter may be by the same number: its low bits, four or two of them, mean nothing and are zero.
 LAST = (b"", b"", b"AQgw", b"AEIMQUYcgkosw048")
-# An issuer has a key or two, and all tokens signed with one have the same header, of a hundred bytes. Those of
-# strangers push each other out; whatever they hold, all together take less than 1 MB.
+# An issuer has a key or two, and all tokens signed with one have the same header, of a hundred bytes. Headers
+# of unknown tokens evict each other; all together take less than 1 MB.
 HEADERS = 64
 MAX_HEADER = 512  # bytes; longer ones are read each time
 

@@ -1,4 +1,4 @@
-"""The parties whose tokens are accepted, and the keys that are theirs."""
+"""The issuers whose tokens are accepted, and their keys."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FixedKeys:
         return self._verifiers.get(algorithm)
 
     async def refresh(self) -> None:
-        """There is nobody to ask."""
+        """There is no issuer to ask."""
 
     def start(self) -> None:
         """There is nothing to fetch."""

@@ -1,7 +1,7 @@
 """The keys of an issuer that publishes them: fetched in the background, kept while it cannot be reached.
 
 A call waits for a fetch only when its token asks for a key that is not here; and for tokens that do, the issuer is
-asked once in a while at most, so that nobody can make us ask for each.
+asked at most once per cooldown, so that callers cannot cause a request for each token.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class RemoteKeys:
         except (UnavailableError, KeySetError, TimeoutError) as exc:
             self._is_failing = True
             reason = str(exc) or f"no answer in {self._fetch_s:g} s"
-            self._last_error = reason.partition(":")[0]  # the kind; behind it may be what somebody else wrote
+            self._last_error = reason.partition(":")[0]  # the kind; the rest may quote the issuer
             log.warning("the keys of an issuer could not be fetched", extra={"issuer": self._name, "reason": reason})
         finally:
             self._fetching = None

@@ -53,7 +53,7 @@ class Verifier:
 
 
 def with_secret(secret: str) -> Verifier:
-    """Verifies HS256. Raises UnfitKeyError for what is published elsewhere as a key, hence no secret."""
+    """Verifies HS256. Raises UnfitKeyError for text that is a public key, a certificate or a JWK."""
     algorithm = jwt.get_algorithm_by_name(HS256)
     try:
         return Verifier(algorithm, algorithm.prepare_key(secret))
