@@ -19,7 +19,7 @@ from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange
 from tests.fuzz.transport.server import Server, listening
 from tests.fuzz.transport.stepping import Cancel, after_turns, at_point
-from tests.unit.transport.stats import Stats, stats_of
+from tests.unit.transport.scripted import Stats, stats_of
 
 HOST = "127.0.0.1"
 MOST_POINTS = 400  # more awaits than any exchange here has

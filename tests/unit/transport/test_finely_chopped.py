@@ -8,7 +8,6 @@ import ssl
 import tracemalloc
 
 import pytest
-import trustme
 
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
@@ -24,9 +23,11 @@ from tests.unit.transport.scripted import (
     failure,
     pooled,
     serving,
+    stats_of,
     until,
 )
-from tests.unit.transport.stats import stats_of
+
+pytestmark = pytest.mark.anyio
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 BODY = bytes(range(32, 127)) * 600  # 57 KB: 340 KB in chunks of one byte
@@ -63,7 +64,6 @@ class Watching(Incoming):
         self.over.set_exception(error)
 
 
-@pytest.mark.anyio
 async def test_a_reply_in_chunks_of_one_byte_leaves_turns_of_the_loop_to_others() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
         connection = await acquire(pool)
@@ -74,31 +74,20 @@ async def test_a_reply_in_chunks_of_one_byte_leaves_turns_of_the_loop_to_others(
     assert max(watching.chunks.values()) <= MAX_PIECES + SLICE_BYTES // SMALLEST_CHUNK + 1
 
 
-@pytest.mark.anyio
-async def test_it_is_read_whole_and_its_connection_used_again() -> None:
-    async with serving(answering(CHOPPED, CHOPPED, OK)) as server, pooled(server) as pool:
-        assert (await call(pool)).body == BODY
-        assert (await call(pool)).body == BODY
-        assert (await call(pool)).body == b"ok"
-        assert server.connections == 1
-
-
-@pytest.mark.anyio
-async def test_so_it_is_over_tls() -> None:
-    authority, server_context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(server_context)
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+async def test_it_is_read_whole_and_its_connection_used_again(
+    is_tls: bool, server_context: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
     async with (
-        serving(answering(CHOPPED, OK), ssl_context=server_context) as server,
+        serving(answering(CHOPPED, CHOPPED, OK), ssl_context=server_context if is_tls else None) as server,
         pooled(server, ssl_context=trusting) as pool,
     ):
         assert (await call(pool)).body == BODY
+        assert (await call(pool)).body == BODY
         assert (await call(pool)).body == b"ok"
         assert server.connections == 1
 
 
-@pytest.mark.anyio
 async def test_a_reader_who_takes_it_in_parts_gets_all_of_it() -> None:
     async with (
         serving(answering(CHOPPED)) as server,
@@ -108,7 +97,6 @@ async def test_a_reader_who_takes_it_in_parts_gets_all_of_it() -> None:
         assert b"".join([piece async for piece in reply]) == BODY
 
 
-@pytest.mark.anyio
 async def test_a_caller_who_leaves_in_the_middle_of_it_costs_the_connection_only() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
         task = asyncio.create_task(call(pool))
@@ -119,7 +107,6 @@ async def test_a_caller_who_leaves_in_the_middle_of_it_costs_the_connection_only
         assert (await call(pool)).body == BODY
 
 
-@pytest.mark.anyio
 async def test_bytes_behind_a_large_reply_cost_the_connection() -> None:
     large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (2 * SLICE_BYTES, bytes(2 * SLICE_BYTES))
 
@@ -134,7 +121,6 @@ async def test_bytes_behind_a_large_reply_cost_the_connection() -> None:
         assert server.connections == 2
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("size", [1, 10])
 async def test_chunk_extensions_count(size: int) -> None:
     piece, sent = b"%x;%b\r\n%b\r\n" % (size, b"a" * 40 * size, b"x" * size), 0
@@ -154,14 +140,12 @@ async def test_chunk_extensions_count(size: int) -> None:
     assert sent < 32 * 2**20  # what the sockets hold; the body alone would be let in up to a gigabyte
 
 
-@pytest.mark.anyio
 async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None:
     raw = CHUNKED + b"100;sum=0123456789abcdef\r\n%b\r\n" % bytes(256) * 1000 + b"0\r\n\r\n"
     async with serving(answering(raw)) as server, pooled(server, SMALL) as pool:
         assert (await call(pool)).body == bytes(256_000)
 
 
-@pytest.mark.anyio
 async def test_many_small_pieces_take_no_more_memory_than_their_bytes() -> None:
     count = 50_000
     exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9))), b"GET", 2 * count, None)
