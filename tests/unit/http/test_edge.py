@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.http.edge import Edge
 from gateway.http.observer import LEFT
 from gateway.request import Request

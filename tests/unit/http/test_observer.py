@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects import recognise
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.errors import UnauthenticatedError
 from gateway.http.accesslog import AccessLog
 from gateway.http.observer import LEFT, Observer
