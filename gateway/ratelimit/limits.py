@@ -124,25 +124,16 @@ class Limits:
         for _, plan in self._failures:
             self._here.take(plan, ("", network(ip), "", ""))
 
-    def spend_now(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers | None:
-        """The second phase, unless it is kept in `shared`: then None, and `spend` decides. Raises RateLimited."""
-        if not self._late.rules:
-            return ()
-        if self._shared is not None:
-            return None
-        plan = self._late.known.get((operation, target)) or self._late.of(operation, target)
-        return _passed(self._here.take(plan, _parts(caller, ip, target))) if plan.rules else ()
-
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
         """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE if it is to refuse what it cannot count."""
-        passed = self.spend_now(operation, caller, ip, target)
-        if passed is not None:
-            return passed
-        assert self._shared is not None
-        plan = self._late.of(operation, target)
+        if not self._late.rules:
+            return ()
+        plan = self._late.known.get((operation, target)) or self._late.of(operation, target)
         if not plan.rules:
             return ()
         parts = _parts(caller, ip, target)
+        if self._shared is None:
+            return _passed(self._here.take(plan, parts))
         try:
             outcome = await self._shared.take(plan, parts)
         except StateUnavailable as exc:
