@@ -98,12 +98,6 @@ def test_two_commands_without_an_id_are_two_calls(site: Site) -> None:
     assert site.executions("lint") == before + 2
 
 
-def test_a_failure_that_may_be_repeated_is_not_waited_for(site: Site) -> None:
-    done = entered("call", "Builds.explode", "--url", site.url)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "still running" not in done.stderr
-
-
 def test_when_the_time_is_up_it_exits_1_and_says_how_to_come_back(site: Site) -> None:
     done = entered(*LONG, "timed-out", "--timeout", "1", "--json", "--url", site.url)
     assert (done.returncode, json.loads(done.stdout)["error"]["message"]) == (1, "The tool is still running.")
