@@ -9,7 +9,6 @@ from gateway.auth import (
     ApiKey,
     Authentication,
     FixedKeys,
-    IssuerClient,
     IssuerStatus,
     JwtIssuer,
     Keys,
@@ -19,7 +18,6 @@ from gateway.auth import (
 from gateway.auth.signatures import read_pem
 from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
-from gateway.transport import Fetcher
 
 LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
 
@@ -101,7 +99,6 @@ def _keys(entry: JwtSettings) -> Keys:
     assert entry.issuer is not None  # the settings insist on it
     return RemoteKeys(
         entry.issuer,
-        IssuerClient(Fetcher()),
         entry.jwks_url,
         algorithms=frozenset(entry.algorithms),
         refresh_s=entry.jwks_refresh_s,

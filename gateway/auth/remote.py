@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from gateway.auth.fetching import IssuerClient, UnavailableError
+from gateway.auth.fetching import UnavailableError, discovered_key_set, key_set
 from gateway.auth.keyset import KeySet, KeySetError
 from gateway.auth.signatures import Verifier
 from gateway.model import Json, JsonObject
@@ -51,7 +51,6 @@ class RemoteKeys:
     def __init__(
         self,
         name: str,
-        client: IssuerClient,
         url: str | None,
         *,
         algorithms: frozenset[str],
@@ -62,7 +61,6 @@ class RemoteKeys:
     ) -> None:
         self.algorithms = algorithms
         self._name = name
-        self._client = client
         self._url = url
         self._refresh_s = refresh_s
         self._cooldown_s = cooldown_s
@@ -155,8 +153,8 @@ class RemoteKeys:
 
     async def _document_now(self) -> Json:
         if self._url is None:
-            return await self._client.discovered_key_set(self._name)
-        return await self._client.key_set(self._url)
+            return await discovered_key_set(self._name)
+        return await key_set(self._url)
 
     def _take(self, document: Json) -> None:
         """Puts the keys of a document in the place of those we had. Raises KeySetError."""
