@@ -8,14 +8,13 @@ import time
 from gateway.auth import (
     ApiKey,
     Authentication,
-    FixedKeys,
     IssuerStatus,
     JwtIssuer,
     Keys,
     NoAuthentication,
     RemoteKeys,
 )
-from gateway.auth.signatures import read_pem
+from gateway.auth.keys import read_pem
 from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
 
@@ -93,9 +92,9 @@ def _issuer(entry: JwtSettings, keys: Keys) -> JwtIssuer:
 
 def _keys(entry: JwtSettings) -> Keys:
     if entry.secret is not None:
-        return FixedKeys.secret(entry.secret.get_secret_value())
+        return Keys.secret(entry.secret.get_secret_value())
     if entry.public_key is not None:
-        return FixedKeys.public_key(read_pem(entry.public_key), entry.algorithms)
+        return Keys.public_key(read_pem(entry.public_key), entry.algorithms)
     assert entry.issuer is not None  # the settings insist on it
     return RemoteKeys(
         entry.issuer,
