@@ -21,7 +21,7 @@ from gateway.schemas import OutputSchema, SchemaError
 from gateway.settings import Config
 
 if TYPE_CHECKING:
-    from gateway.state.inspection import Findings
+    from gateway.state.connections import Findings
 
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 
@@ -67,7 +67,7 @@ async def _look_at_state(config: Config) -> JsonObject:
     # The library for Redis takes as long as all that only checks a file.
     from gateway.assembly import shared
     from gateway.cli import trial
-    from gateway.state.inspection import look_at
+    from gateway.state.connections import look_at
 
     async with shared.client(config.state, address) as redis:
         found, refusal = await look_at(redis), await trial.refusal(redis)
