@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 from msgspec import Raw
@@ -15,18 +16,7 @@ from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 WRAPPINGS = 4  # objects around the members that may stay encoded: `request`, `result`, `output`, `context`
 LONG = 64 * 1024  # characters of a string that is taken out as well
 FEW = 64  # entries of a list in which such members are looked for
-KINDS: dict[str, type[callback.Other]] = {
-    kind.__name__: kind
-    for kind in (
-        callback.Consent,
-        callback.Choice,
-        callback.Event,
-        callback.View,
-        callback.Foreign,
-        callback.Unknown,
-        callback.Malformed,
-    )
-}
+KINDS: dict[str, type[callback.Other]] = {kind.__name__: kind for kind in get_args(callback.Other)}
 RESULT = b"Result"
 
 _encode = msgspec.json.Encoder().encode
