@@ -12,7 +12,7 @@ import pytest
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 from gateway.transport.connection import Connection
-from gateway.transport.replies import Headers, Incoming, WholeReply
+from gateway.transport.replies import Headers, WholeReply
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
@@ -36,7 +36,7 @@ SMALLEST_CHUNK = len(b"1\r\nx\r\n")
 SMALL = Limits(head_bytes=1000)
 
 
-class Watching(Incoming):
+class Watching(WholeReply):
     """A reply that notes how many chunks came in each turn of the loop."""
 
     def __init__(self, connection: Connection) -> None:
