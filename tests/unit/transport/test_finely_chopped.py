@@ -147,7 +147,7 @@ async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None
 
 
 async def test_many_small_pieces_take_no_more_memory_than_their_bytes() -> None:
-    count = 50_000
+    count = 10_000
     exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9))), b"GET", 2 * count, None)
     exchange.reply = asyncio.get_running_loop().create_future()
     exchange.on_head(200, ())
