@@ -13,7 +13,6 @@ from starlette.types import ASGIApp
 
 from gateway import __version__
 from gateway.assembly import parts, reporting, storage
-from gateway.assembly.applications import edge, rest_app
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.fingerprints import fingerprints, named_files
@@ -30,7 +29,8 @@ from gateway.challenges import CallChallenge, Challenge, Challenges
 from gateway.checks import Checks
 from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
-from gateway.http.apps import admin_app
+from gateway.http.apps import admin_app, metrics_for, public_app
+from gateway.http.edge import Edge
 from gateway.http.observer import Observer
 from gateway.http.routes import CALLBACKS, CALLS
 from gateway.looks import Looks, digest
@@ -154,10 +154,20 @@ class Gateway:
             digits=self._digits,
             strict=config.errors.strict,
         )
-        rest = (
-            before.rest
-            if before is not None and before.has_rest_for(config)
-            else rest_app(config, self, self._challenge_status, self._scraper, lambda: self._setup.pipeline)
+        rest = before.rest if before is not None and before.has_rest_for(config) else self._rest_app(config)
+        public = Edge(
+            self._surfaces,
+            answer=pipeline.answer,
+            refuse=pipeline.refuse,
+            callback=self.callbacks.answer,
+            rest=rest,
+            ip_of=middleware.ip_of(config.server),
+            observer=self.observer,
+            digits=self._digits,
+            max_body_bytes=config.server.max_body_bytes,
+            strict=config.errors.strict,
+            hosts=middleware.allowed_hosts(config.server),
+            cors=middleware.cors(config),
         )
         return Setup(
             config=config,
@@ -169,7 +179,23 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._digits),
+            public=public,
+        )
+
+    def _rest_app(self, config: Config) -> ASGIApp:
+        """Answers requests to no endpoint of a surface.
+
+        It looks the pipeline up for each request: Starlette's applications refer to themselves, and would keep an old
+        pipeline in memory until the collector finds them.
+        """
+        token = config.metrics.token
+        return public_app(
+            self,
+            self._challenge_status,
+            middleware.description(config, __version__),
+            calls=lambda: self._setup.pipeline,
+            metrics=None if token is None else metrics_for(token.get_secret_value(), self._scraper.text),
+            strict=config.errors.strict,
         )
 
     @property

@@ -10,7 +10,7 @@ from time import monotonic
 from msgspec import Struct
 
 from gateway.app import Gateway
-from gateway.assembly import parts
+from gateway.assembly import parts, storage
 from gateway.catalogue.catalogue import BackendStatus
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, ToolDefinition
@@ -61,10 +61,9 @@ async def _look_at_state(config: Config) -> JsonObject:
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
     # The library for Redis takes as long as all that only checks a file.
-    from gateway.assembly import shared
     from gateway.state.inspection import deafness, look_at, refusal
 
-    async with shared.client(config.state, address) as redis:
+    async with storage.redis_client(config.state, address) as redis:
         found, refused = await look_at(redis), await refusal(redis)
         deaf = None if refused else await deafness(redis)
     cause, warnings = found.cause or refused, list(found.warnings)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from gateway.app import Gateway
@@ -15,8 +15,8 @@ from gateway.server import Addresses, Listener, ServerError, ServerOptions, Serv
 from gateway.settings import Config
 
 
-def server_options(config: Config) -> ServerOptions:
-    """The options of the server. Raises ServerError when certificates cannot be used."""
+def server_options(config: Config, tls: ssl.SSLContext | None) -> ServerOptions:
+    """The options of a server that serves callers over `tls`, or plainly."""
     server = config.server
     return ServerOptions(
         host=server.host,
@@ -30,7 +30,7 @@ def server_options(config: Config) -> ServerOptions:
         idle_timeout_s=server.idle_timeout_s,
         drain_delay_s=server.drain_delay_s,
         shutdown_grace_s=server.shutdown_grace_s,
-        tls=middleware.serving_context(server),
+        tls=tls,
     )
 
 
@@ -47,7 +47,7 @@ class Serving:
             raise ServerError(
                 f"The certificates of a backend or of state cannot be used: {exc.strerror or exc}."
             ) from exc
-        self.options = server_options(config)
+        self.options = server_options(config, middleware.serving_context(config.server))
         self._listener: Listener | None = None
 
     def attach(self, listener: Listener) -> None:
@@ -91,9 +91,7 @@ class Serving:
         now = self.gateway.config
         if isinstance(tls, ServingContext) and renewed is not None:
             tls.take(renewed)
-        # The context stays, because the listening sockets hold it.
-        without_tls = now.model_copy(update={"server": now.server.model_copy(update={"tls": None})})
-        self.options = replace(server_options(without_tls), tls=tls)
+        self.options = server_options(now, tls)  # the same context, because the listening sockets hold it
         if self._listener is not None:
             self._listener.change(self.options)
         if now.logging != logging:

@@ -57,7 +57,7 @@ class Supervisor:
 
         `on_ready` is called when all workers accept callers. Raises ServerError.
         """
-        options = server_options(self._config)
+        options = server_options(self._config, None)  # it serves no callers itself
         sockets = bind(options.host, options.port, len(self._slots))
         scraper = Scraper(self.metrics, self._refresh)
         try:

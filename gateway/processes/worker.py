@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from gateway.processes.control import (
     AT_ONCE,
@@ -29,7 +29,7 @@ from gateway.processes.control import (
     say,
 )
 from gateway.processes.serving import Serving
-from gateway.server import Listener, ServerError, Stop, cannot_listen, closing_all, listen, main_loop, serve
+from gateway.server import Listener, ServerError, Stop, listen, main_loop, serve
 from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")
@@ -108,23 +108,18 @@ class Worker:
         listener = Listener(gateway.public, self._serving.options, self._serving.options.max_connections)
         self._serving.attach(listener)
         obeying, reporting = asyncio.create_task(self._obey(reader, stop)), asyncio.create_task(self._report_on())
-        where: tuple[str, int] = sockets[0].getsockname()[:2]
         try:
-            gateway.listens_on(*where)
+            gateway.listens_on(*sockets[0].getsockname()[:2])
             await gateway.start()
             ready = asyncio.create_task(gateway.catalogue.wait_ready())
             asked = asyncio.create_task(stop.asked.wait())
             await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
             asked.cancel()
-            try:
-                servers = await listen(listener, sockets)
-            except OSError as exc:
-                raise cannot_listen(*where, exc) from exc
-            with closing_all(servers):
+            with closing(await listen(listener, sockets)) as acceptor:
                 self._report()
                 say(self._writer, kind="ready")
-                await serve(listener, servers, stop, gateway.drain, gateway.turn_away)
+                await serve(listener, acceptor, stop, gateway.drain, gateway.turn_away)
         finally:
             obeying.cancel()
             await asyncio.gather(obeying, return_exceptions=True)

@@ -22,23 +22,23 @@ ACCEPTED_AT_ONCE = 64  # some 3 ms, after which the calls of those accepted befo
 
 
 class Acceptor:
-    """A listening server. `tls` holds the loop's options for encrypted connections; it is empty for plain ones."""
+    """Listens on one or more sockets. `tls` holds the options of the loop for encrypted connections, or is empty."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], tls: dict[str, Any]) -> None:
         self._make = make
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._sockets: list[socket.socket] = []
         self._accepting: set[asyncio.Task[None]] = set()
         self._is_accepting = False
 
     async def open(self, **where: Any) -> None:
-        """Listens at `host` and `port`, or on a `sock`. Raises OSError."""
+        """Listens at `host` and `port`, or on a `sock`, beside those opened before. Raises OSError."""
         loop = cast(uvloop.Loop, self._loop)
         server = await loop.create_server(self._accept_first, **where, **self._tls, backlog=BACKLOG)
-        self._server = cast(asyncio.Server, server)
-        for listening in self._server.sockets:
+        self._servers.append(cast(asyncio.Server, server))
+        for listening in self._servers[-1].sockets:
             # The loop does not hand out its own; this is a duplicate.
             self._sockets.append(socket.socket(fileno=os.dup(listening.fileno())))
             self._sockets[-1].setblocking(False)
@@ -51,8 +51,8 @@ class Acceptor:
 
     def close(self) -> None:
         """Stops listening; connections stay open."""
-        if self._server is not None:
-            self._server.close()
+        while self._servers:
+            self._servers.pop().close()
         while self._sockets:
             self._sockets.pop().close()
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import cast
 
+from msgspec import Struct
 from starlette.types import Scope
 
 from gateway.pacing import NOTHING
@@ -19,10 +20,22 @@ from gateway.server.head import Refused, refusal
 from gateway.server.listener import Listener
 from gateway.server.options import MAX_PIPELINED, SPARE_CONNECTIONS, UNREAD_BYTES
 from gateway.server.request_reader import BODY, CLOSED, HEAD, RequestReader
-from gateway.server.unread import UnreadAnswer
 from gateway.server.uvicorn_parts import FlowControl, get_local_addr, get_remote_addr
 
 log = logging.getLogger("gateway.server")
+
+
+class UnreadAnswer(Struct, eq=False):
+    """What a connection holds of an answer, with `counted` bytes in memory for `holder`.
+
+    `left` bytes were unread at `slow_since`, when the caller last had read MIN_PROGRESS_BYTES.
+    """
+
+    connection: Connection
+    holder: str
+    counted: int
+    left: int
+    slow_since: float
 
 
 class Connection(RequestReader):
@@ -109,7 +122,9 @@ class Connection(RequestReader):
         self.flow.pause_writing()
         if self.unread is None:
             holder = "" if self.running is None else self.holder(self.running)
-            self.unread = UnreadAnswer(self, holder, self.loop.time())
+            size = self.unread_bytes()
+            self.memory.take(holder, size)
+            self.unread = UnreadAnswer(self, holder, size, size, self.loop.time())
             self.listener.unread.add(self.unread)
 
     def resume_writing(self) -> None:
@@ -131,7 +146,7 @@ class Connection(RequestReader):
         if self.unread is not None:
             unread, self.unread = self.unread, None
             self.listener.unread.discard(unread)
-            unread.release()
+            self.memory.give(unread.holder, unread.counted)
 
     # Requests
 

@@ -7,16 +7,19 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from starlette.types import ASGIApp, Message, Scope
 
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
-from gateway.server.uvicorn_parts import STATUS_LINE, FlowControl
+from gateway.server.uvicorn_parts import STATUS_LINE
 from gateway.server_extension import SERVED
 from gateway.wire import Headers
+
+if TYPE_CHECKING:
+    from gateway.server.connection import Connection
 
 log = logging.getLogger("gateway.server")
 
@@ -25,28 +28,6 @@ APART_BYTES = 64 * 1024  # not copied behind its head: callers who do not read m
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name (RFC 9110, section 5.6.2)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _line = b": ".join  # of a header
-
-
-class Owner(Protocol):
-    """The connection, as its exchanges see it."""
-
-    transport: asyncio.Transport
-    flow: FlowControl
-    tasks: set[asyncio.Task[None]]
-    is_tls: bool
-    unsent: int  # bytes of an answer that are still to be given to the transport
-
-    def forget_body(self, exchange: Exchange) -> None:
-        """Counts the body no more."""
-        ...
-
-    def resume_flow(self) -> None:
-        """The application wants more of the body."""
-        ...
-
-    def on_response_complete(self) -> None:
-        """The whole answer is written."""
-        ...
 
 
 class Exchange(Struct, eq=False):
@@ -58,7 +39,7 @@ class Exchange(Struct, eq=False):
     are still on their way.
     """
 
-    owner: Owner
+    owner: Connection
     scope: Scope
     fields: Mapping[bytes, bytes]
     continue_due: bool  # the caller waits for 100 Continue before it sends its body

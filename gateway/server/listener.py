@@ -14,8 +14,7 @@ from gateway.server.options import BODY_MEMORY_BYTES, ServerOptions
 from gateway.server.tls import ServingContext
 
 if TYPE_CHECKING:
-    from gateway.server.connection import Connection
-    from gateway.server.unread import UnreadAnswer
+    from gateway.server.connection import Connection, UnreadAnswer
 
 ABORT_S = 1.0  # for cancelled applications to end; they have nothing left to say to anyone
 

@@ -1,9 +1,9 @@
-"""Reads the requests of one connection, with every size bounded (RFC 9112)."""
+"""Reads the requests of one connection with httptools, which is llhttp, and every size bounded (RFC 9112)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from urllib.parse import unquote
 
@@ -16,13 +16,28 @@ from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, check_fields, head_size, split_target
 from gateway.server.listener import Listener
 from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES
-from gateway.server.parser import body_parser, refused, strict_parser
 from gateway.server.uvicorn_parts import HIGH_WATER_LIMIT, FlowControl
 
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
 ALWAYS = ("/health", "/metrics")  # answered even when there is no memory: they are small, and report it
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
 ASGI = {"version": "3.0", "spec_version": "2.3"}
+# llhttp is strict unless told otherwise; this keeps it so whatever the defaults of httptools become.
+STRICT = dict.fromkeys(
+    (
+        "lenient_headers",
+        "lenient_chunked_length",
+        "lenient_keep_alive",
+        "lenient_transfer_encoding",
+        "lenient_version",
+        "lenient_data_after_close",
+        "lenient_optional_lf_after_cr",
+        "lenient_optional_cr_before_lf",
+        "lenient_optional_crlf_after_chunk",
+        "lenient_spaces_after_chunk_size",
+    ),
+    False,
+)
 
 
 class ReadState(Enum):
@@ -55,7 +70,7 @@ class RequestReader(SlicedInput, asyncio.Protocol):
         self.listener = listener
         self.memory = listener.memory
         self.max_head_bytes = listener.options.max_head_bytes
-        self.parser = strict_parser(self)
+        self.parser = _strict_parser(self)
         self.state = IDLE
         self.deadline: float | None = None
         self.exchange: Exchange | None = None  # the one that is being read, or was read last
@@ -100,7 +115,7 @@ class RequestReader(SlicedInput, asyncio.Protocol):
         except httptools.HttpParserUpgrade as exc:
             self._decline_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
-            self.refuse(refused(exc))
+            self.refuse(_refused(exc))
         except Refused as exc:
             self.refuse(exc)
 
@@ -125,7 +140,7 @@ class RequestReader(SlicedInput, asyncio.Protocol):
         """Continues as if no other protocol had been offered; Java's client offers h2c with every POST."""
         assert self.exchange is not None
         self.exchange.keep_alive = False
-        self.parser = body_parser(self.exchange.scope["headers"], self.on_body, self._end_body)
+        self.parser = _body_parser(self.exchange.scope["headers"], self.on_body, self._end_body)
         if rest:
             self.data_received(rest)
 
@@ -247,3 +262,50 @@ class RequestReader(SlicedInput, asyncio.Protocol):
         if counted:
             self.memory.leave(self)
             self.memory.give(exchange.counted_for, counted)
+
+
+def _strict_parser(handler: object) -> httptools.HttpRequestParser:
+    """Makes a parser that calls the `on_...` methods of the handler."""
+    parser = httptools.HttpRequestParser(handler)
+    parser.set_dangerous_leniencies(**STRICT)
+    return parser
+
+
+def _body_parser(
+    headers: Iterable[tuple[bytes, bytes]], on_body: Callable[[bytes], None], on_end: Callable[[], None]
+) -> httptools.HttpRequestParser:
+    """Makes a parser for the body of a request that offered another protocol (RFC 9110 section 7.8 lets us decline).
+
+    The first parser takes everything behind such a head for the other protocol, and what arrives later for a new
+    request: a body could pass for one. So this one is given the framing of the body.
+    """
+    parser = _strict_parser(_LastBody(on_body, on_end))
+    framing = [b"%b: %b\r\n" % field for field in headers if field[0] in (b"content-length", b"transfer-encoding")]
+    parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n")
+    return parser
+
+
+class _LastBody:
+    """Passes on the body of one request, and refuses another request."""
+
+    def __init__(self, on_body: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        self.on_body = on_body
+        self.on_message_complete = on_end
+        self._begun = False
+
+    def on_message_begin(self) -> None:
+        if self._begun:
+            raise Refused(400, "This connection takes no more requests.")
+        self._begun = True
+
+
+def _refused(error: httptools.HttpParserError) -> Refused:
+    """Why the parser stopped: what a handler has raised, or that the request is malformed.
+
+    Without the traceback: its frames lead back to it, and such a cycle keeps the connection and all it has read in
+    memory until the collector finds it.
+    """
+    cause = error.__context__
+    if isinstance(cause, Refused):
+        return cause.with_traceback(None)
+    return Refused(400, "The request is not valid HTTP/1.1.")

@@ -9,9 +9,9 @@ import logging
 import resource
 import signal
 import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import uvloop
@@ -125,41 +125,55 @@ async def run(
     stop = Stop()
     outside = Listener(public, options, options.max_connections)
     on_listener(outside)
-    servers = await listen(outside)
-    with closing_all(servers):
+    with closing(await listen(outside)) as acceptor:
         async with admin_listener(admin, options, stop) as where:
             with stop.on_signals():
                 report_capacity(options.max_connections)
-                on_ready(Addresses(servers[0].address, where))
-                await serve(outside, servers, stop, on_drain, on_stop)
+                on_ready(Addresses(acceptor.address, where))
+                await serve(outside, acceptor, stop, on_drain, on_stop)
 
 
-async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> list[Acceptor]:
+async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> Acceptor:
     """Opens the listener where its options say, or on sockets that are bound already. Raises ServerError."""
     options = listener.options
-    if not sockets:
-        return [await _listen(listener, options.host, options.port, options.tls)]
-    return [await _create(listener, options.tls, sock=sock) for sock in sockets]
-
-
-@contextmanager
-def closing_all(servers: Sequence[Acceptor]) -> Iterator[None]:
-    """Closes the servers after the block."""
+    host, port = sockets[0].getsockname()[:2] if sockets else (options.host, options.port)
+    if not isinstance(asyncio.get_running_loop(), uvloop.Loop):
+        raise ServerError("The server runs on uvloop only.")
+    if not 0 <= port <= 65535:  # uvloop would listen on what is left of it in 16 bits
+        raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
+    encrypted = {
+        "ssl": options.tls,
+        "ssl_handshake_timeout": options.head_timeout_s,
+        # Without it uvloop waits half a minute for a caller to say goodbye.
+        "ssl_shutdown_timeout": LINGER_S,
+    }
+    acceptor = Acceptor(lambda: Connection(listener), {} if options.tls is None else encrypted)
     try:
-        yield
-    finally:
-        for server in servers:
-            server.close()
+        for sock in sockets:
+            await acceptor.open(sock=sock)
+        if not sockets:
+            await acceptor.open(host=host, port=port)
+    except OSError as exc:
+        acceptor.close()
+        raise cannot_listen(host, port, exc) from exc
+    return acceptor
+
+
+def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
+    """Why the system does not let us listen there, in one sentence for the operator."""
+    unknown = isinstance(exc, socket.gaierror)
+    reason = "the host is not known" if unknown else BIND_ERRORS.get(exc.errno or 0, str(exc))
+    return ListenError(f"Cannot listen on {host}:{port}: {reason}.")
 
 
 async def serve(
     outside: Listener,
-    servers: Sequence[Acceptor],
+    acceptor: Acceptor,
     stop: Stop,
     on_drain: Callable[[], None],
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answers callers until it is to stop, and then those whose answers are due. Its caller closes the servers."""
+    """Answers callers until it is to stop, and then those whose answers are due. Its caller closes the acceptor."""
     sweeper = Sweeper(asyncio.get_running_loop(), outside)
     try:
         _calm_collector()
@@ -173,8 +187,7 @@ async def serve(
         await asyncio.sleep(SETTLE_S)
         outside.is_late = outside.is_awaiting()
         if not outside.is_late:
-            for server in servers:
-                server.close()
+            acceptor.close()
         await outside.finish(outside.options.shutdown_grace_s, stop.forced)
     finally:
         await outside.finish(0, stop.forced)  # cancelled without being asked to stop, there is something left
@@ -192,14 +205,14 @@ def _calm_collector() -> None:
 @asynccontextmanager
 async def admin_listener(admin: ASGIApp, options: ServerOptions, stop: Stop) -> AsyncIterator[tuple[str, int]]:
     """Serves operators for the length of the block; yields where. Raises ServerError."""
-    loop = asyncio.get_running_loop()
+    options = replace(options, host=options.admin_host, port=options.admin_port, tls=None)
     inside = Listener(admin, options, ADMIN_CONNECTIONS)
-    server = await _listen(inside, options.admin_host, options.admin_port, None)
-    sweeper = Sweeper(loop, inside)
+    acceptor = await listen(inside)
+    sweeper = Sweeper(asyncio.get_running_loop(), inside)
     try:
-        yield server.address
+        yield acceptor.address
     finally:
-        server.close()
+        acceptor.close()
         await inside.finish(ADMIN_GRACE_S, stop.forced)
         sweeper.stop()
 
@@ -229,34 +242,3 @@ def report_capacity(max_connections: int) -> None:
             fits,
             max_connections * 2 + OTHER_FILES,
         )
-
-
-async def _listen(listener: Listener, host: str, port: int, tls: ssl.SSLContext | None) -> Acceptor:
-    if not 0 <= port <= 65535:  # uvloop would listen on what is left of it in 16 bits
-        raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
-    try:
-        return await _create(listener, tls, host=host, port=port)
-    except OSError as exc:
-        raise cannot_listen(host, port, exc) from exc
-
-
-def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
-    """Why the system does not let us listen there, in one sentence for the operator."""
-    unknown = isinstance(exc, socket.gaierror)
-    reason = "the host is not known" if unknown else BIND_ERRORS.get(exc.errno or 0, str(exc))
-    return ListenError(f"Cannot listen on {host}:{port}: {reason}.")
-
-
-async def _create(listener: Listener, tls: ssl.SSLContext | None, **where: Any) -> Acceptor:
-    loop = asyncio.get_running_loop()
-    if not isinstance(loop, uvloop.Loop):
-        raise ServerError("The server runs on uvloop only.")
-    encrypted = {
-        "ssl": tls,
-        "ssl_handshake_timeout": listener.options.head_timeout_s,
-        # Without it uvloop waits half a minute for a caller to say goodbye.
-        "ssl_shutdown_timeout": LINGER_S,
-    }
-    acceptor = Acceptor(lambda: Connection(listener), {} if tls is None else encrypted)
-    await acceptor.open(**where)
-    return acceptor

@@ -6,14 +6,16 @@ So deadlines cost a request nothing: a step forward merely clears the one of its
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 
 from gateway.server.connection import Connection
 from gateway.server.head import Refused
 from gateway.server.listener import Listener
-from gateway.server.options import LINGER_S, MIN_PROGRESS_BYTES, SWEEP_BATCH
+from gateway.server.options import LINGER_S, MIN_PROGRESS_BYTES, PRESSED_S, SWEEP_BATCH
 from gateway.server.request_reader import ReadState
-from gateway.server.unread import Relief
+
+log = logging.getLogger("gateway.server")
 
 
 class Sweeper:
@@ -100,3 +102,38 @@ def _check_progress(connection: Connection, now: float) -> None:
             connection.transport.abort()
         else:
             connection.progress = now, left
+
+
+class Relief:
+    """Makes room in memory when there is too little."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._full_since: float | None = None  # since when there is no room and none can be made
+
+    def look(self, now: float) -> None:
+        """Ends connections whose callers read too little of their answers, the slowest first, while room is needed.
+
+        When memory is full, all give way until half of it is free: answers of tool servers wait for it, and would be
+        lost otherwise. A caller who holds more than a share gives way down to it. Where that does not help in time,
+        calls are refused before they run.
+        """
+        memory, unread, dropped = self._listener.memory, self._listener.unread, 0
+        for answer in unread:
+            left = answer.connection.unread_bytes()
+            if answer.left - left >= MIN_PROGRESS_BYTES:
+                answer.left, answer.slow_since = left, now
+        is_full = memory.is_full
+        slow = [answer for answer in unread if now - answer.slow_since >= PRESSED_S]
+        for answer in sorted(slow, key=lambda answer: answer.slow_since):
+            if (is_full and not memory.fits_bodies(0)) or not memory.fits_share(answer.holder, 0):
+                answer.connection.drop_unread()
+                dropped += 1
+        if dropped:
+            log.warning("callers who did not read their answers were cut off to make room", extra={"callers": dropped})
+        if dropped or not memory.is_full:
+            self._full_since = None
+        elif self._full_since is None:
+            self._full_since = now
+        memory.trim_heap()
+        memory.refuses = self._full_since is not None and now - self._full_since >= 2 * PRESSED_S

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tracemalloc
 from contextlib import suppress
 
 import pytest
 
-from gateway.server.options import LINGER_S, MAX_UNREAD_BYTES
-from tests.live.server.harness import SCRIPTS, Application, calling, chunked, request, serving
+from gateway.server import sweeper
+from gateway.server.options import MAX_UNREAD_BYTES
+from tests.live.server.harness import DEADLINE_S, SCRIPTS, Application, calling, chunked, request, serving
+
+pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.anyio
 async def test_the_application_sees_the_request_as_it_was_sent() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(request("/a%20b?c=%20d", "X-One: \t1\t ", method="PUT", body=b"body"))
@@ -26,7 +27,6 @@ async def test_the_application_sees_the_request_as_it_was_sent() -> None:
         assert "date" not in answer.headers
 
 
-@pytest.mark.anyio
 async def test_a_chunked_body_arrives_whole() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(request("/", "Transfer-Encoding: chunked", method="POST"))
@@ -35,7 +35,6 @@ async def test_a_chunked_body_arrives_whole() -> None:
         assert json.loads((await wire.answer()).body)["body"] == "onetwo"
 
 
-@pytest.mark.anyio
 async def test_pipelined_requests_are_answered_in_order() -> None:
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
@@ -50,7 +49,6 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert (await wire.answer()).status == 200
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("bad", "status"),
     [(b"GET / HTTP/1.1\r\n\r\n", 400), (b"rubbish\r\n\r\n", 400), (request("/", "X: " + "a" * 9000), 431)],
@@ -67,7 +65,6 @@ async def test_a_bad_request_in_the_pipeline_is_refused_after_the_good_ones(bad:
         assert application.seen == ["/hold", "/b"]
 
 
-@pytest.mark.anyio
 async def test_a_queued_request_whose_body_breaks_never_runs() -> None:
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
@@ -78,20 +75,18 @@ async def test_a_queued_request_whose_body_breaks_never_runs() -> None:
         assert application.seen == ["/hold"]
 
 
-@pytest.mark.anyio
-async def test_an_application_whose_request_breaks_is_told_and_no_longer_heard() -> None:
+async def test_an_application_whose_request_breaks_is_told_and_no_longer_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "LINGER_S", 10 * DEADLINE_S)  # else the end of the connection would end it, too
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
         wire.say(request("/listens", "Transfer-Encoding: chunked", method="POST") + b"4\r\nbody\r\n")
         await application.until(lambda: application.seen == ["/listens"])
         wire.say(b"zz\r\n")
         assert (await wire.answer()).status == 400
-        async with asyncio.timeout(LINGER_S / 2):  # at the latest the end of the connection would tell it
-            await application.until(lambda: application.ended == ["/listens"])
+        await application.until(lambda: application.ended == ["/listens"])
         assert await wire.rest() == b""
 
 
-@pytest.mark.anyio
 async def test_the_pipeline_is_bounded() -> None:
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
@@ -102,7 +97,6 @@ async def test_the_pipeline_is_bounded() -> None:
         assert await wire.rest() == b""
 
 
-@pytest.mark.anyio
 async def test_a_body_is_asked_for_when_the_application_wants_it() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         for _ in range(2):
@@ -112,7 +106,6 @@ async def test_a_body_is_asked_for_when_the_application_wants_it() -> None:
             assert json.loads((await wire.answer()).body)["body"] == "body"
 
 
-@pytest.mark.anyio
 async def test_a_body_that_came_without_being_asked_for_is_read_all_the_same() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         for path in ("/", "/early", "/"):
@@ -120,7 +113,6 @@ async def test_a_body_that_came_without_being_asked_for_is_read_all_the_same() -
             assert (await wire.answer()).status == (401 if path == "/early" else 200)
 
 
-@pytest.mark.anyio
 async def test_a_body_nobody_asked_for_cannot_pass_for_the_next_request(caplog: pytest.LogCaptureFixture) -> None:
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
@@ -133,7 +125,6 @@ async def test_a_body_nobody_asked_for_cannot_pass_for_the_next_request(caplog: 
         assert "failed" not in caplog.text
 
 
-@pytest.mark.anyio
 async def test_after_an_early_answer_the_rest_of_a_small_body_is_skipped() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(request("/early", "Content-Length: 1000", method="POST"))
@@ -142,7 +133,6 @@ async def test_after_an_early_answer_the_rest_of_a_small_body_is_skipped() -> No
         assert (await wire.answer()).status == 200
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("framing", "connection"),
     [
@@ -160,7 +150,6 @@ async def test_an_early_answer_says_whether_the_connection_ends(framing: str, co
         assert (answer.status, answer.headers.get("connection")) == (401, connection)
 
 
-@pytest.mark.anyio
 async def test_after_an_early_answer_a_large_body_ends_the_connection_and_the_answer_is_read() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(request("/early", "Content-Length: 4000000", method="POST") + b"x" * 3_000_000)
@@ -168,7 +157,6 @@ async def test_after_an_early_answer_a_large_body_ends_the_connection_and_the_an
         assert await wire.rest() == b""
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("offer", ["h2c", "websocket"])
 @pytest.mark.parametrize("together", [True, False])
 async def test_an_offer_to_upgrade_is_ignored_and_the_body_read(offer: str, together: bool) -> None:
@@ -185,7 +173,6 @@ async def test_an_offer_to_upgrade_is_ignored_and_the_body_read(offer: str, toge
         assert application.seen == ["/"]
 
 
-@pytest.mark.anyio
 async def test_what_follows_an_offer_to_upgrade_does_not_become_its_body() -> None:
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
@@ -196,14 +183,12 @@ async def test_what_follows_an_offer_to_upgrade_does_not_become_its_body() -> No
         assert application.seen == ["/"]
 
 
-@pytest.mark.anyio
 async def test_an_offer_to_upgrade_without_a_body_is_ignored_too() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(request("/", "Connection: Upgrade", "Upgrade: websocket"))
         assert (await wire.answer()).status == 200
 
 
-@pytest.mark.anyio
 async def test_a_failing_application_is_answered_for() -> None:
     async with serving(Application()) as addresses:
         for path in ("/fails", "/splits", "/lies"):
@@ -214,7 +199,6 @@ async def test_a_failing_application_is_answered_for() -> None:
                 assert await wire.rest() == b""
 
 
-@pytest.mark.anyio
 async def test_an_answer_cut_short_looks_cut_short() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(request("/breaks-off"))
@@ -225,7 +209,6 @@ async def test_an_answer_cut_short_looks_cut_short() -> None:
         assert b" 500 " not in said
 
 
-@pytest.mark.anyio
 async def test_a_streamed_answer_is_chunked_and_for_http_1_0_ends_with_the_connection() -> None:
     async with serving(Application()) as addresses:
         async with calling(addresses.public) as wire:
@@ -237,7 +220,6 @@ async def test_a_streamed_answer_is_chunked_and_for_http_1_0_ends_with_the_conne
             assert await wire.rest() == b"onetwo"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/no-content", "/no-content-of-no-length"])
 async def test_no_content_has_no_length(path: str) -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
@@ -248,7 +230,6 @@ async def test_no_content_has_no_length(path: str) -> None:
             assert answer.headers.keys().isdisjoint({"content-length", "transfer-encoding"})
 
 
-@pytest.mark.anyio
 async def test_a_head_request_gets_no_body() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         for _ in range(2):
@@ -256,7 +237,6 @@ async def test_a_head_request_gets_no_body() -> None:
             assert (await wire.answer("HEAD")).status == 200
 
 
-@pytest.mark.anyio
 async def test_a_large_answer_to_callers_who_do_not_read_is_in_memory_once() -> None:
     size = len(SCRIPTS["/huge"][1]["body"])
     async with serving(Application()) as addresses, calling(addresses.public) as one, calling(addresses.public) as two:

@@ -10,13 +10,14 @@ from starlette.types import Receive, Scope, Send
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
 from tests.live.server.harness import Application, calling, request, respond, serving
 
+pytestmark = pytest.mark.anyio
+
 BODY = bytes(range(32, 127)) * 600  # 57 KB: 340 KB in chunks of one byte
 CHUNKED = request("/", "Transfer-Encoding: chunked", method="POST")
 CHOPPED = CHUNKED + b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"
 SMALLEST_CHUNK = len(b"1\r\nx\r\n")
 
 
-@pytest.mark.anyio
 async def test_a_body_in_chunks_of_one_byte_leaves_turns_of_the_loop_to_others() -> None:
     pieces: list[bytes] = []
 
@@ -34,7 +35,6 @@ async def test_a_body_in_chunks_of_one_byte_leaves_turns_of_the_loop_to_others()
     assert max(map(len, pieces)) <= MAX_PIECES + SLICE_BYTES // SMALLEST_CHUNK + 1
 
 
-@pytest.mark.anyio
 async def test_it_arrives_whole_also_behind_a_request_that_still_runs() -> None:
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
@@ -46,7 +46,6 @@ async def test_it_arrives_whole_also_behind_a_request_that_still_runs() -> None:
         assert json.loads((await wire.answer()).body)["path"] == "/last"
 
 
-@pytest.mark.anyio
 async def test_a_caller_who_leaves_in_the_middle_of_it_is_forgotten() -> None:
     application = Application()
     async with serving(application) as addresses:
@@ -56,7 +55,6 @@ async def test_a_caller_who_leaves_in_the_middle_of_it_is_forgotten() -> None:
         await application.until(lambda: application.ended == ["/"])
 
 
-@pytest.mark.anyio
 async def test_chunk_extensions_count() -> None:
     application = Application()
     async with serving(application) as addresses, calling(addresses.public) as wire:
@@ -67,7 +65,6 @@ async def test_chunk_extensions_count() -> None:
         assert (answer.status, answer.message) == (431, "The framing of the body is too large.")
 
 
-@pytest.mark.anyio
 async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(CHUNKED + b"100;sum=0123456789abcdef\r\n%b\r\n" % (b"x" * 256) * 200 + b"0\r\n\r\n")

@@ -8,8 +8,9 @@ import pytest
 
 from tests.live.server.harness import Application, calling, request, serving
 
+pytestmark = pytest.mark.anyio
 
-@pytest.mark.anyio
+
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -33,14 +34,12 @@ async def test_an_oversized_head_is_refused(data: bytes, status: int) -> None:
         assert application.seen == []
 
 
-@pytest.mark.anyio
 async def test_a_head_within_the_limit_is_taken_whatever_its_body_weighs() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(request("/", "X: " + "a" * 3900, method="POST", body=b"b" * 300_000))
         assert len((await wire.answer()).body) > 300_000
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("endless", [b"GET /", b"GET / HTTP/1.1\r\nX", b"GET / HTTP/1.1\r\nX: ", b"\r\n"])
 async def test_a_head_without_end_is_refused_before_it_ends(endless: bytes) -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
@@ -49,7 +48,6 @@ async def test_a_head_without_end_is_refused_before_it_ends(endless: bytes) -> N
         assert (await wire.answer()).status in (400, 414, 431)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("endless", [b"5;a=", b"0\r\nTrailer", b"0\r\nTrailer: a"])
 async def test_a_chunk_extension_or_trailer_without_end_is_refused(endless: bytes) -> None:
     application = Application()
@@ -61,7 +59,6 @@ async def test_a_chunk_extension_or_trailer_without_end_is_refused(endless: byte
         assert (await wire.answer()).status == 431
 
 
-@pytest.mark.anyio
 async def test_the_second_request_has_the_whole_limit_again() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         for _ in range(3):
@@ -69,7 +66,6 @@ async def test_the_second_request_has_the_whole_limit_again() -> None:
             assert (await wire.answer()).status == 200
 
 
-@pytest.mark.anyio
 async def test_connections_over_the_limit_are_told_and_closed_while_the_others_are_served() -> None:
     async with serving(Application(), max_connections=2) as addresses:
         async with calling(addresses.public) as first, calling(addresses.public) as second:
@@ -92,7 +88,6 @@ async def test_connections_over_the_limit_are_told_and_closed_while_the_others_a
             assert (await later.answer()).status == 200
 
 
-@pytest.mark.anyio
 async def test_hundreds_of_idle_connections_keep_nobody_from_being_served() -> None:
     async with serving(Application()) as addresses, AsyncExitStack() as stack:
         for _ in range(300):

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.memory import ARRIVING, BodyMemory
 from gateway.server import Addresses, Listener, ServingContext, run
 from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
-from gateway.server.unread import Relief
+from gateway.server.sweeper import Relief
 from tests.live.server.harness import (
     DEADLINE_S,
     OPTIONS,

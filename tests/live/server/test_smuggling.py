@@ -6,6 +6,8 @@ import pytest
 
 from tests.live.server.harness import Application, calling, request, serving
 
+pytestmark = pytest.mark.anyio
+
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -74,7 +76,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.anyio
 async def test_every_ambiguous_request_is_refused_and_what_follows_it_is_never_read() -> None:
     application = Application()
     async with serving(application) as addresses:
@@ -88,7 +89,6 @@ async def test_every_ambiguous_request_is_refused_and_what_follows_it_is_never_r
         assert "/smuggled" not in application.seen
 
 
-@pytest.mark.anyio
 async def test_every_ambiguous_request_is_refused_byte_by_byte_too() -> None:
     application = Application()
     async with serving(application) as addresses:
@@ -101,7 +101,6 @@ async def test_every_ambiguous_request_is_refused_byte_by_byte_too() -> None:
         assert "/smuggled" not in application.seen
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("version", ["0.9", "2.0"])
 async def test_other_versions_are_refused(version: str) -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
@@ -110,7 +109,6 @@ async def test_other_versions_are_refused(version: str) -> None:
         assert await wire.rest() == b""
 
 
-@pytest.mark.anyio
 async def test_connect_is_refused() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
@@ -128,7 +126,6 @@ TAKEN = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", TAKEN)
 async def test_what_is_unusual_but_clear_is_taken(name: str) -> None:
     application = Application()
@@ -138,7 +135,6 @@ async def test_what_is_unusual_but_clear_is_taken(name: str) -> None:
         assert application.seen == ["/x"]
 
 
-@pytest.mark.anyio
 async def test_a_request_behind_one_that_closes_the_connection_is_never_run() -> None:
     """RFC 9112 section 9.6. uvicorn lets its parser go on there; a blank line behind a body is taken, as of old."""
     application = Application()
@@ -153,7 +149,6 @@ async def test_a_request_behind_one_that_closes_the_connection_is_never_run() ->
         assert application.seen == ["/first"] * 4
 
 
-@pytest.mark.anyio
 async def test_trailers_do_not_become_headers() -> None:
     async with serving(Application()) as addresses, calling(addresses.public) as wire:
         wire.say(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")

@@ -14,6 +14,8 @@ import trustme
 from gateway.server import Addresses, ServerError, ServerOptions, run
 from tests.live.server.harness import OPTIONS, Application, admin_application, calling, request, serving, serving_with
 
+pytestmark = pytest.mark.anyio
+
 
 async def start(options: ServerOptions) -> None:
     def ready(addresses: Addresses) -> None:
@@ -22,7 +24,6 @@ async def start(options: ServerOptions) -> None:
     await run(Application(), admin_application, options, on_ready=ready, on_drain=lambda: None)
 
 
-@pytest.mark.anyio
 async def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -35,7 +36,6 @@ async def test_a_port_in_use_is_named() -> None:
         assert str(failure.value) == sentence
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -55,13 +55,11 @@ def test_another_event_loop_is_refused() -> None:
         asyncio.run(start(OPTIONS))
 
 
-@pytest.mark.anyio
 async def test_too_few_open_files_for_the_connections_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Application(), max_connections=10**9):
         assert "raise the limit of open files" in caplog.text
 
 
-@pytest.mark.anyio
 async def test_https_is_served_with_the_same_strictness() -> None:
     authority = trustme.CA()
     served, trusted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()

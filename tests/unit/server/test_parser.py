@@ -6,7 +6,7 @@ import inspect
 
 from httptools import HttpRequestParser
 
-from gateway.server.parser import STRICT
+from gateway.server.request_reader import STRICT
 
 
 def test_every_leniency_that_httptools_offers_is_turned_off() -> None:
