@@ -140,33 +140,4 @@ STATE_MAX_BYTES = Family(
 )
 BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
 
-FAMILIES = {
-    family.name: family
-    for family in (
-        REQUESTS,
-        REQUEST_DURATION,
-        OVERHEAD,
-        TOOL_CALLS,
-        TOOL_DURATION,
-        AUTH_FAILURES,
-        RATE_LIMITED,
-        CALLBACKS,
-        RELOADS,
-        IN_FLIGHT,
-        PENDING,
-        BACKEND_UP,
-        BREAKER,
-        TOOLS_SHUT,
-        CATALOGUE_TOOLS,
-        CATALOGUE_AGE,
-        STREAM_UP,
-        ISSUER_UP,
-        ISSUER_AGE,
-        STATE_UP,
-        BODY_MEMORY,
-        BODY_MEMORY_LIMIT,
-        STATE_BYTES,
-        STATE_MAX_BYTES,
-        BUILD,
-    )
-}
+FAMILIES = {family.name: family for family in list(vars().values()) if isinstance(family, Family)}  # all of the above
