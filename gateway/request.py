@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Encoder, Operation, Surface
 from gateway.routing import PublishedTool
+from gateway.server_extension import ServerRequest
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers
 
@@ -37,6 +38,7 @@ class Request(Struct, eq=False):
     trace: Trace = UNTRACED
     operation: Operation = "call"  # its endpoint's, until it is opened
     needs_document: bool = True  # as in its endpoint
+    served: ServerRequest | None = None  # None behind any server but ours
     encoder: Encoder | None = None  # once it is opened
     principal: str = ""
     tool: PublishedTool | None = None

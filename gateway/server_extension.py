@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -20,6 +21,15 @@ class ServerRequest(Protocol):
     fields: Mapping[bytes, bytes]
     answered: int | None
     holder: str  # the caller for whom its body is held in memory, once the application knows it
+
+    @property
+    def disconnected(self) -> bool:
+        """Whether its caller has left."""
+        ...
+
+    def keep(self) -> asyncio.Task[None]:
+        """Makes the application's task go on if the caller leaves; returns it."""
+        ...
 
     def take_body(self) -> bytes | None:
         """The body, once, if all of it is there; None leaves it to be received."""
