@@ -59,8 +59,8 @@ class CallRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def ends_with_caller(self) -> bool:
-        """Whether the call is cancelled if its caller leaves: without a call id, and unless a 202 was preferred."""
-        return self.call.call_id is None and self.tool.backend.deferred and not self.preference.respond_async
+        """Whether the call is cancelled if its caller leaves: deferred, without an id, and no 202 preferred."""
+        return self.tool.backend.deferred and self.call.call_id is None and not self.preference.respond_async
 
     @property
     def stays(self) -> bool:
@@ -250,7 +250,8 @@ class Executor:
             if self._executions.get(key) is execution:  # else it was stopped, with an ending of its own
                 del self._executions[key]
                 execution.ending = ending
-            execution.release()
+            if execution.waiter is not None:
+                execution.release()
         return execution.ending
 
     async def _dispatch(
