@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import tracemalloc
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from gateway.state.memory import MemoryState
-from gateway.state.port import Created, State, StateLimits, StateUnavailable
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, State, StateLimits, StateUnavailable
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
+from tests.support.stored_calls import began, begins, call, outcome_of, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -24,14 +25,15 @@ async def ended(state: State, key: str) -> bytes | None:
     return None if record is None or record.state is not DONE else record.outcome
 
 
+async def has_ended(state: State, key: str, outcome: bytes) -> bool:
+    return await ended(state, key) == outcome
+
+
 async def answered(state: State, key: str) -> None:
     """Has a call that is over answered, and waits until nothing more is kept of it."""
     state.reduce(key, b"short")
 
-    async def reduced() -> bool:
-        return await ended(state, key) == b"short"
-
-    await until(reduced, "nothing more is kept of it")
+    await until(lambda: has_ended(state, key, b"short"), "nothing more is kept of it")
 
 
 async def test_a_reduced_call_stays_done_and_changes_no_more(state: State) -> None:
@@ -94,8 +96,7 @@ async def test_an_outcome_that_came_to_another_replica_is_reduced_where_it_is_de
         key = (await began(one, to=ACCEPTED)).key
         assert await two.settle(key, b"done")
         record = await one.wait(key, LONG_S)
-        assert record is not None
-        assert record.outcome == b"done"
+        assert outcome_of(record) == b"done"
         await answered(one, key)
         assert await ended(two, key) == b"short"
         assert not await two.settle(key, b"repeated")
@@ -122,13 +123,7 @@ async def test_without_redis_it_stays_as_it_is(open_replica: OpenReplica, redis_
         await state.get(key)
     state.reduce(key, b"short")
     redis_server.start()
-
-    async def back() -> bool:
-        with suppress(StateUnavailable):
-            return await ended(state, key) == b"done"
-        return False
-
-    await until(back, "it is as before")
+    await until(lambda: has_ended(state, key, b"done"), "it is as before")
 
 
 async def test_a_redis_that_lost_reduced_calls_gets_them_back_and_counts_none(
@@ -140,19 +135,7 @@ async def test_a_redis_that_lost_reduced_calls_gets_them_back_and_counts_none(
         keys.append((await began(state, to=ACCEPTED)).key)
         await state.settle(keys[-1], b"done")
         await answered(state, keys[-1])
-    redis_server.kill()
-    redis_server.start()
-
-    async def back() -> bool:
-        with suppress(StateUnavailable):
-            return [await ended(state, key) for key in keys] == [b"short"] * 3
-        return False
-
-    await until(back, "their outcomes are back")
-
-    async def begins() -> bool:
-        with suppress(StateUnavailable):
-            return isinstance(await state.begin(call()), Created)
-        return False
-
-    await until(begins, "they are on no quota")
+    redis_server.restart()
+    for key in keys:
+        await until(partial(has_ended, state, key, b"short"), "their outcomes are back")
+    await until(lambda: begins(state), "they are on no quota")

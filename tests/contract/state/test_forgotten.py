@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 
-from gateway.state.port import Created, OutcomeTooLarge, State, StateLimits, StateUnavailable
+from gateway.state.port import ACCEPTED, DISPATCHING, DONE, OutcomeTooLarge, State, StateLimits
 from tests.contract.state.conftest import OpenReplica, OpenState
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, began, call, state_of, until
+from tests.support.stored_calls import began, begins, call, found, is_in, outcome_of, state_of, until, until_gone
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +26,7 @@ async def test_waiters_and_readers_get_the_outcome_of_a_forgotten_call_and_it_ma
         assert record is not None
         assert (record.state, record.outcome, record.note, record.principal) == (DONE, b"refused", b"note", "p")
     assert state.held(new.key) is None
-    assert isinstance(await state.begin(new), Created)
+    assert await begins(state, new)
     assert await state_of(state, new.key) is not DONE
 
 
@@ -36,9 +35,7 @@ async def test_its_last_run_counts(state: State) -> None:
     for outcome in (b"one", b"two"):
         await began(state, new)
         await state.forget(new.key, outcome)
-    record = await state.get(new.key)
-    assert record is not None
-    assert record.outcome == b"two"
+    assert (await found(state, new.key)).outcome == b"two"
 
 
 async def test_once_begun_anew_the_earlier_outcome_is_gone(open_state: OpenState) -> None:
@@ -48,22 +45,14 @@ async def test_once_begun_anew_the_earlier_outcome_is_gone(open_state: OpenState
     await state.forget(new.key, b"refused")
     await began(state, new)
     assert await state.settle(new.key, b"done")
-
-    async def gone() -> bool:
-        return await state.get(new.key) is None
-
-    await until(gone, "its result is gone")
+    await until_gone(state, new.key)
 
 
 async def test_the_outcome_of_a_forgotten_call_expires(open_state: OpenState) -> None:
     state = await open_state(StateLimits(remnant_ttl_s=0.05))
     key = (await began(state)).key
     await state.forget(key, b"refused")
-
-    async def gone() -> bool:
-        return await state.get(key) is None
-
-    await until(gone, "it has expired")
+    await until_gone(state, key)
 
 
 async def test_the_latest_outcomes_of_each_principal_are_kept(open_state: OpenState) -> None:
@@ -85,10 +74,8 @@ async def test_what_is_over_stays_as_it_is(state: State) -> None:
     key = (await began(state)).key
     await state.settle(key, b"done")
     await state.forget(key, b"refused")
-    record = await state.get(key)
-    assert record is not None
-    assert record.outcome == b"done"
-    assert isinstance(await state.begin(call()), Created)
+    assert (await found(state, key)).outcome == b"done"
+    assert await begins(state)
 
 
 async def test_an_outcome_too_large_leaves_it_as_it_was(open_state: OpenState) -> None:
@@ -135,12 +122,5 @@ async def test_while_redis_is_away_local_waiters_are_woken_and_others_when_it_is
         record = await waiting
     finally:
         redis_server.thaw()
-    assert record is not None
-    assert record.outcome == b"refused"
-
-    async def has_it() -> bool:
-        with suppress(StateUnavailable):
-            return await state_of(two, key) is DONE
-        return False
-
-    await until(has_it, "the other replica has the outcome")
+    assert outcome_of(record) == b"refused"
+    await until(lambda: is_in(two, key, DONE), "the other replica has the outcome")

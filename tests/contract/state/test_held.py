@@ -8,10 +8,10 @@ import time
 import pytest
 from msgspec import structs
 
-from gateway.state.port import StateLimits
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, StateLimits
 from tests.contract.state.conftest import HASTY, OpenReplica, OpenState
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, began, call, state_of, until
+from tests.support.stored_calls import began, call, outcome_of, state_of, until, until_gone
 
 pytestmark = pytest.mark.anyio
 
@@ -42,11 +42,7 @@ async def test_a_call_that_never_began_or_was_forgotten_is_not_held(open_state: 
 async def test_a_call_whose_time_is_over_is_not_held(open_replica: OpenReplica) -> None:
     state = await open_replica(StateLimits(pending_ttl_s=0.05))
     key = (await began(state, to=ACCEPTED)).key
-
-    async def gone() -> bool:
-        return await state.get(key) is None
-
-    await until(gone, "the call is gone")
+    await until_gone(state, key)
     assert state.held(key) is None
 
 
@@ -59,8 +55,7 @@ async def test_the_owner_of_a_call_that_another_replica_ends_is_woken(open_repli
     assert await two.settle(key, b"outcome")
     record = await waiting
     assert time.monotonic() - start < WOKEN_WITHIN_S
-    assert record is not None
-    assert record.outcome == b"outcome"
+    assert outcome_of(record) == b"outcome"
 
 
 async def test_a_call_that_another_replica_has_changed_is_not_held(open_replica: OpenReplica) -> None:
@@ -71,11 +66,7 @@ async def test_a_call_that_another_replica_has_changed_is_not_held(open_replica:
     assert two.held(ended) is None
     assert await two.settle(ended, b"outcome")
     assert await two.advance(asking, [ACCEPTED], AWAITING_USER, note=b"challenge")
-
-    async def heard() -> bool:
-        return one.held(ended) is None and one.held(asking) is None
-
-    await until(heard, "the holder has heard of it")
+    await until(lambda: one.held(ended) is None and one.held(asking) is None, "the holder has heard of it")
     start = time.monotonic()
     records = [await one.wait(key, LONG_S) for key in (ended, asking)]
     assert time.monotonic() - start < WOKEN_WITHIN_S
@@ -97,9 +88,5 @@ async def test_the_owner_of_a_call_learns_what_another_replica_does_to_it(
         with redis_server.connect() as redis:
             redis.client_kill_filter(_type="pubsub")
     assert await two.settle(key, b"outcome")
-
-    async def has_heard() -> bool:
-        return key in heard
-
-    await until(has_heard, "the holder has heard of it")
+    await until(lambda: key in heard, "the holder has heard of it")
     assert await state_of(one, key) is DONE

@@ -16,11 +16,11 @@ from typing import Any
 
 from gateway.state.address import Address
 from gateway.state.connections import connect
-from gateway.state.port import CallState, Created, StateLimits
+from gateway.state.port import CallState, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
-from tests.support.stored_calls import KEYS, call
+from tests.support.stored_calls import KEYS, begins, call
 
 TIMING = Timing(lease_s=0.6, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
 ANSWERS_S = 20.0  # starting an interpreter included, on a busy machine
@@ -66,7 +66,7 @@ async def replica_process(url: str) -> AsyncIterator[ReplicaProcess]:
 async def _answer(state: RedisState, command: list[Any]) -> Any:
     match command:
         case ["begin", key, idempotent]:
-            return isinstance(await state.begin(call(key=key, idempotent=idempotent)), Created)
+            return await begins(state, call(key=key, idempotent=idempotent))
         case ["advance", key, before, after]:
             return await state.advance(key, [CallState(before)], CallState(after))
         case ["settle", key, outcome]:
