@@ -126,7 +126,10 @@ class Limits:
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
         """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE if it is to refuse what it cannot count."""
-        if not self._late.rules or not (plan := self._late.of(operation, target)).rules:
+        if not self._late.rules:
+            return ()
+        plan = self._late.known.get((operation, target)) or self._late.of(operation, target)
+        if not plan.rules:
             return ()
         tool, route = ("", "") if target is None else (target.tool, target.route)
         parts = (caller, network(ip), tool, route)

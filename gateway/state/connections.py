@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import redis
@@ -27,7 +27,6 @@ from gateway.state.address import Address
 
 BATCH_TIMEOUT_S = 1.0  # for one batch of script operations, connecting included; connecting and each read may take half
 SENTINEL_TIMEOUT_S = 0.4 * BATCH_TIMEOUT_S  # for all sentinels, asked at once; the rest is for the primary they name
-LOOK_S = 5.0  # for all questions of `look_at` together; each has a time limit of its own, which is shorter
 IDLE_S = 10  # after which a connection is tried with a PING before it is used
 
 _OPTIONS: dict[str, Any] = {  # clients give up early and never retry by themselves: ScriptClient and ReplicaSync do
@@ -203,58 +202,3 @@ async def _is_unfit(connection: AbstractConnection) -> bool:
         return await connection.can_read()
     except (RedisError, OSError):
         return True
-
-
-class Findings(Struct, frozen=True, kw_only=True):
-    """`cause` is why calls cannot be kept there, None if they can; `warnings` are ways in which they may get lost."""
-
-    version: str | None = None
-    cause: str | None = None
-    warnings: tuple[str, ...] = ()
-
-
-async def look_at(redis: Redis) -> Findings:
-    """Asks a server what matters here; an answer that fails, or does not come, is a `cause`."""
-    try:
-        async with asyncio.timeout(LOOK_S):
-            about: dict[str, Any] = await redis.info()
-            save = await _save(redis)
-    except (RedisError, OSError) as exc:
-        return Findings(cause=str(exc) or type(exc).__name__)
-    except TimeoutError:
-        return Findings(cause=f"no answer within {LOOK_S:g} s")
-    version = str(about.get("redis_version", "unknown"))
-    return Findings(version=version, cause=_cause(about), warnings=tuple(_warnings(about, save)))
-
-
-async def _save(redis: Redis) -> str | None:
-    """When it writes its data to disk; None where the question is forbidden, as at most providers."""
-    try:
-        answer = await redis.config_get("save")
-    except RedisError:
-        return None
-    return answer.get("save")
-
-
-def _cause(about: Mapping[str, Any]) -> str | None:
-    if about.get("redis_mode") == "cluster":
-        return "it is a cluster; one server is needed, with or without sentinels"
-    if about.get("role") != "master":
-        return "it is a replica, which takes no writes; name the primary, or the sentinels that know it"
-    if about.get("loading"):
-        return "it is still loading its data"
-    return None
-
-
-def _warnings(about: Mapping[str, Any], save: str | None) -> Iterator[str]:
-    policy = about.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        yield (
-            f"maxmemory-policy is {policy}: when memory is short, Redis drops calls that are under way, which may "
-            "then run twice; set it to noeviction"
-        )
-    if not about.get("aof_enabled") and save == "":
-        yield (
-            'nothing is written to disk (appendonly no, save ""): a restart loses every result, and calls whose '
-            "result was lost may run twice; set appendonly to yes"
-        )
