@@ -229,7 +229,9 @@ async def test_a_wait_ends_in_time_however_redis_is(redis_server: RedisServer, r
         await state.wait(key, 0.1)
 
 
-async def test_a_gateway_starts_without_redis_and_finds_it_later(redis_server: RedisServer) -> None:
+async def test_a_gateway_starts_without_redis_says_why_and_finds_it_later(
+    redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     redis_server.kill()
     state = RedisState(connect(Address.parse(redis_server.url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
     try:
@@ -237,6 +239,8 @@ async def test_a_gateway_starts_without_redis_and_finds_it_later(redis_server: R
         await state.start()
         assert time.monotonic() - start < DEADLINE_S
         assert not state.is_up
+        (warning,) = [record for record in caplog.records if record.message == "the state cannot be reached yet"]
+        assert vars(warning)["detail"] == "the state cannot be reached: ConnectionError"
         await refuses_at_once(state)
         redis_server.start()
         assert isinstance(await once_reached(state.begin, call()), Created)
