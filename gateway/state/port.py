@@ -190,7 +190,7 @@ Quota = Literal["pending", "records", "bytes", "room"]
 
 
 class Full(Struct, frozen=True):
-    """A `quota` is used up and nothing was stored: calls that are not over, those that are, bytes, or the room of all."""
+    """Nothing was stored: there is no `quota` left of calls that run, of those that ended, of bytes, or of all room."""
 
     retry_after_s: float
     quota: Quota

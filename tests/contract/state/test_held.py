@@ -8,7 +8,7 @@ import time
 import pytest
 from msgspec import structs
 
-from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, StateLimits
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, State, StateLimits
 from tests.contract.state.conftest import HASTY, OpenReplica, OpenState
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import began, call, outcome_of, state_of, until, until_gone
@@ -90,3 +90,12 @@ async def test_the_owner_of_a_call_learns_what_another_replica_does_to_it(
     assert await two.settle(key, b"outcome")
     await until(lambda: key in heard, "the holder has heard of it")
     assert await state_of(one, key) is DONE
+
+
+async def test_calls_that_are_not_over_are_counted_by_backend(state: State) -> None:
+    builds = [await began(state, call(backend="builds"), ACCEPTED) for _ in range(3)]
+    mail = await began(state, call(backend="mail"))
+    assert state.pending() == {"builds": 3, "mail": 1}
+    assert await state.settle(builds[0].key, b"the end")
+    await state.forget(mail.key)
+    assert state.pending() == {"builds": 2}
