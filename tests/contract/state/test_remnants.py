@@ -14,7 +14,6 @@ from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
     DISPATCHING,
-    DONE,
     OutcomeTooLarge,
     State,
     StateLimits,
@@ -22,7 +21,7 @@ from gateway.state.port import (
 )
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import began, begins, call, found, is_in, outcome_of, state_of, until, until_gone
+from tests.support.stored_calls import DONE, began, begins, call, found, is_in, outcome_of, state_of, until, until_gone
 
 pytestmark = pytest.mark.anyio
 

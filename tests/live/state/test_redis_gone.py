@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from gateway.state.address import Address
-from gateway.state.connections import BATCH_TIMEOUT_S, connect
+from gateway.state.connections import BATCH_TIMEOUT_S
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -20,15 +19,13 @@ from gateway.state.port import (
     Created,
     Exists,
     NewCall,
-    StateLimits,
     StateUnavailable,
 )
 from gateway.state.redis import RedisState
-from gateway.state.sealing import Sealer
 from tests.live.state.conftest import Replicas
-from tests.live.state.replica import TIMING
+from tests.live.state.replica import replica_at
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import DEADLINE_S, KEYS, began, begins, call, found, is_in, joined, outcome_of, until
+from tests.support.stored_calls import DEADLINE_S, began, begins, call, found, is_in, joined, outcome_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -233,7 +230,7 @@ async def test_a_gateway_starts_without_redis_says_why_and_finds_it_later(
     redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     redis_server.kill()
-    state = RedisState(connect(Address.parse(redis_server.url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = replica_at(redis_server.url)
     try:
         start = time.monotonic()
         await state.start()

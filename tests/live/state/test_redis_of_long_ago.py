@@ -10,16 +10,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from gateway.state.address import Address
-from gateway.state.connections import connect
-from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record, StateLimits
+from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record
 from gateway.state.redis import RedisState
-from gateway.state.sealing import Sealer
 from tests.live.state.conftest import Replicas
-from tests.live.state.replica import TIMING, replica_process
+from tests.live.state.replica import replica_at, replica_process
 from tests.live.state.test_redis_gone import once_reached
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, KEYS, began, begins, call, state_of, until
+from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, began, begins, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -126,7 +123,7 @@ async def test_a_server_that_does_not_tell_which_run_it_is_is_used_all_the_same(
     with redis_server.connect() as redis:
         redis.execute_command("ACL", "SETUSER", "toolgate", "on", ">secret", "~*", "&*", "+@all", "-info")
     url = redis_server.url.replace("redis://", "redis://toolgate:secret@")
-    state = RedisState(connect(Address.parse(url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = replica_at(url)
     await state.start()
     assert await begins(state)
     await state.aclose()

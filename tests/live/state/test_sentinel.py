@@ -17,13 +17,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gateway.state.address import Address
 from gateway.state.connections import BATCH_TIMEOUT_S, Tls, connect
-from gateway.state.port import Exists, StateLimits
-from gateway.state.redis import RedisState
-from gateway.state.sealing import Sealer
-from tests.live.state.replica import TIMING
+from gateway.state.port import Exists
+from tests.live.state.replica import replica_at
 from tests.live.state.sentinels import FAILOVER_S, PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched
 from tests.live.state.tlsfront import tls_front
-from tests.support.stored_calls import ACCEPTED, DEADLINE_S, KEYS, began, begins, call, joined, outcome_of, until
+from tests.support.stored_calls import ACCEPTED, DEADLINE_S, began, begins, call, joined, outcome_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +56,7 @@ def address(watched: Watched, service: str = SERVICE) -> Address:
 
 async def test_calls_outlive_the_primary(doomed: Watched, caplog: pytest.LogCaptureFixture) -> None:
     redis = connect(address(doomed), sentinel_password=SENTINEL_PASSWORD)
-    state = RedisState(redis, StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = replica_at(redis)
     await state.start()
     try:
         pending, finished = call(), call()
