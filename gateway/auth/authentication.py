@@ -1,4 +1,4 @@
-"""From the head of a request to its caller: bearer tokens, API keys, or nobody in particular.
+"""Authenticates the head of a request: bearer tokens, API keys, or anonymous callers.
 
 OXP 1.0, Security; RFC 6750, 7519 and 8725. Nothing in a token's header chooses anything but one of the keys that the
 operator's own choices left: `jku`, `x5u` and `jwk` are not read.
@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from gateway.auth.claims import caller_of
-from gateway.auth.compact import MalformedError, Parts, take_apart
-from gateway.auth.issuers import JwtIssuer, Keys
+from gateway.auth.keys import Keys
 from gateway.auth.refusals import (
     HEADER,
     ISSUER,
@@ -26,6 +24,7 @@ from gateway.auth.refusals import (
     several,
     undecided,
 )
+from gateway.auth.tokens import JwtIssuer, MalformedError, Parts, caller_of, take_apart
 from gateway.errors import UndecidedError
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
@@ -39,7 +38,7 @@ KEY_HEADERS = (b"oxp-api-key", b"otc-api-key")
 
 
 class NoAuthentication:
-    """`auth: none`: everybody is anonymous, and credentials are ignored as OXP 1.0 demands."""
+    """`auth: none`: every caller is anonymous, and credentials are ignored as OXP 1.0 demands."""
 
     def identify(self, head: Head) -> Caller:
         return ANONYMOUS
@@ -139,7 +138,7 @@ class Authentication:
         return caller
 
     def _remember(self, digest: bytes, caller: Caller, until: float) -> None:
-        """Whoever was verified longest ago makes room: their minute is over first, however often they call."""
+        """Caches a verified credential. A full cache drops the oldest verification, which expires first."""
         self._cache.pop(digest, None)
         if len(self._cache) >= CACHE_ENTRIES:
             del self._cache[next(iter(self._cache))]
@@ -153,7 +152,7 @@ class Authentication:
             raise refused(Reason.API_KEY if self._api_keys else UNREADABLE) from exc
 
     def _issuer_of(self, token: Parts) -> JwtIssuer:
-        """Whom a token says it is from; the signature then decides whether that is true."""
+        """The issuer that a token names, not verified yet. Raises UnauthenticatedError if it is not configured."""
         name = token.claims.get("iss")
         issuer = self._issuers.get(name) if isinstance(name, str) else None
         issuer = issuer or self._issuers.get(None)

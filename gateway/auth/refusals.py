@@ -1,4 +1,4 @@
-"""How a caller is told that it cannot be identified: RFC 6750, section 3, for bearer tokens and API keys alike."""
+"""The 401 answers: RFC 6750, section 3, for bearer tokens and API keys alike."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reason(StrEnum):
     LIFETIME = "lifetime"  # ends too far ahead
     AUDIENCE = "audience"
     SUBJECT = "subject"
-    USER = "user"  # the claim that says for whom is missing, or is no name
+    USER = "user"  # the claim that names the user is missing, or is no name
     API_KEY = "api_key"
 
 
@@ -46,7 +46,7 @@ ATTEMPTS = frozenset(
 
 
 def missing(kinds: str) -> UnauthenticatedError:
-    """For a caller that sent nothing: no error code, since nothing of theirs is wrong (RFC 6750, section 3.1)."""
+    """For a caller that sent nothing: no error code, since no credential was wrong (RFC 6750, section 3.1)."""
     return UnauthenticatedError(f"Authentication is needed: send {kinds}.", MISSING, False, ASKED)
 
 
@@ -61,7 +61,7 @@ def several(kinds: str) -> UnauthenticatedError:
 
 
 def refused(reason: Reason) -> UnauthenticatedError:
-    """For a credential that is not good. All are told the same."""
+    """For a credential that is not valid. The answer is the same for every reason."""
     return UnauthenticatedError(NOT_VALID, reason, reason in ATTEMPTS, INVALID)
 
 

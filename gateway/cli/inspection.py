@@ -16,7 +16,7 @@ from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, ToolDefinition
 from gateway.ports import Backend
 from gateway.routing import OutputCheck, PublishedTool, Route
-from gateway.schemas import OutputSchema, SchemaError
+from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config
 
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
@@ -162,7 +162,7 @@ def _unchecked(tool: PublishedTool) -> str | None:
     if not promised or tool.route.validate_output is OutputCheck.OFF:
         return None
     try:
-        OutputSchema.compile(promised)
+        CompiledSchema.compile(promised)
     except SchemaError as exc:
         return exc.reason
     return None

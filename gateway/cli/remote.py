@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import ssl
 from collections.abc import Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -16,8 +17,11 @@ from gateway.cli.output import UNREACHABLE, USAGE, CommandError
 from gateway.dialects.fields import JSON_TYPE
 from gateway.errors import CODE, ErrorCode
 from gateway.model import Json
-from gateway.transport import Fetcher, Kind, Reply, TransportError
+from gateway.transport import Origin, Reply
 from gateway.wire import Headers
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_S = 5.0  # the gateway is near, or there is none
@@ -130,7 +134,6 @@ class Remote:
         self.has_token = bool(token and token.strip())
         if token and self.has_token:
             self._headers += ((b"authorization", b"Bearer " + _checked(token.strip()).encode("ascii")),)
-        self._fetcher = Fetcher(CONNECT_S)
 
     async def ask(self, method: str, path: str, body: Json = None) -> Reply:
         """Sends one request with our credential. Raises CommandError (UNREACHABLE)."""
@@ -143,14 +146,34 @@ class Remote:
         return await self._send("GET", url, ())
 
     async def _send(self, method: str, url: str, headers: Headers, body: bytes = b"") -> Reply:
+        import httpx  # late: other commands do without
+
         try:
-            return await self._fetcher.request(
-                method.encode("ascii"), url, headers, body, timeout_s=ANSWER_S, max_body=MAX_ANSWER_BYTES
-            )
-        except ValueError as exc:
+            trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # nobody yet
+            if Origin.parse(url).is_tls:
+                trusted.load_default_certs()  # takes 70 ms
+            timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+            async with (
+                httpx.AsyncClient(verify=trusted, trust_env=False, timeout=timeout) as client,
+                client.stream(method, url, headers=headers, content=body) as response,
+            ):
+                return await _read(response)
+        except (ValueError, httpx.InvalidURL) as exc:
             raise CommandError(USAGE, f"{url!r} is not a URL: {exc}.") from exc
-        except TransportError as exc:
-            raise CommandError(UNREACHABLE, *_out_of_reach(self.url, exc)) from exc
+        except httpx.TransportError as exc:
+            raise CommandError(UNREACHABLE, *_out_of_reach(self.url, Origin.parse(url), exc)) from exc
+
+
+async def _read(response: httpx.Response) -> Reply:
+    import httpx
+
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > MAX_ANSWER_BYTES:
+            raise httpx.RemoteProtocolError(f"The reply is larger than {MAX_ANSWER_BYTES} bytes.")
+    headers = tuple((name.lower(), value) for name, value in response.headers.raw)
+    return Reply(response.status_code, headers, bytes(body))
 
 
 def _checked(token: str) -> str:
@@ -166,17 +189,33 @@ def _encode(body: Json) -> bytes:
         raise CommandError(USAGE, "An argument is not valid UTF-8 text.") from exc
 
 
-def _out_of_reach(url: str, exc: TransportError) -> list[str]:
+def _out_of_reach(url: str, asked: Origin, exc: httpx.TransportError) -> list[str]:
     """Distinguishes a gateway that is not there from one that broke off, in which case the tool may have run."""
-    if exc.sent:
-        return [f"The gateway at {url} broke off: {exc}", "If this was a call, its tool may have run."]
-    if exc.kind is Kind.TLS:
-        return [str(exc), "Name the certificate of an authority of your own in SSL_CERT_FILE, or write http for https."]
-    where = "" if url in str(exc) else f" at {url}"
+    import httpx
+
+    if not isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
+        why = str(exc) or f"{type(exc).__name__}."  # a reset connection or a timeout comes without words
+        return [f"The gateway at {url} broke off: {why}", "If this was a call, its tool may have run."]
+    if (handshake := _tls_error(exc)) is not None:
+        why = f": {handshake.verify_message.rstrip('.')}" if isinstance(handshake, ssl.SSLCertVerificationError) else ""
+        return [
+            f"The TLS handshake with {asked} failed{why}.",
+            "Name the certificate of an authority of your own in SSL_CERT_FILE, or write http for https.",
+        ]
+    slow = isinstance(exc, httpx.ConnectTimeout)
+    why = f"did not take a connection within {CONNECT_S:g} s" if slow else "cannot be reached"
+    where = "" if str(asked) == url else f" at {url}"
     return [
-        f"No gateway answers{where}: {exc}",
+        f"No gateway answers{where}: {asked} {why}.",
         "Start one with `toolgate serve`, or say in TOOLGATE_URL where it is.",
     ]
+
+
+def _tls_error(exc: BaseException | None) -> ssl.SSLError | None:
+    """The error of OpenSSL that an exception comes from, for which httpx has no class of its own."""
+    while exc is not None and not isinstance(exc, ssl.SSLError):
+        exc = exc.__cause__ or exc.__context__
+    return exc
 
 
 def code_of(reply: Reply) -> str:

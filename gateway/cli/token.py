@@ -8,8 +8,8 @@ from typing import Any
 
 import jwt
 
-from gateway.auth.claims import MAX_NAME, is_name
-from gateway.auth.signatures import HS256
+from gateway.auth.keys import HS256
+from gateway.auth.tokens import MAX_NAME, is_name
 from gateway.cli import configuration
 from gateway.cli.output import OK, USAGE, CommandError, put, seconds
 from gateway.settings import AuthSettings, JwtSettings
