@@ -21,28 +21,26 @@ class FilePath(str):
     __slots__ = ()
 
 
-class _ReadableFile(Text):
-    """A file by its path; a relative one starts where the configuration lies.
+def _readable(value: str, cursor: Cursor) -> FilePath:
+    """A relative path starts where the configuration lies; a file may be absent wherever variables may.
 
-    It may be absent wherever variables may. Problems quote what the file says: a variable may hold the key itself.
+    Problems quote what the configuration says: a variable may hold the key itself.
     """
-
-    def resolve(self, value: str, cursor: Cursor) -> FilePath:
-        if PEM in value:
-            raise UnfitError("holds a certificate or a key itself; it must be the path of the file that does")
-        substitution = cursor.context.substitution
-        path = substitution.base / value
-        try:
-            if path.is_file():
-                path.open("rb").close()
-            elif path.exists() or not substitution.allow_missing:
-                raise UnfitError(f"names no file: {cursor.raw!r} does not exist or is no regular file")
-        except OSError as exc:
-            raise UnfitError(f"names a file that cannot be read: {exc.strerror}") from None
-        return FilePath(path)
+    if PEM in value:
+        raise UnfitError("holds a certificate or a key itself; it must be the path of the file that does")
+    substitution = cursor.context.substitution
+    path = substitution.base / value
+    try:
+        if path.is_file():
+            path.open("rb").close()
+        elif path.exists() or not substitution.allow_missing:
+            raise UnfitError(f"names no file: {cursor.raw!r} does not exist or is no regular file")
+    except OSError as exc:
+        raise UnfitError(f"names a file that cannot be read: {exc.strerror}") from None
+    return FilePath(path)
 
 
-File = Annotated[FilePath, _ReadableFile(title="path of a file")]
+File = Annotated[FilePath, Text(title="path of a file", resolve=_readable)]
 
 
 class TlsSettings(Section):
