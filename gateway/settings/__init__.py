@@ -32,9 +32,8 @@ from gateway.settings.server import (
     ServerSettings,
 )
 from gateway.settings.state import StateSettings
-from gateway.settings.tls import TlsSettings
 from gateway.settings.values import Choice
-from gateway.settings.web import is_loopback
+from gateway.settings.web import TlsSettings, is_loopback
 
 
 class Config(Section):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any, Literal, get_args
 
 from gateway.settings import yamlnode
 from gateway.settings.cursor import Cursor, ParseContext
 from gateway.settings.routes import GLOB
-from gateway.settings.sections import Items, ListOf, Section, setting
+from gateway.settings.sections import Items, ListOf, Section, repeated, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import BackendName, Choice, Integer, Text
 from gateway.suggestions import suggestion
@@ -155,14 +156,10 @@ class RateLimitSettings(Section):
 
 def limits_that_clash(limits: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Finds limits of the same name, and those beyond the number there may be."""
-    first: dict[str, int] = {}
-    for index, limit in enumerate(limits):
-        if limit is not None and limit.name in first:
-            yield index, f"has the name of rate_limits[{first[limit.name]}]"
-        elif limit is not None:
-            first[limit.name] = index
-        if index >= MAX_LIMITS:
-            yield index, f"is more than the {MAX_LIMITS} limits there may be; each is checked for every call"
+    for index, first in repeated(limits, attrgetter("name")):
+        yield index, f"has the name of rate_limits[{first}]"
+    for index in range(MAX_LIMITS, len(limits)):
+        yield index, f"is more than the {MAX_LIMITS} limits there may be; each is checked for every call"
 
 
 def overlap(one: str, other: str) -> bool:
