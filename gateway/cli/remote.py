@@ -1,4 +1,4 @@
-"""A client of a running gateway, in the flat form of OXP 1.0; refusals become sentences."""
+"""A client of a running gateway, in the flat form of OXP 1.0: what it reads of answers, and refusals as sentences."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 import re
 import ssl
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Struct, field
 
 from gateway import jsontext
-from gateway.cli import answers
 from gateway.cli.output import UNREACHABLE, USAGE, CommandError
 from gateway.dialects.fields import JSON_TYPE
 from gateway.errors import CODE, ErrorCode
@@ -29,6 +31,88 @@ MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a catalogue of 20,000 tools has half of 
 SECONDS = re.compile(rb"[0-9]{1,9}")  # as gateways write Retry-After
 
 HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` makes one for development."
+
+Answer = TypeVar("Answer", bound=Struct)
+
+
+class Challenge(Struct, frozen=True):
+    """Where a user grants access, and where to ask whether it is done (ToolAuthorizationChallenge)."""
+
+    url: str
+    check_url: str | None = None
+
+
+class NamedSecret(Struct, frozen=True):
+    id: str
+
+
+class Missing(Struct, frozen=True):
+    """`missing_requirements`."""
+
+    authorization: tuple[Challenge, ...] = ()
+    secrets: tuple[NamedSecret, ...] = ()
+    user_id: bool = False
+
+
+class Refusal(Struct, frozen=True):
+    """ServerErrorResponse and ValidationErrorResponse."""
+
+    message: str
+    developer_message: str | None = None
+    parameter_errors: dict[str, str] = field(default_factory=dict)
+    missing_requirements: Missing = Missing()
+
+
+class Failure(Struct, frozen=True):
+    """ToolError."""
+
+    message: str
+    can_retry: bool = False
+    retry_after_ms: float | None = None
+    additional_prompt_content: str | None = None
+
+
+class Outcome(Struct, frozen=True):
+    """CallToolResponse."""
+
+    success: bool
+    value: Any = None
+    error: Failure = Failure(message="The tool failed and did not say why.")
+
+
+class Needs(Struct, frozen=True):
+    """`requirements` of a tool."""
+
+    authorization: tuple[NamedSecret, ...] = ()
+    secrets: tuple[NamedSecret, ...] = ()
+    user_id: bool = False
+
+
+class Tool(Struct, frozen=True):
+    """ToolDefinition."""
+
+    id: str
+    description: str = ""
+    input_schema: dict[str, Any] = field(default_factory=dict)
+    requirements: Needs = Needs()
+
+
+class Catalogue(Struct, frozen=True):
+    """ListToolsResponse."""
+
+    items: tuple[Tool, ...]
+
+
+class ChallengeStatus(Struct, frozen=True):
+    status: str
+
+
+def read(body: bytes, form: type[Answer]) -> Answer | None:
+    """Reads a body; None when it is not of that form."""
+    try:
+        return msgspec.json.decode(body, type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +241,7 @@ def explain(remote: Remote, reply: Reply, again: str = "repeat the command") -> 
 
     Raises CommandError for an answer that is none of a gateway's.
     """
-    refused = answers.read(reply.body, answers.Refusal)
+    refused = read(reply.body, Refusal)
     for_now = reply.status == 503 and reply.header(b"retry-after") is not None
     if refused is None or not (for_now or 400 <= reply.status < 500):
         no_gateway(remote.url, reply)

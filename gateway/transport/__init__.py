@@ -6,11 +6,9 @@ arrives.
 
 from __future__ import annotations
 
+from gateway.transport.dial import Origin
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.exchange import Head, Reply
-from gateway.transport.limits import Limits
-from gateway.transport.origin import Origin
-from gateway.transport.pool import Pool
-from gateway.transport.stream import StreamedReply
+from gateway.transport.pool import Limits, Pool
+from gateway.transport.replies import Head, Reply, StreamedReply
 
 __all__ = ["Head", "Kind", "Limits", "Origin", "Pool", "Reply", "StreamedReply", "TransportError"]

@@ -56,7 +56,7 @@ def test_anything_posted_means_something(body: bytes) -> None:
     match read_callback(body):
         case callback.Result(result=ToolResult(value=value)):
             jsontext.decode(jsontext.encode(value), callback.MAX_DEPTH)
-        case callback.Malformed(reason=reason):
+        case callback.Refused(reason=reason):
             assert reason
 
 
