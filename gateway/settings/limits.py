@@ -73,9 +73,7 @@ RATE = Text(
     stand_in=Rate(1, 1),
 )
 LIMIT_KEY = Text(
-    convert=parse_limit_key,
-    title="`caller`, `ip`, `tool` or `route`, or several joined by `+`",
-    stand_in=("caller",),
+    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", stand_in=("caller",)
 )
 
 

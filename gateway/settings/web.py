@@ -108,10 +108,7 @@ def _header_name(text: str) -> str:
 BaseUrl = Annotated[
     str,
     Text(
-        ORIGIN + PATH,
-        "must be an http or https URL without user, query and fragment",
-        _base_url,
-        stand_in=MISSING_URL,
+        ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _base_url, stand_in=MISSING_URL
     ),
 ]
 # A server and nothing below it.

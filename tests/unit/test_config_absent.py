@@ -44,10 +44,7 @@ def test_what_is_not_known_is_not_held_against_the_rest(text: str) -> None:
         ("auth: {jwt: [{secret: '${env:A}', require: [exp]}]}", "must also list sub"),
         ("auth: {jwt: [{issuer: '${env:A}', jwks_url: 'https://a.example/k', audience: [a]}]}", "needs algorithms"),
         (BUILDS + "tls: {ca: '${env:A}'}}}", "has no effect unless"),
-        (
-            "auth: none\nstate: {url: 'redis://:${env:A}@elsewhere', keys: ['${env:A}']}",
-            "must begin with rediss",
-        ),
+        ("auth: none\nstate: {url: 'redis://:${env:A}@elsewhere', keys: ['${env:A}']}", "must begin with rediss"),
     ],
 )
 def test_what_is_wrong_whatever_they_are_is_told(text: str, problem: str) -> None:

@@ -93,15 +93,7 @@ def test_a_broken_jwk_is_unfit_or_for_nothing(members: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "members",
-    [
-        {"crv": "P-384"},
-        {"crv": "P-999"},
-        {"crv": 1},
-        {"x": "AAAA"},
-        {"y": None},
-        {"x": "é"},
-        {"y": "A" * 43},
-    ],
+    [{"crv": "P-384"}, {"crv": "P-999"}, {"crv": 1}, {"x": "AAAA"}, {"y": None}, {"x": "é"}, {"y": "A" * 43}],
     ids=repr,
 )
 def test_a_broken_jwk_of_a_curve_is_unfit(members: dict[str, Any]) -> None:
