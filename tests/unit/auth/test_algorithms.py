@@ -10,7 +10,7 @@ import pytest
 from gateway.auth import Keys, Reason
 from gateway.auth.keys import UnfitKeyError
 from tests.support.authenticators import CLAIMS, SECRET, authentication, bearer, handmade, issuer, refused, with_header
-from tests.support.keys import KINDS, issuer_with, jwk, private, public, public_pem
+from tests.support.keys import KINDS, issuer_with, jwk, private, public
 
 every_algorithm = pytest.mark.parametrize(("algorithm", "kind"), KINDS.items(), ids=KINDS)
 
@@ -46,22 +46,6 @@ def test_what_is_no_signature_is_refused(algorithm: str, kind: str) -> None:
     signature = base64.urlsafe_b64decode(last + b"==")
     for wrong in (b"", bytes(len(signature)), signature[:-1], signature + b"\0", signature[::-1], b"\xff" * 4000):
         refused(auth, with_header(body + b"." + base64.urlsafe_b64encode(wrong).rstrip(b"=")), Reason.SIGNATURE)
-
-
-@pytest.mark.parametrize("published", ["pem", "pem without newline", "der", "jwk"])
-@pytest.mark.parametrize("algorithms", [("RS256",), ("RS256", "PS512")])
-def test_a_published_key_is_no_secret(algorithms: tuple[str, ...], published: str) -> None:
-    """Algorithm confusion: an HMAC over the public key, which everybody has (RFC 8725, section 2.1)."""
-    pem = public_pem("rsa")
-    keys = {
-        "pem": pem.encode(),
-        "pem without newline": pem.strip().encode(),
-        "der": base64.b64decode("".join(pem.splitlines()[1:-1])),
-        "jwk": str(jwk("rsa")).encode(),
-    }
-    auth = authentication(issuer_with("rsa", *algorithms))
-    for name in ("HS256", "HS384", "HS512"):
-        refused(auth, handmade({"alg": name}, CLAIMS, key=keys[published]), Reason.ALGORITHM)
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -65,12 +65,7 @@ NO_BEARERS = [
     "Basic YTpi",
     "Token x",
     "Bearer x",
-    "Bearer a.b",
-    "Bearer a.b.c",
-    "Bearer a.b.c.d",
-    "Bearer ...",
     "Bearer a b c",
-    "Bearer \xff.\xff.\xff",
     "Bearer " + "a" * 8193,
     "Bearer " + "e30." * 2000,
 ]
