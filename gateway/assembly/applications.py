@@ -35,7 +35,7 @@ def rest_app(
         health,
         challenge_status,
         middleware.description(config, __version__),
-        calls=pipeline,
+        pipeline=pipeline,
         metrics=None if token is None else metrics_for(token.get_secret_value(), scraper.text),
         strict=config.errors.strict,
     )

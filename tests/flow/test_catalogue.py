@@ -12,7 +12,6 @@ from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, listed_until, until
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool, tool_server
 from tests.streams import http_reply
-from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 
@@ -70,24 +69,6 @@ async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: Sta
         assert gateway.problems_of("other") == {}
 
 
-@every_dialect
-async def test_the_latest_version_is_the_latest_a_caller_may_use(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
-    """Ours."""
-    server.tools = [tool("Map.Show@1.0.0"), tool("Map.Show@2.0.0")]
-    routes = [
-        {"tools": "Map.Show@2.*", "backend": "scripted", "scopes": ["beta"]},
-        {"tools": "*", "backend": "scripted"},
-    ]
-    caller = (await start(config({"scripted": server.url}, routes, auth={"jwt": [{"secret": SECRET}]}))).caller
-    for scope, version in (("", "1.0.0"), ("beta", "2.0.0")):
-        assert (await caller.with_token(token(scope=scope)).call(dialect, "Map.Show")).status == 200
-        assert server.calls[-1].call["tool_id"] == f"Map.Show@{version}"
-    unknown = await caller.with_token(token()).call(dialect, "Map.Show@3")
-    assert "2.0.0" not in unknown.body.decode()
-
-
 COLLISIONS = {
     "one id": [tool("Map.Show"), tool("Map.Show", description="Again.")],
     "one id once it is spelled as ids are": [tool("Map.Show_It"), tool("Map.Show-It")],
@@ -108,60 +89,11 @@ async def test_tools_that_cannot_be_told_apart_are_both_left_out(
     assert "Echo.Say@1.0.0" not in gateway.problems_of("scripted")
 
 
-async def test_a_name_too_long_is_cut_so_that_two_of_them_stay_two(start: StartGateway, server: ToolServer) -> None:
-    """Spec: OTC 1.0 and OXP 1.0, ToolDefinition.name: at most 64 characters. Ours: how."""
-    long = f"Toolkit.{'x' * 80}"
-    server.tools = [tool(f"{long}1"), tool(f"{long}2"), tool(f"Toolkit.{'y' * 56}")]
-    caller = (await start(config({"scripted": server.url}))).caller
-    for dialect in DIALECTS:
-        names = [shown["name"] for shown in (await caller.list(dialect)).tools]
-        assert [len(name) for name in names] == [64, 64, 64]
-        assert len(set(names)) == 3
-        assert [name[:55] for name in names[:2]] == [f"Toolkit_{'x' * 47}"] * 2
-    assert (await caller.call("oxp", f"{long}2")).status == 200
-    assert (await caller.call("lc", names[1])).status == 200
-    assert [received.call["tool_id"] for received in server.calls] == [f"{long}2@1.0.0"] * 2
-
-
-@pytest.mark.parametrize(
-    ("listed", "shown", "called"),
-    [
-        pytest.param({"id": "greet"}, "scripted.greet@1.0.0", "greet", id="no toolkit and no version"),
-        pytest.param({"id": "greet@1.2.0"}, "scripted.greet@1.2.0", "greet@1.2.0", id="a version in the id"),
-        pytest.param({"name": "greet", "version": "2.0.1"}, "scripted.greet@2.0.1", "greet@2.0.1", id="a name alone"),
-        pytest.param({"id": "Say.Good-day!"}, "Say.Good_day_@1.0.0", "Say.Good-day!", id="other characters"),
-        pytest.param({"id": "Say.Hi", "version": "nightly"}, "Say.Hi@1.0.0", "Say.Hi", id="a word for version"),
-        pytest.param({"id": "Say.Hi", "version": "3"}, "Say.Hi@3.0.0", "Say.Hi@3", id="a short version"),
-    ],
-)
-async def test_a_tool_is_published_under_a_proper_id_and_called_by_its_own(
-    start: StartGateway, server: ToolServer, listed: dict[str, Any], shown: str, called: str
-) -> None:
-    """Ours: real servers know neither toolkits nor three numbers."""
-    server.tools = [listed]
-    caller = (await start(config({"scripted": server.url}))).caller
-    for dialect in DIALECTS:
-        assert (await caller.list(dialect)).ids == [shown]
-    assert (await caller.call("oxp", shown)).value == {}
-    assert server.calls[0].call["tool_id"] == called
-
-
 UNUSABLE: dict[str, Any] = {
     "no object": 7,
-    "no id": {"description": "?"},
-    "an empty id": {"id": ""},
-    "an id of 300 characters": tool(f"Bad.{'x' * 300}"),
-    "a schema that is a list": tool("Bad.Tool", input_schema=[]),
     "a schema of an array": tool("Bad.Tool", input_schema={"type": "array"}),
-    "a schema that is none": tool("Bad.Tool", input_schema={"type": "object", "properties": 7}),
-    "a pattern that is none": tool("Bad.Tool", input_schema={"properties": {"x": {"pattern": "("}}}),
-    "a remote reference": tool("Bad.Tool", input_schema={"$ref": "https://elsewhere.example/schema"}),
     "a file for reference": tool("Bad.Tool", input_schema={"$ref": "file:///etc/passwd"}),
     "a dangling reference": tool("Bad.Tool", input_schema={"$ref": "#/$defs/nowhere"}),
-    "a schema of 300 KiB": tool("Bad.Tool", input_schema={"description": "x" * 300 * 1024}),
-    "a text for output schema": tool("Bad.Tool", output_schema="string"),
-    "an array for requirements": tool("Bad.Tool", requirements=[]),
-    "a secret without id": tool("Bad.Tool", requirements={"secrets": [{}]}),
 }
 
 

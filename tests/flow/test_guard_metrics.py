@@ -220,17 +220,8 @@ def bearer(**claims: Any) -> dict[str, str]:
 UNKNOWN: dict[str, dict[str, str]] = {
     "missing": {},
     "several": bearer() | {"oxp-api-key": KEY},
-    "header": {"authorization": "Basic YTpi"},
-    "unreadable": {"authorization": "Bearer AAAA.AAAA.AAAA"},
-    "issuer": bearer(iss="https://other.example"),
-    "algorithm": {"authorization": f"Bearer {jwt.encode(CLAIMS | {'sub': 'a', 'exp': NOW + 60}, 'k' * 64, 'HS512')}"},
     "signature": bearer(secret=OTHER_SECRET),
-    "claim": bearer(exp=None),
     "expired": bearer(exp=NOW - 120),
-    "not_yet": bearer(nbf=NOW + 3600),
-    "lifetime": bearer(exp=NOW + 86400),
-    "audience": bearer(aud="elsewhere"),
-    "subject": bearer(subject=""),
     "user": bearer(email=None),
     "api_key": {"oxp-api-key": "another key that nobody will ever guess"},
 }
@@ -240,9 +231,7 @@ UNKNOWN: dict[str, dict[str, str]] = {
 async def test_callers_nobody_knows_are_counted_by_the_reason(
     start: StartGateway, server: ToolServer, reason: str
 ) -> None:
-    # Where there are keys, what cannot be read as a token may have been a guess at one.
-    auth = {"jwt": AUTH["jwt"]} if reason == "unreadable" else AUTH
-    gateway = await start(config({"scripted": server.url}, auth=auth))
+    gateway = await start(config({"scripted": server.url}, auth=AUTH))
     headers = UNKNOWN[reason]
     for answer in (
         await gateway.caller.call("oxp", "Echo.Say", headers=headers),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.flow.caller import Caller, call_body, every_dialect
+from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
 from tests.flow.toolserver import ToolServer, object_of, tool
@@ -63,22 +63,11 @@ async def test_a_nested_mistake_is_told_under_its_outermost_parameter(
     "content",
     [
         b"",
-        b"{",
         b"nonsense",
         b"[]",
-        b"null",
-        b'"text"',
-        b"7",
-        b"{}",
-        b'{"request": []}',
         b'{"request": null}',
         b'{"tool_id": "Echo.Say", "input": {"n": NaN}}',
-        b'{"tool_id": "Echo.Say", "input": {"n": Infinity}}',
-        b'{"tool_id": "Echo.Say", "input": {"n": 1e999}}',
         b'{"tool_id": "Echo.Say", "input": {"n": "\xff"}}',
-        b'{"tool_id": "Echo.Say", "input": {"n": "\\ud800"}}',
-        b'{"tool_id": "Echo.Say"} {}',
-        b"\xef\xbb\xbf" + b'{"tool_id": "Echo.Say"}',
         b"[" * 100_000,
     ],
     ids=lambda content: repr(content[:50]),
@@ -93,40 +82,6 @@ async def test_a_body_that_is_no_call_is_refused(
     answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)
     assert answer.status == 400
     assert server.calls == []
-
-
-@every_dialect
-async def test_absent_input_is_an_empty_object(caller: Caller, dialect: str) -> None:
-    """Ours: OTC 1.0 and OXP 1.0 leave `input` out of what is required."""
-    body = call_body(dialect, {"tool_id": "Echo.Say"})
-    assert (await caller.post(dialect, f"/{dialect}/tools/call", body)).value == {}
-    body = call_body(dialect, {"tool_id": "Count.Up"})
-    assert (await caller.post(dialect, f"/{dialect}/tools/call", body)).status == 422
-
-
-@every_dialect
-async def test_inputs_is_the_arguments_in_the_rfc_unknown_in_its_successors(caller: Caller, dialect: str) -> None:
-    """Spec: RFC, section 4.2. Ours: refused in OTC and OXP, ignored by the LangChain family as its servers do."""
-    body = call_body(dialect, {"tool_id": "Echo.Say", "inputs": {"n": 1}})
-    answer = await caller.post(dialect, f"/{dialect}/tools/call", body)
-    if dialect == "rfc":
-        assert answer.value == {"n": 1}
-    elif dialect == "lc":
-        assert answer.value == {}
-    else:
-        assert answer.status == 400
-
-
-async def test_input_and_inputs_together_are_refused(caller: Caller) -> None:
-    """Ours: nobody can tell which was meant."""
-    assert (await caller.call("rfc", "Echo.Say", {"n": 1}, inputs={"n": 1})).status == 400
-
-
-@every_dialect
-async def test_an_unknown_member_of_the_request_is_refused(caller: Caller, dialect: str) -> None:
-    """Spec: OTC 1.0 and OXP 1.0, CallToolRequest is closed. Ours: the LangChain family sends more."""
-    answer = await caller.call(dialect, "Echo.Say", {}, user_id="ada")
-    assert answer.status == (200 if dialect == "lc" else 400)
 
 
 @every_dialect

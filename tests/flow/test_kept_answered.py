@@ -79,22 +79,6 @@ async def test_who_looks_is_told_that_it_is_over(builds: Builds) -> None:
         assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, NOT_KEPT, False)
 
 
-async def test_a_callback_that_comes_again_is_taken_and_nothing_comes_of_it(builds: Builds) -> None:
-    answer, told = await builds.answered()
-    for text in ("done", "another"):
-        assert await builds.post(told, text) == 200
-    looked = await builds.caller.send("oxp", "kept", "GET", f"/calls/{answer.headers['toolgate-call-id']}")
-    assert (looked.error["message"], builds.runs) == (NOT_KEPT, 1)
-
-
-async def test_with_an_id_of_the_callers_the_result_is_kept(builds: Builds) -> None:
-    answer, _ = await builds.answered(call_id="k")
-    looked = await builds.caller.send("oxp", "kept", "GET", answer.headers["location"])
-    assert looked.body == answer.body
-    again = await builds.caller.call("oxp", "builds.lint", call_id="k")
-    assert (again.body, builds.runs) == (answer.body, 1)
-
-
 async def test_a_caller_who_would_take_the_result_later_but_has_it_is_not_told_where_it_is(
     start: StartGateway, server: ToolServer
 ) -> None:

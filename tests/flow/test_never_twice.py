@@ -9,7 +9,7 @@ import pytest
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.toolserver import FORMS, HangUp, ToolServer, hang_up, tool, tool_server
+from tests.flow.toolserver import HangUp, ToolServer, hang_up, tool, tool_server
 from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
@@ -48,40 +48,6 @@ async def test_a_server_with_neither_path_is_asked_at_each_once(
     assert error["can_retry"] is False
     assert paths(server) == ["/tools/call", "/call"]
     assert server.executions == 0
-
-
-NO_SUCH_PATH = [
-    {"detail": "Not Found"},
-    {"message": "Route POST:/tools/call not found", "error": "Not Found", "statusCode": 404},
-    {"message": "Cannot POST /tools/call", "error": "Not Found", "statusCode": 404},
-    {"timestamp": "now", "status": 404, "error": "Not Found", "path": "/tools/call"},
-]
-
-
-@pytest.mark.parametrize("body", NO_SUCH_PATH, ids=repr)
-async def test_a_404_that_a_framework_dresses_as_an_error_is_about_the_path_all_the_same(
-    caller: Caller, server: ToolServer, body: object
-) -> None:
-    async def answer(received: Request) -> bytes:
-        return await server.echo(received) if received.target == "/call" else http_reply(404, body)
-
-    server.handler = answer
-    for number in (1, 2):
-        assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
-    assert paths(server) == ["/tools/call", "/call", "/call"]
-
-
-@pytest.mark.parametrize("form", FORMS)
-async def test_a_404_that_speaks_of_the_tool_is_not_sent_elsewhere(
-    start: StartGateway, server: ToolServer, form: str
-) -> None:
-    async def unknown(_received: Request) -> bytes:
-        return http_reply(404, {"message": "No such tool"})
-
-    server.form, server.handler = form, unknown
-    caller = (await start(config({"scripted": server.url}))).caller
-    assert (await caller.call("oxp", "Echo.Say")).status == 400
-    assert len(server.calls) == 1
 
 
 async def test_the_langchain_family_has_one_path(start: StartGateway, server: ToolServer) -> None:

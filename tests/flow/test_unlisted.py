@@ -10,7 +10,6 @@ from tests.flow.caller import DIALECTS, Answer, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, until
 from tests.flow.toolserver import ToolServer, silence, tool, tool_server
-from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 
@@ -42,32 +41,6 @@ async def test_a_tool_of_a_server_that_was_never_reached_is_temporarily_unavaila
     assert not waits(await caller.call(dialect, "Echo.Shout"))  # of a server whose tools are known
     assert (await caller.call(dialect, "Echo.Say", {"n": 1})).value == {"n": 1}
     assert (await caller.list(dialect)).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
-
-
-async def test_a_tool_that_is_called_by_its_name_is_temporarily_unavailable(start: StartGateway) -> None:
-    async with tool_server() as gone:
-        pass
-    routes = [{"tools": "Mail.*", "backend": "gone"}]
-    caller = (await start(config({"gone": gone.url}, routes))).caller
-    assert waits(await caller.call("lc", "Mail_Send"))
-    assert not waits(await caller.call("lc", "Sms_Send"))
-
-
-@pytest.mark.parametrize("strict", [False, True])
-async def test_who_lacks_the_scopes_is_told_what_is_told_of_any_tool(
-    start: StartGateway, server: ToolServer, strict: bool
-) -> None:
-    async with tool_server() as gone:
-        pass
-    routes = [
-        {"tools": "Mail.*", "backend": "gone", "scopes": ["mail"]},
-        {"tools": "*", "backend": "scripted"},
-    ]
-    backends = {"gone": gone.url, "scripted": server.url}
-    text = config(backends, routes, auth={"jwt": [{"secret": SECRET}]}, errors={"strict": strict})
-    caller = (await start(text)).caller
-    assert not waits(await caller.with_token(token()).call("oxp", "Mail.Send"))
-    assert waits(await caller.with_token(token(scope="mail")).call("oxp", "Mail.Send"))
 
 
 async def test_once_the_server_has_listed_its_tools_the_others_do_not_exist(start: StartGateway) -> None:
