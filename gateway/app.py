@@ -26,14 +26,13 @@ from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import CallChallenge, Challenge, Challenges
+from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
 from gateway.checks import Checks
 from gateway.http.accesslog import AccessLog
 from gateway.http.apps import admin_app
 from gateway.http.clientip import ip_of
 from gateway.http.observer import Observer
 from gateway.http.routes import CALLBACKS, CALLS
-from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject

@@ -22,9 +22,8 @@ from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, he
 from gateway.ports import Operation, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
-from gateway.server_extension import SERVED, ServerRequest
 from gateway.tracing import identify
-from gateway.wire import Body, Head, Headers, WireReply
+from gateway.wire import SERVED, Body, Head, Headers, ServerRequest, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.flow.caller import DIALECTS, every_dialect
+from tests.flow.caller import DIALECTS, Answer, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, listed_until, until
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool, tool_server
@@ -135,10 +135,6 @@ async def test_a_schema_may_refer_to_itself(start: StartGateway, server: ToolSer
 LISTLESS: dict[str, Handler] = {
     "hangs up": hang_up,
     "fails": always(http_reply(500, b"oops")),
-    "redirects": always(http_reply(302, b"", location="http://elsewhere.example/tools")),
-    "wants another credential": always(http_reply(401, {"message": "no"})),
-    "speaks no JSON": always(http_reply(200, b"<html>")),
-    "has no list": always(http_reply(200, {"tools": {}})),
     "speaks no HTTP": always(b"220 mail ready\r\n\r\n"),
 }
 
@@ -191,15 +187,50 @@ async def test_a_changed_definition_is_seen_after_a_refresh(start: StartGateway,
     assert server.calls[0].call["tool_id"] == "Echo.Say@1.1.0"
 
 
-async def test_the_last_good_list_is_kept_while_a_server_cannot_be_asked(
-    start: StartGateway, server: ToolServer
+WAITS, NONE = "The tool is temporarily unavailable.", "There is no tool "
+
+
+def waits(answer: Answer) -> bool:
+    """Whether a caller is told to come back, and not that there is no such tool."""
+    told = answer.status == 400 and answer.message == WAITS and int(answer.headers["retry-after"]) >= 1
+    assert told or answer.message.startswith(NONE)
+    return told
+
+
+@every_dialect
+async def test_a_tool_of_a_server_that_was_never_reached_is_temporarily_unavailable(
+    start: StartGateway, server: ToolServer, dialect: str
 ) -> None:
-    """Ours: its tools can still be called, and operators see what is wrong; then it is asked again."""
-    gateway = await start(config({"scripted": refreshed_often(server)}))
-    server.list_handler = always(http_reply(500, b"oops"))
-    await until(lambda: not gateway.gateway.details()["backends"]["scripted"]["up"])
-    assert gateway.gateway.status == "ok"
-    assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
-    server.list_handler, server.tools = None, [tool("Map.Show")]
-    assert (await listed_until(gateway.caller, lambda answer: "Map.Show@1.0.0" in answer.ids)).ids == ["Map.Show@1.0.0"]
-    assert gateway.gateway.details()["backends"]["scripted"]["up"] is True
+    async with tool_server() as gone:
+        pass
+    routes = [
+        {"tools": "Mail.Purge", "backend": "gone", "deny": True},
+        {"tools": "Mail.*", "backend": "gone"},
+        {"tools": "*", "backend": "scripted"},
+    ]
+    caller = (await start(config({"gone": gone.url, "scripted": server.url}, routes))).caller
+    assert waits(await caller.call(dialect, "Mail.Send"))
+    assert waits(await caller.call(dialect, "Mail.Send@2.1.0", call_id="once"))
+    assert not waits(await caller.call(dialect, "Mail.Purge"))
+    assert not waits(await caller.call(dialect, "Echo.Shout"))  # of a server whose tools are known
+    assert (await caller.call(dialect, "Echo.Say", {"n": 1})).value == {"n": 1}
+    assert (await caller.list(dialect)).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
+
+
+async def test_once_the_server_has_listed_its_tools_the_others_do_not_exist(start: StartGateway) -> None:
+    async with tool_server() as server:
+        server.list_handler = silence
+        backend: dict[str, Any] = {"protocol": "oxp", "url": server.url, "discovery": {"refresh": "1s"}}
+        gateway = await start(config({"late": backend}), wait=False)
+        for dialect in DIALECTS:
+            listed = await gateway.caller.list(dialect)
+            assert (listed.status, int(listed.headers["retry-after"])) == (503, 1)
+            assert waits(await gateway.caller.call(dialect, "Echo.Say"))
+        assert server.executions == 0
+    async with tool_server(tool("Echo.Say")) as server:
+        gateway = await start(config({"late": server.url}), wait=False)
+        await until(lambda: gateway.gateway.status == "ok")
+        for dialect in DIALECTS:
+            assert (await gateway.caller.list(dialect)).ids == ["Echo.Say@1.0.0"]
+            assert (await gateway.caller.call(dialect, "Echo.Say", {"n": 1})).value == {"n": 1}
+            assert not waits(await gateway.caller.call(dialect, "Echo.Shout"))
