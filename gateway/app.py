@@ -37,7 +37,6 @@ from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
-from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend, Receiver, Surface
 from gateway.request import Request
@@ -80,7 +79,7 @@ class Gateway:
         )
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics)
-        self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
+        self._checker = Checker()
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
         self._responses = ResponseBuilder(

@@ -13,7 +13,7 @@ from gateway.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
 from gateway.request import NotJsonError
 from gateway.routing import OutputCheck, PublishedTool
-from gateway.schemas import UNDECIDED
+from gateway.schemas import by_parameter
 
 log = logging.getLogger("gateway.pipeline")
 
@@ -48,8 +48,10 @@ class Checks:
 
         Raises INVALID_ARGUMENTS, BACKEND_UNAVAILABLE.
         """
-        wrong = tool.schema.errors_now(arguments, size)
-        if wrong is None:
+        found = tool.schema.findings_now(arguments, size)
+        if found is not None:
+            wrong = by_parameter(found)
+        else:
             try:
                 wrong = await self._checker.errors(tool.schema, arguments, principal)
             except OverrunError:
@@ -80,10 +82,10 @@ def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
     """
     if result.failure is not None or tool.output.accepts(result.value, result.value_bytes):
         return result
-    violation = tool.output_violation(result.value, result.value_bytes)
-    if violation is None:
-        return result
-    return None if violation is UNDECIDED else _enforced(result, tool, violation)
+    found = tool.output_findings(result.value, result.value_bytes)
+    if found is None:
+        return None
+    return _enforced(result, tool, found[0].sentence) if found else result
 
 
 def _enforced(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:

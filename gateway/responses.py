@@ -18,7 +18,6 @@ from gateway.model import Json, ToolResult
 from gateway.ports import Encoder
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
-from gateway.schemas import UNDECIDED
 from gateway.wire import WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -115,13 +114,13 @@ class ResponseBuilder:
             tool = tool or self._published(run.tool)
             outcome = "ok"
             if tool is not None and tool.route.validate_output is FAILS:
-                violation = tool.output_violation(ending.value, ending.value_bytes)
-                if violation is UNDECIDED:
+                found = tool.output_findings(ending.value, ending.value_bytes)
+                if found is None:
                     counting = asyncio.ensure_future(self._count_checked(run, tool, ending.value))
                     self._counting.add(counting)
                     counting.add_done_callback(self._counting.discard)
                     return
-                if violation is not None:
+                if found:
                     outcome = BROKEN_VALUE.outcome  # the warning is logged when it is answered
         self._count_run(run, tool, outcome)
 

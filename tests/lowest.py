@@ -9,6 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9_-]+)(\[[a-z,]+\])?>=(?P<lowest>[0-9.]+)(,<[0-9.]+)?")
 
+FREE = {"pydantic-core"}  # each pydantic asks for exactly one
+
 
 def lowest() -> dict[str, str]:
     """The lower bounds, by normalized name (PEP 503)."""
@@ -26,7 +28,8 @@ def main() -> None:
     bounds = lowest()
     for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines():
         name, _, version = line.partition("==")
-        print(f"{name}=={bounds.get(_normalized(name), version)}" if version else line)
+        if _normalized(name) not in FREE:
+            print(f"{name}=={bounds.get(_normalized(name), version)}" if version else line)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from gateway.dialects import recognise, rest
 from gateway.dialects.listings import read_list
 from gateway.errors import unavailable
 from gateway.model import Invocation, Listing, ToolResult
-from gateway.offload.tasks import READ_LIST
 from gateway.ports import Backend, ServerDialect
 from gateway.settings import HttpBackendSettings
 from gateway.transport import Reply
@@ -37,7 +36,7 @@ class HttpBackend:
         self._fixed = None if settings.dialect == "auto" else recognise.SERVER_DIALECTS[settings.dialect]
         self._dialect = self._fixed or LIST_DIALECTS[settings.protocol]
         self._exchange = HttpExchange(name, settings, context, self._dialect.request_list())
-        self._reader = ListReader(READ_LIST, read_list, name, settings, context.lists)
+        self._reader = ListReader(read_list, name, settings, context.lists)
 
     @property
     def dialect(self) -> str:

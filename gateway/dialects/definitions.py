@@ -22,7 +22,6 @@ ANNOTATIONS = {
     "x-otc-examples": "examples",
 }
 ASKABLE_VERSION = re.compile(r"[0-9]+(\.[0-9]+\.[0-9]+)?")
-MAX_LISTED = 1_000_000  # as many as may be published; there are lists of 64 MiB that hold twenty times as much nothing
 OUTPUT_MODES = ("value", "error", "null")
 # Members that may stand beside `parameters` in a wrapper; anything else makes the object a schema itself.
 _DEFINITIONS = ("$defs", "definitions")
@@ -49,18 +48,6 @@ class UnreadableTool(dict[str, Any]):
     def __init__(self, names: JsonObject, reason: str) -> None:
         super().__init__(names)
         self.reason = reason
-
-
-def listed(document: Json) -> list[Json]:
-    """The entries of a catalogue: `tools`, `items`, or the bare array. Raises DefinitionError."""
-    entries = document
-    if isinstance(document, dict):
-        entries = _either(document, "tools", "items")
-    if not isinstance(entries, list):
-        raise DefinitionError("the answer holds no list of tools")
-    if len(entries) > MAX_LISTED:
-        raise DefinitionError(f"the answer lists {len(entries)} tools; {MAX_LISTED} are allowed")
-    return entries
 
 
 def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str, ...]]:
