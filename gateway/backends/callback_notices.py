@@ -118,7 +118,7 @@ class Notices:
             await woken
 
     async def _send(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
-        headers = (USER_AGENT, JSON_TYPE, *self._credentials.headers("anonymous"))
+        headers = (USER_AGENT, JSON_TYPE, *self._credentials("anonymous"))
         try:
             reply = await pool.request(b"POST", target, headers, body, timeout_s=TIMEOUT_S, max_body=MAX_REPLY_BYTES)
             outcome = str(reply.status)

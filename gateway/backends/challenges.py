@@ -72,7 +72,7 @@ class Challenges:
         """Asks how a challenge stands; `pending` when that is not known now, `failed` when it never will be."""
         parts = urlsplit(check_url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = (USER_AGENT, *self._credentials.headers("anonymous"))
+        headers = (USER_AGENT, *self._credentials("anonymous"))
         pool = (self._server_of(check_url) or self._servers[0]).pool
         try:
             reply = await pool.request(

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from gateway.admission import Admission
 from gateway.backends.rcrt import RcrtBackend
-from gateway.backends.rcrt_client import IssuedTokens
-from gateway.backends.rcrt_limits import Timings
+from gateway.backends.rcrt_client import Timings
 from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.transport import Limits
@@ -92,8 +91,8 @@ def invocation(tool: str = "echo", call_id: str = "tg-1", /, **changes: Any) -> 
     return replace(call, **changes)
 
 
-def tokens_of(server: Server) -> IssuedTokens:
-    return IssuedTokens(server, owner_id=OWNER, agent_id=AGENT, clock=time.monotonic, wall_clock=time.time)
+def rcrt_settings(url: str, **keys: Any) -> Any:
+    return settings_of("rcrt", url, owner_id=OWNER, agent_id=AGENT, toolkit="Crumbs", **keys)
 
 
 def backend_at(
@@ -107,10 +106,7 @@ def backend_at(
     token: str | None = None,
     **keys: Any,
 ) -> RcrtBackend:
-    auth = token and {"bearer": token}
-    settings = settings_of(
-        "rcrt", url, owner_id=OWNER, agent_id=AGENT, toolkit="Crumbs", max_response="4MiB", auth=auth, **keys
-    )
+    settings = rcrt_settings(url, max_response="4MiB", auth=token and {"bearer": token}, **keys)
     way_in = way_in or admission(url, transport=LIMITS)
     context = context_of(way_in, outcomes=outcomes, on_change=on_change, pending_s=pending_s)
     return RcrtBackend("crumbs", settings, context, timings)
