@@ -25,7 +25,6 @@ from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
-from gateway.calls.status import PREFIX
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CallChallenge, Challenge, Challenges
 from gateway.checks import Checks
@@ -39,14 +38,13 @@ from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
-from gateway.offload.checker import MEMORY_BYTES
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend, Receiver, Surface
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
-from gateway.tracing import IdSource
+from gateway.tracing import random_digits
 
 
 class Gateway:
@@ -82,7 +80,7 @@ class Gateway:
         )
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics)
-        self._checker = Checker(Offload(memory_bytes=MEMORY_BYTES))
+        self._checker = Checker()
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
         self._responses = ResponseBuilder(
@@ -111,7 +109,7 @@ class Gateway:
             absent=absent_receivers(self.calls, self._checker),
             backlog=outcomes.backlog,
         )
-        self._ids = IdSource()
+        self._digits = random_digits()
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
         self._front = SwappableApp(self._setup.public)
@@ -153,7 +151,7 @@ class Gateway:
             calls=self.calls,
             responses=self._responses,
             checks=self._checks,
-            new_call_id=lambda: PREFIX + self._ids.draw()[:32].decode(),
+            digits=self._digits,
             strict=config.errors.strict,
         )
         rest = (
@@ -171,7 +169,7 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._ids),
+            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._digits),
         )
 
     @property

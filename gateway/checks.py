@@ -13,12 +13,10 @@ from gateway.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
 from gateway.request_parsing import NotJsonError
 from gateway.routing import OutputCheck, PublishedTool
-from gateway.schemas import UNDECIDED
+from gateway.schemas import by_parameter
 
 log = logging.getLogger("gateway.pipeline")
 
-# Globals: reading a member off its class costs half a microsecond in Python 3.11.
-UNCHECKED, WARN = OutputCheck.OFF, OutputCheck.WARN
 BROKEN_VALUE = ToolFailure(
     message="The tool returned a value that breaks its own output schema.", code=FailureCode.BROKEN_ANSWER
 )
@@ -50,8 +48,10 @@ class Checks:
 
         Raises INVALID_ARGUMENTS, BACKEND_UNAVAILABLE.
         """
-        wrong = tool.schema.errors_now(arguments, size)
-        if wrong is None:
+        found = tool.schema.findings_now(arguments, size)
+        if found is not None:
+            wrong = by_parameter(found)
+        else:
             try:
                 wrong = await self._checker.errors(tool.schema, arguments, principal)
             except OverrunError:
@@ -76,24 +76,22 @@ class Checks:
 
 
 def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
-    """The result, unless its value breaks the tool's output schema and the route minds.
+    """The result of a tool with `checks_output`, unless its value breaks the output schema and the route minds.
 
     None where finding out could hold up the event loop: `Checks.result` decides.
     """
-    if tool.route.validate_output is UNCHECKED or result.failure is not None:
+    if result.failure is not None or tool.output.accepts(result.value, result.value_bytes):
         return result
-    if tool.output.accepts(result.value, result.value_bytes):
-        return result
-    violation = tool.output_violation(result.value, result.value_bytes)
-    if violation is None:
-        return result
-    return None if violation is UNDECIDED else _enforced(result, tool, violation)
+    found = tool.output_findings(result.value, result.value_bytes)
+    if found is None:
+        return None
+    return _enforced(result, tool, found[0].sentence) if found else result
 
 
 def _enforced(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:
     if violation is None:
         return result
     log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})
-    if tool.route.validate_output is WARN:
+    if tool.route.validate_output is OutputCheck.WARN:
         return result
     return ToolResult(failure=BROKEN_VALUE, duration_ms=result.duration_ms)

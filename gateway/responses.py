@@ -18,15 +18,13 @@ from gateway.model import Json, JsonObject, ToolResult
 from gateway.ports import Encoder
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
-from gateway.schemas import UNDECIDED
 from gateway.wire import WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
 CALL_ID = b"toolgate-call-id"
 LOCATION = b"location"
-# Globals: reading a member off its class costs half a microsecond in Python 3.11.
-UNCHECKED, FAILS = OutputCheck.OFF, OutputCheck.FAIL
+FAILS = OutputCheck.FAIL  # a global: reading a member off its class costs half a microsecond in Python 3.11
 FAILED = "The gateway failed."
 
 
@@ -77,11 +75,11 @@ class ResponseBuilder:
             result, tool = status, request.tool
             if kept.joined and (tool is None or tool.id != kept.metadata.tool):  # the version that ran counts
                 tool = self._published(kept.metadata.tool)
-            if tool is not None and tool.route.validate_output is not UNCHECKED:
+            if tool is not None and tool.checks_output:
                 result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             if result.failure is not None and MISSING in result.failure.extras:
                 result = self._with_public_challenges(result, kept.backend)
-            request.outcome = outcome_of(result)
+            request.outcome = "ok" if result.failure is None else result.failure.outcome
             reply = encode(result, kept.metadata.call_id)
         elif status is None:
             request.outcome = "accepted" if accepted else "timeout"
@@ -124,13 +122,13 @@ class ResponseBuilder:
             tool = tool or self._published(run.tool)
             outcome = "ok"
             if tool is not None and tool.route.validate_output is FAILS:
-                violation = tool.output_violation(ending.value, ending.value_bytes)
-                if violation is UNDECIDED:
+                found = tool.output_findings(ending.value, ending.value_bytes)
+                if found is None:
                     counting = asyncio.ensure_future(self._count_checked(run, tool, ending.value))
                     self._counting.add(counting)
                     counting.add_done_callback(self._counting.discard)
                     return
-                if violation is not None:
+                if found:
                     outcome = BROKEN_VALUE.outcome  # the warning is logged when it is answered
         self._count_run(run, tool, outcome)
 
@@ -178,11 +176,6 @@ def with_headers(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:
     return WireReply(status=reply.status, headers=(*reply.headers, *headers), body=reply.body)
 
 
-def outcome_of(result: ToolResult) -> str:
-    """The word that a result is counted by."""
-    return "ok" if result.failure is None else result.failure.outcome
-
-
 def outcome_of_refusal(error: GatewayError) -> str:
-    """The same for a call that was refused."""
+    """The word that a refused call is counted by."""
     return "refused" if error.parameters is None else "invalid"

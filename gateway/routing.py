@@ -20,7 +20,7 @@ from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Decode, Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import version_key
 from gateway.ports import Backend, Caller, Target
-from gateway.schemas import InputSchema, OutputSchema, SchemaError, Undecided
+from gateway.schemas import CompiledSchema, Finding, SchemaError
 
 NULL = {"type": "null"}  # what a tool returns that returns nothing
 MAX_CACHED_LISTS = 64  # distinct sets of scopes; a list of 20,000 tools weighs 160 kB
@@ -76,28 +76,31 @@ class PublishedTool:
     asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
     for them after the operator came to trust it. `shows_output`: its output schema is listed; one that no caller could
     use is not, but values are still checked against it. `encoded` holds the listed form by dialect, once it was listed.
-    `id` is that of the definition, `backend` runs it, `asks`: whether it requires anything.
+    `id` is that of the definition, `backend` runs it, `asks`: whether it requires anything. `checks_output`: whether
+    values can break its output schema and the route minds.
     """
 
     definition: ToolDefinition
     requires: Requirements
     route: Route
-    schema: InputSchema
+    schema: CompiledSchema
     withheld: frozenset[str] = frozenset()
     shows_output: bool = True
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
     id: str = field(init=False)
     asks: bool = field(init=False)
+    checks_output: bool = field(init=False)
     backend: Backend = field(init=False, repr=False)
     target: Target = field(init=False, repr=False)
-    output: OutputSchema = field(init=False, repr=False)
+    output: CompiledSchema = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         definition, backend = self.definition, self.route.backend_name
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls
         self.asks = self.requires != Requirements()
         promised = definition.output_schema
-        self.output = OutputSchema.uncompiled(NULL if promised is None else promised)
+        self.checks_output = promised != {} and self.route.validate_output is not OutputCheck.OFF
+        self.output = CompiledSchema(NULL if promised is None else promised)
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
     @property
@@ -110,7 +113,7 @@ class PublishedTool:
         cls,
         definition: ToolDefinition,
         route: Route,
-        schema: InputSchema,
+        schema: CompiledSchema,
         withheld: frozenset[str] = frozenset(),
         *,
         shows_output: bool = True,
@@ -129,20 +132,20 @@ class PublishedTool:
             shows_output=shows_output,
         )
 
-    def output_violation(self, value: Json, size: int) -> str | Undecided | None:
-        """What in a value breaks the output schema, None when nothing does. `size` is at most that of its text.
+    def output_findings(self, value: Json, size: int) -> list[Finding] | None:
+        """What in a value breaks the output schema; empty when nothing does. `size` is at least that of its text.
 
-        UNDECIDED where finding out could hold up the event loop: then `output` has to be asked in another process.
+        None where finding out could hold up the event loop: then `output` has to be asked in another process.
         """
         promised = self.definition.output_schema
         if promised is None:  # it returns nothing (OTC 1.0 and OXP 1.0, Tool)
-            return None if value is None else "there is a value, of a tool that returns none"
+            return [] if value is None else [Finding((), "there is a value, of a tool that returns none")]
         if not promised:
-            return None
+            return []
         try:
-            return self.output.violation_now(value, size)
+            return self.output.findings_now(value, size)
         except SchemaError as exc:
-            return f"The output schema cannot be used: {exc.reason}"
+            return [Finding((), f"The output schema cannot be used: {exc.reason}")]
 
 
 class _Family:

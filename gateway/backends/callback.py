@@ -22,7 +22,6 @@ from gateway.backends.server import USER_AGENT, BackendContext, Server, open_poo
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
-from gateway.offload.tasks import READ_TOOLSET
 from gateway.settings import CallbackBackendSettings
 from gateway.transport import Origin, Pool, Reply, TransportError
 
@@ -47,7 +46,7 @@ class CallbackBackend:
         self._max_response_bytes = settings.max_response_bytes
         self._exchange = HttpExchange(name, settings, context, callback_toolset.request_toolset())
         self._credentials = self._exchange.credentials
-        self._reader = ListReader(READ_TOOLSET, callback_toolset.read_toolset, name, settings, context.lists)
+        self._reader = ListReader(callback_toolset.read_toolset, name, settings, context.lists)
         server = context.admission.replicas[0].target
         others = {Origin.parse(url): open_pool(settings, url) for url in settings.allowed_origins}
         self._pools = others | {server.pool.origin: server.pool}

@@ -27,17 +27,15 @@ MAX_LOGGED = 20  # warnings about names in one go
 
 
 class ListReader:
-    """Reads the lists of one backend with a function of `gateway.dialects`, which the child knows as `task`."""
+    """Reads the lists of one backend with a function of `gateway.dialects`, one of the child's tasks."""
 
     def __init__(
         self,
-        task: str,
         read: Callable[[bytes, bytes], tuple[bytes, ...]],
         backend: str,
         settings: BackendSettings,
         offload: Offload,
     ) -> None:
-        self._task = task
         self._read = read
         self._backend = backend
         self._offload = offload
@@ -76,7 +74,7 @@ class ListReader:
             return await asyncio.to_thread(self._read, bounds, text)
         try:
             running = self._offload.run(
-                self._task, bounds, text, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=self._backend
+                self._read, bounds, text, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=self._backend
             )
             del text
             return await running

@@ -16,7 +16,6 @@ from gateway.errors import GatewayError, unavailable
 from gateway.jsontext import encode
 from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
 from gateway.offload import Offload
-from gateway.offload.tasks import READ_CATALOG
 from gateway.settings import RcrtBackendSettings
 
 log = logging.getLogger("gateway.backends")
@@ -42,7 +41,7 @@ class Discovery:
         self, name: str, client: RcrtClient, settings: RcrtBackendSettings, lists: Offload, timings: Timings
     ) -> None:
         self._name = name
-        self._catalog_reader = ListReader(READ_CATALOG, rcrt_tools.read_catalog, name, settings, lists)
+        self._catalog_reader = ListReader(rcrt_tools.read_catalog, name, settings, lists)
         self._client = client
         self._workspace = settings.workspace
         self._toolkit = settings.toolkit or name

@@ -22,7 +22,7 @@ from gateway.offload import Offload
 from gateway.offload.validation import Verdict
 from gateway.ports import Backend
 from gateway.routing import PublishedTool, Route
-from gateway.schemas import InputSchema
+from gateway.schemas import CompiledSchema
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool
 
@@ -162,7 +162,7 @@ def _published(
         return EvaluatedTool(digest=digest, route=known.route, tool=None, reason=verdict.reason)
     route = source.routes[known.route]
     withheld = _asked_for(definition) - trusted - route.context
-    schema, listed = InputSchema.uncompiled(definition.input_schema), verdict.schemas
+    schema, listed = CompiledSchema(definition.input_schema), verdict.schemas
     definition = replace(definition, input_schema=listed.input, output_schema=listed.output)
     tool = PublishedTool.publish(definition, route, schema, withheld, shows_output=verdict.shows_output)
     return EvaluatedTool(digest=known.digest, route=known.route, tool=tool)

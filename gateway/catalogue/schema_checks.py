@@ -10,8 +10,7 @@ from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
-from gateway.offload.tasks import CHECK_SCHEMAS
-from gateway.offload.validation import Schemas, Verdict, check, decode_verdict
+from gateway.offload.validation import Schemas, Verdict, check, check_schemas, decode_verdict
 
 SLICE_S = 0.005  # of work between two turns of the event loop: no call waits noticeably longer
 HERE_BYTES = 4 * 1024  # of a definition checked here: 5 ms at worst
@@ -105,7 +104,7 @@ class SchemaChecks:
         cpu_s = BATCH_CPU_S if len(texts) > 1 else TOOL_CPU_S
         try:
             return list(
-                await self._offload.run(CHECK_SCHEMAS, *texts, cpu_s=cpu_s, within_s=WITHIN_S, owner=self._owner)
+                await self._offload.run(check_schemas, *texts, cpu_s=cpu_s, within_s=WITHIN_S, owner=self._owner)
             )
         except OverrunError:
             if len(texts) == 1:

@@ -236,7 +236,7 @@ def x_otc(tool: ToolDefinition) -> JsonObject:
     return {key: value for key, value in found.items() if value is not None and value != ()}
 
 
-def plain_definition(tool: ToolDefinition, input_schema: JsonObject) -> JsonObject:
+def definition_object(tool: ToolDefinition, input_schema: JsonObject) -> JsonObject:
     """A definition as OTC, OXP and the LangChain family list it, around the input schema in the form's own way."""
     body: JsonObject = {
         "id": tool.id,
@@ -248,8 +248,3 @@ def plain_definition(tool: ToolDefinition, input_schema: JsonObject) -> JsonObje
     }
     requirements = requirements_object(tool.requires)
     return body if requirements is None else body | {"requirements": requirements}
-
-
-def bare_definition(tool: ToolDefinition) -> JsonObject:
-    """A definition whose `input_schema` is the JSON Schema itself (OXP 1.0, the LangChain family)."""
-    return plain_definition(tool, tool.input_schema | x_otc(tool))

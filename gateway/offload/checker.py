@@ -13,9 +13,10 @@ from gateway import jsontext
 from gateway.dialects.callback import Callback
 from gateway.model import Arguments, Decode, Json
 from gateway.offload.client import Offload
-from gateway.offload.reading import pack_how, unpack_message
-from gateway.offload.tasks import EXPLAIN_INPUT, EXPLAIN_OUTPUT, READ_CALLBACK, READ_DOCUMENT
-from gateway.schemas import InputSchema, OutputSchema
+from gateway.offload.reading import pack_how, read_callback, read_document, unpack_message
+from gateway.offload.tasks import Parts, Task
+from gateway.offload.validation import explain_input, explain_output
+from gateway.schemas import CompiledSchema
 
 MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million values of up to 100 bytes
 CHECK_S = 1.0  # of processor time; ordinary schemas take a millisecond for a megabyte
@@ -24,11 +25,11 @@ WITHIN_S = 15.0  # with the wait for other callers' slices
 OWED_S = 60.0  # for the result of a tool that has run: it is lost if it cannot be read
 
 
-class Checker:
-    """All methods raise what `Offload.run` raises. `owner` is the principal who waits."""
+class Checker(Offload):
+    """The child that serves calls. All methods raise what `run` raises. `owner` is the principal who waits."""
 
-    def __init__(self, offload: Offload) -> None:
-        self._offload = offload
+    def __init__(self, *, memory_bytes: int = MEMORY_BYTES) -> None:
+        super().__init__(memory_bytes=memory_bytes)
 
     async def read(
         self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str, *, is_owed: bool = False
@@ -36,7 +37,7 @@ class Checker:
         """Reads a JSON document; objects and arrays under `members` stay text (`msgspec.Raw`). Raises JsonError."""
         depth = str(max_depth).encode()
         why, *read = await self._run(
-            READ_DOCUMENT, text, depth, *members, cpu_s=_reading_s(text), owner=owner, is_owed=is_owed
+            read_document, text, depth, *members, cpu_s=_reading_s(text), owner=owner, is_owed=is_owed
         )
         if why:
             raise jsontext.JsonError(why.decode())
@@ -53,31 +54,25 @@ class Checker:
     ) -> Callback:
         """As `dialects.callback.decode_callback`."""
         ids, how = (own_id.encode(), own_group.encode()), pack_how(decode, patterns)
-        run = self._run(READ_CALLBACK, body, *ids, how, cpu_s=_reading_s(body), owner=owner, is_owed=True)
+        run = self._run(read_callback, body, *ids, how, cpu_s=_reading_s(body), owner=owner, is_owed=True)
         return unpack_message(*await run)
 
-    async def errors(self, schema: InputSchema, arguments: Arguments, owner: str) -> dict[str, str]:
+    async def errors(self, schema: CompiledSchema, arguments: Arguments, owner: str) -> dict[str, str]:
         """What is wrong with arguments, by parameter; empty if they are valid."""
         text = jsontext.encode(arguments)
-        (found,) = await self._run(EXPLAIN_INPUT, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        (found,) = await self._run(explain_input, schema.text, text, cpu_s=CHECK_S, owner=owner)
         errors: dict[str, str] = msgspec.json.decode(found)
         return errors
 
-    async def violation(self, schema: OutputSchema, value: Json, owner: str) -> str | None:
+    async def violation(self, schema: CompiledSchema, value: Json, owner: str) -> str | None:
         """The first thing that is wrong with a tool's value; None when it is valid."""
         text = jsontext.encode(value)
-        (found,) = await self._run(EXPLAIN_OUTPUT, schema.text, text, cpu_s=CHECK_S, owner=owner, is_owed=True)
+        (found,) = await self._run(explain_output, schema.text, text, cpu_s=CHECK_S, owner=owner, is_owed=True)
         return found.decode() or None
 
-    async def aclose(self) -> None:
-        """Ends the child."""
-        await self._offload.aclose()
-
-    async def _run(
-        self, task: str, *parts: bytes, cpu_s: float, owner: str, is_owed: bool = False
-    ) -> tuple[bytes, ...]:
+    async def _run(self, task: Task, *parts: bytes, cpu_s: float, owner: str, is_owed: bool = False) -> Parts:
         within_s = OWED_S if is_owed else WITHIN_S
-        return await self._offload.run(task, *parts, cpu_s=cpu_s, within_s=within_s, owner=owner, is_owed=is_owed)
+        return await self.run(task, *parts, cpu_s=cpu_s, within_s=within_s, owner=owner, is_owed=is_owed)
 
 
 def _reading_s(text: bytes) -> float:

@@ -14,8 +14,7 @@ import signal
 import sys
 from typing import BinaryIO
 
-from gateway.offload.frames import HEAD, Answer, decode_job, encode
-from gateway.offload.tasks import TASKS
+from gateway.offload.tasks import HEAD, TASKS, decode_request, encode
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 FIRST_TO_GO = "1000"  # proc_pid_oom_score_adj(5)
@@ -35,11 +34,11 @@ def main(memory_bytes: int) -> None:
 def _answer(frame: bytes, cpu_s: float, sink: BinaryIO) -> None:
     signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
-        job = decode_job(frame)
+        task, parts = decode_request(frame)
         del frame
-        answer = encode(Answer(parts=TASKS[job.task](*job.parts)))
+        answer = encode(TASKS[task](*parts))
     except MemoryError:
-        answer = encode(Answer(out_of_memory=True))
+        os.abort()  # as a library does that cannot report it
     signal.setitimer(signal.ITIMER_PROF, 0)
     sink.write(HEAD.pack(len(answer), 0.0))
     sink.write(answer)

@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from subprocess import DEVNULL, Popen
 from typing import NamedTuple
 
-from gateway.offload.frames import HEAD, MAX_FRAME_BYTES, Answer, Job, decode_answer, encode
+from gateway.offload.tasks import HEAD, MAX_FRAME_BYTES, Parts, Task, decode_answer, encode
 
 log = logging.getLogger("gateway.offload")
 
@@ -22,7 +22,7 @@ MAX_WAITING_BYTES = 128 * 1024 * 1024  # of what waiting tasks work on
 IDLE_S = 30.0  # then the child's memory is given back; starting one takes a fifth of a second
 WALL_FACTOR, WALL_S = 10.0, 10.0  # how long a task may take on a busy machine, by the processor time it may use
 READ_BYTES = 1024 * 1024  # of an answer, held for the reader at a time
-# The signals that end a child out of time, and one out of memory in a library that cannot report it.
+# The signals that end a child out of time, and one out of memory.
 OVERRUN = (signal.SIGPROF, signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL)
 # The child runs what strangers wrote: it gets no environment that may hold secrets.
 ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
@@ -51,11 +51,11 @@ class _Child(NamedTuple):
 
 
 class _Job(NamedTuple):
-    task: str
-    parts: tuple[bytes, ...]
+    task: Task
+    parts: Parts
     size: int  # of all parts
     cpu_s: float
-    answer: asyncio.Future[tuple[bytes, ...]]
+    answer: asyncio.Future[Parts]
 
 
 class Offload:
@@ -74,9 +74,9 @@ class Offload:
         self._closed = False
 
     async def run(
-        self, task: str, *parts: bytes, cpu_s: float, within_s: float, owner: str, is_owed: bool = False
-    ) -> tuple[bytes, ...]:
-        """Runs a task of `tasks.TASKS` on `parts` and returns what it returns.
+        self, task: Task, *parts: bytes, cpu_s: float, within_s: float, owner: str, is_owed: bool = False
+    ) -> Parts:
+        """Runs a function of `tasks.TASKS` in the child on `parts` and returns what it returns.
 
         Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is,
         BusyError if too many tasks wait or there is no answer within `within_s` seconds, FailedError if there is no
@@ -150,10 +150,8 @@ class Offload:
     async def _run_job(self, job: _Job) -> None:
         try:
             answer = await self._ask(job)
-            if answer.out_of_memory:
-                raise OverrunError
             if not job.answer.done():
-                job.answer.set_result(answer.parts)
+                job.answer.set_result(answer)
         except OffloadError as exc:
             await self._end()
             if not job.answer.done():
@@ -162,11 +160,11 @@ class Offload:
             if not job.answer.done():  # closed in the middle
                 job.answer.set_exception(FailedError())
 
-    async def _ask(self, job: _Job) -> Answer:
+    async def _ask(self, job: _Job) -> Parts:
         child = self._child = self._child or await _start(self._memory_bytes)
         try:
             async with asyncio.timeout(job.cpu_s * WALL_FACTOR + WALL_S):
-                frame = encode(Job(job.task, job.parts))
+                frame = encode((job.task.__name__, job.parts))
                 child.writer.write(HEAD.pack(len(frame), job.cpu_s))
                 child.writer.write(frame)
                 del frame

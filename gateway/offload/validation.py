@@ -8,9 +8,17 @@ import msgspec
 from msgspec import Struct
 
 from gateway.model import JsonObject
-from gateway.schemas import InputSchema, OutputSchema, SchemaError, inline_refs, inlined, is_json_schema
+from gateway.schemas import (
+    CompiledSchema,
+    SchemaError,
+    by_parameter,
+    compile_input,
+    inline_refs,
+    inlined,
+    is_json_schema,
+)
 
-REMEMBERED = 4  # compiled schemas; each may take 32 MB
+REMEMBERED = 8  # compiled schemas; each may take 32 MB
 
 # Without the limits of `jsontext`: what comes here was read by it before.
 _decode = msgspec.json.Decoder().decode
@@ -19,26 +27,21 @@ _encode = msgspec.json.Encoder().encode
 
 def explain_input(schema: bytes, arguments: bytes) -> tuple[bytes]:
     """What is wrong with the arguments of a call, by parameter, as a JSON object; empty when they are valid."""
-    return (_encode(_input(schema).errors(_decode(arguments))),)
+    return (_encode(by_parameter(_compiled(schema).findings(_decode(arguments)))),)
 
 
 def explain_output(schema: bytes, value: bytes) -> tuple[bytes]:
     """The first thing that is wrong with a tool's value, as a sentence; empty when it is valid."""
     try:
-        compiled = _output(schema)
+        found = _compiled(schema).findings(_decode(value))
     except SchemaError as exc:
         return (f"The output schema cannot be used: {exc.reason}".encode(),)
-    return ((compiled.violation(_decode(value)) or "").encode(),)
+    return (found[0].sentence.encode() if found else b"",)
 
 
 @lru_cache(REMEMBERED)
-def _input(schema: bytes) -> InputSchema:
-    return InputSchema.compile(_decode(schema))
-
-
-@lru_cache(REMEMBERED)
-def _output(schema: bytes) -> OutputSchema:
-    return OutputSchema.compile(_decode(schema))
+def _compiled(schema: bytes) -> CompiledSchema:
+    return CompiledSchema.compile(_decode(schema))
 
 
 class Schemas(Struct, frozen=True):
@@ -71,7 +74,7 @@ def check_schemas(*texts: bytes) -> tuple[bytes, ...]:
 def check(schemas: Schemas) -> Verdict:
     """Checks whether schemas can be used, and inlines their references."""
     try:
-        InputSchema.compile(schemas.input)
+        compile_input(schemas.input)
     except SchemaError as exc:
         return Verdict(Schemas({}, None), reason=f"Its input schema cannot be used. {exc.reason}")
     output, useful = _promised(schemas.output)

@@ -3,19 +3,18 @@
 Pure. JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12, by `$schema`; 2020-12 where it says nothing.
 """
 
-from gateway.schemas.compiled import UNDECIDED, InputSchema, OutputSchema, Undecided, is_json_schema
-from gateway.schemas.cost import is_light
+from gateway.schemas.compiled import CompiledSchema, compile_input, is_json_schema
 from gateway.schemas.document import SchemaError
 from gateway.schemas.inline import inline_refs, inlined
+from gateway.schemas.wording import Finding, by_parameter
 
 __all__ = [
-    "UNDECIDED",
-    "InputSchema",
-    "OutputSchema",
+    "CompiledSchema",
+    "Finding",
     "SchemaError",
-    "Undecided",
+    "by_parameter",
+    "compile_input",
     "inline_refs",
     "inlined",
     "is_json_schema",
-    "is_light",
 ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from enum import Enum, auto
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Self
 
 import jsonschema_rs
@@ -15,12 +14,12 @@ from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, Vali
 from jsonschema_rs import ValidationErrorKind as Kind
 
 from gateway.jsontext import ALWAYS_HERE_BYTES
-from gateway.model import Arguments, Json, JsonObject
+from gateway.model import Json, JsonObject
 from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import Document, Schema, SchemaError, subschemas
 from gateway.schemas.inline import inline_refs, with_subschemas
-from gateway.schemas.keywords import is_before_2019
-from gateway.schemas.wording import Finding, Texts, by_parameter, findings, shortened
+from gateway.schemas.keywords import is_before_2019, names_draft
+from gateway.schemas.wording import Finding, Texts, findings, shortened
 
 MAX_FINDINGS = 50  # reported of one call
 MAX_EXPLAINED = 2_000  # values in an argument tree. The library makes all errors at once, 8 us each
@@ -46,50 +45,49 @@ class HeavyError(Exception):
     """A schema that takes too long to compile on the event loop."""
 
 
-class Undecided(Enum):
-    """The answer for a value whose check could hold up the event loop."""
-
-    UNDECIDED = auto()
-
-
-UNDECIDED = Undecided.UNDECIDED
-
-
 def is_json_schema(schema: JsonObject) -> bool:
     """Whether a schema is valid by the draft it names; takes a twentieth of the time of compiling it."""
     named = schema.get("$schema", "https://json-schema.org/schema")
     return isinstance(named, str) and bool(DRAFTS.fullmatch(named)) and jsonschema_rs.meta.is_valid(schema)
 
 
-class _Compiled:
+class CompiledSchema:
     """A schema that decides whether a value is valid and, in words, why not.
 
-    The size of a value is that of its JSON text in bytes.
+    It is compiled for its first check: that takes 10 KB, and most tools of many are never called. If compiling could
+    hold up the event loop, all checks are left to another process. The size of a value is that of its JSON text in
+    bytes.
     """
 
     is_valid: Callable[[Json], bool]
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
         self.max_bytes = 0
         self._cost: Cost | None = None
         self._is_waiting = True  # to be compiled for its first check
         self._unusable = ""  # why it is, found out then
 
+    @classmethod
+    def compile(cls, schema: JsonObject) -> Self:
+        """Compiles a schema at once. Raises: SchemaError."""
+        compiled = cls(schema)
+        compiled._is_waiting = False
+        compiled._compile()
+        return compiled
+
     def _compile(self, *, here: bool = False) -> None:
-        """Compiles it. Raises SchemaError, HeavyError if `here` that would hold up the event loop."""
-        schema = self._schema
-        document = Document(schema)
-        self._schema = schema = document.root
+        """Raises SchemaError, HeavyError if `here` that would hold up the event loop."""
+        document = Document(self._schema)
+        self._schema = document.root
         work, patterns = document.work(), len(document.patterns)
-        validator, pattern_bytes, backtracks = _validator(schema, patterns, here=here)
+        validator, pattern_bytes, backtracks = _validator(self._schema, patterns, here=here)
         self.is_valid = validator.is_valid
         self._cost = cost_of(work, patterns, pattern_bytes, backtracks=backtracks)
         self.max_bytes = min(self._cost.max_bytes, ALWAYS_HERE_BYTES)  # a larger value may still be JSON text
-        self._is_light = is_light(schema)
+        self._is_light = is_light(self._schema)
 
     def _compile_here(self) -> None:
-        """Compiles it for its first check, or leaves that and all others to another process. Raises SchemaError."""
         self._is_waiting = False
         if is_light(self._schema):
             try:
@@ -99,39 +97,10 @@ class _Compiled:
             except HeavyError:
                 pass
 
-    @classmethod
-    def uncompiled(cls, schema: JsonObject) -> Self:
-        """A schema to be compiled for its first check: that takes 10 KB, and most tools of many are never called.
-
-        If compiling it could hold up the event loop, its checks are all left to another process. They raise SchemaError
-        if it cannot be used.
-        """
-        return cls(schema)
-
-    @classmethod
-    def compile(cls, schema: JsonObject) -> Self:
-        """Compiles a schema. Raises: SchemaError."""
-        compiled = cls(schema)
-        compiled._is_waiting = False
-        compiled._compile()
-        return compiled
-
     @property
     def text(self) -> bytes:
         """The schema as JSON."""
         return msgspec.json.encode(self._schema)
-
-    def findings(self, value: Json) -> list[Finding]:
-        """Everything that is wrong with a value, up to a limit; empty when it is valid."""
-        try:
-            if self.is_valid(value):
-                return []
-        except _REFUSALS:
-            return [_NOT_CHECKED]  # and so not passed on
-        try:
-            return list(islice(self._explained(value), MAX_FINDINGS)) or [_NOT_MATCHED]
-        except _REFUSALS:
-            return [_NOT_MATCHED]
 
     def accepts(self, value: Json, size: int) -> bool:
         """Whether a value is certainly valid; False leaves it to `findings_now`."""
@@ -142,8 +111,16 @@ class _Compiled:
         except _REFUSALS:
             return False
 
+    def findings(self, value: Json) -> list[Finding]:
+        """Everything that is wrong with a value, up to a limit; empty when it is valid."""
+        found = self._verdict(value)
+        return self._explained(value) if found is None else found
+
     def findings_now(self, value: Json, size: int) -> list[Finding] | None:
-        """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text."""
+        """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text.
+
+        Raises SchemaError if the schema cannot be used.
+        """
         if self._is_waiting:
             self._compile_here()
         if self._unusable:
@@ -153,24 +130,36 @@ class _Compiled:
         measured, cost = size_of(value), self._cost
         if cost is None or measured is None or not cost.allows_check(measured):
             return None
-        try:
-            if self.is_valid(value):
-                return []
-        except _REFUSALS:
-            return [_NOT_CHECKED]
-        return self.findings(value) if self._is_light and cost.allows_words(measured) else None
+        found = self._verdict(value)
+        return self._explained(value) if found is None and self._is_light and cost.allows_words(measured) else found
 
-    def _explained(self, value: Json) -> Iterator[Finding]:
+    def _verdict(self, value: Json) -> list[Finding] | None:
+        """Empty for a valid value; None for one that is not, which remains to be explained."""
+        try:
+            return [] if self.is_valid(value) else None
+        except _REFUSALS:
+            return [_NOT_CHECKED]  # and so not passed on
+
+    def _explained(self, value: Json) -> list[Finding]:
+        try:
+            return list(islice(self._errors(value), MAX_FINDINGS)) or [_NOT_MATCHED]
+        except _REFUSALS:
+            return [_NOT_MATCHED]
+
+    def _errors(self, value: Json) -> Iterator[Finding]:
         if self._explaining is None:
-            return iter(())
+            return
         validator, root = self._explaining
-        texts: Texts = {}
-        if _holds_more_than(value, MAX_EXPLAINED):
-            try:
+        errors: Iterable[ValidationError]
+        try:
+            if _holds_more_than(value, MAX_EXPLAINED):
                 validator.validate(value)
-            except ValidationError as exc:
-                return iter(findings(exc, root, texts))
-        return chain.from_iterable(findings(error, root, texts) for error in validator.iter_errors(value))
+            errors = validator.iter_errors(value)
+        except ValidationError as exc:
+            errors = (exc,)
+        texts: Texts = {}
+        for error in errors:
+            yield from findings(error, root, texts)
 
     @cached_property
     def _explaining(self) -> tuple[Validator, Schema] | None:
@@ -181,41 +170,12 @@ class _Compiled:
             return None
 
 
-class InputSchema(_Compiled):
-    """The schema of a tool's arguments."""
-
-    @classmethod
-    def compile(cls, schema: JsonObject) -> Self:
-        """Compiles a schema of arguments. Raises: SchemaError."""
-        kinds = schema.get("type", "object") if isinstance(schema, dict) else "object"
-        if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
-            raise SchemaError("It does not describe an object, and arguments always are one.")
-        return super().compile(schema)
-
-    def errors(self, arguments: JsonObject) -> dict[str, str]:
-        """What is wrong, by parameter: the outermost one, or `input`. Empty when the arguments are valid."""
-        return by_parameter(self.findings(arguments))
-
-    def errors_now(self, arguments: Arguments, size: int) -> dict[str, str] | None:
-        """As `errors`; None where that could hold up the event loop."""
-        found = self.findings_now(arguments, size)
-        return None if found is None else by_parameter(found)
-
-
-class OutputSchema(_Compiled):
-    """The schema of a tool's value."""
-
-    def violation(self, value: Json) -> str | None:
-        """The first thing that is wrong with a value, without quoting it; None when it is valid."""
-        found = self.findings(value)
-        return found[0].sentence if found else None
-
-    def violation_now(self, value: Json, size: int) -> str | Undecided | None:
-        """As `violation`; UNDECIDED where that could hold up the event loop."""
-        found = self.findings_now(value, size)
-        if found is None:
-            return UNDECIDED
-        return found[0].sentence if found else None
+def compile_input(schema: JsonObject) -> CompiledSchema:
+    """Compiles a schema of arguments. Raises: SchemaError."""
+    kinds = schema.get("type", "object") if isinstance(schema, dict) else "object"
+    if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
+        raise SchemaError("It does not describe an object, and arguments always are one.")
+    return CompiledSchema.compile(schema)
 
 
 def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Validator, int, bool]:
@@ -272,36 +232,30 @@ def _explaining_validator(schema: Schema) -> tuple[Validator, Schema]:
     multiplies is asked as a question, `{"if": X, "else": false}`, that is answered yes or no.
     """
     document = Document(inline_refs(schema))
-    root = _Explainable(document).root()
+    root = _explainable(document.root, document)
     return _validator(root, len(document.patterns))[0], root
 
 
-class _Explainable:
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        meta_schema = str(document.root.get("$schema", ""))
-        self._has_if = "draft-04" not in meta_schema and "draft-06" not in meta_schema
+def _explainable(schema: Schema, document: Document) -> Schema:
+    """Every schema stays where it is, so that pointers still lead to it."""
+    result = with_subschemas(schema, lambda inner: _explainable(inner, document))
+    if result.get("additionalProperties") is False:
+        result.setdefault("properties", {})  # without it the library does not say which are too many
+    questions = [keyword for keyword in ("anyOf", "oneOf") if not _is_flat(schema.get(keyword))]
+    if document.closes_circle(schema):
+        questions.append("$ref")
+    if document.ref_alone and document.has_ref(schema):
+        return _question({"$ref": result["$ref"]}, document) if "$ref" in questions else result
+    if questions:
+        asked = [_question({keyword: result.pop(keyword)}, document) for keyword in questions]
+        result["allOf"] = [*result.get("allOf", ()), *asked]
+    return result
 
-    def root(self) -> Schema:
-        return self._rewritten(self._document.root)
 
-    def _rewritten(self, schema: Schema) -> Schema:
-        """Every schema stays where it is, so that pointers still lead to it."""
-        result = with_subschemas(schema, self._rewritten)
-        if result.get("additionalProperties") is False:
-            result.setdefault("properties", {})  # without it the library does not say which are too many
-        questions = [keyword for keyword in ("anyOf", "oneOf") if not _is_flat(schema.get(keyword))]
-        if self._document.has_ref(schema) and self._document.closes_circle(schema):
-            questions.append("$ref")
-        if self._document.ref_alone and self._document.has_ref(schema):
-            return self._question({"$ref": result["$ref"]}) if "$ref" in questions else result
-        if questions:
-            asked = [self._question({keyword: result.pop(keyword)}) for keyword in questions]
-            result["allOf"] = [*result.get("allOf", ()), *asked]
-        return result
-
-    def _question(self, schema: Schema) -> Schema:
-        return {"if": schema, "else": False} if self._has_if else {"not": {"not": schema}}
+def _question(schema: Schema, document: Document) -> Schema:
+    if names_draft(document.root, "draft-04", "draft-06"):
+        return {"not": {"not": schema}}
+    return {"if": schema, "else": False}
 
 
 def _is_flat(branches: Any) -> bool:

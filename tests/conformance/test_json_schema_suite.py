@@ -16,12 +16,13 @@ from gateway.catalogue.evaluation import UNEVALUATED, evaluate
 from gateway.dialects.definitions import read_definition
 from gateway.model import Json, JsonObject, Listing
 from gateway.routing import PublishedTool
-from gateway.schemas import InputSchema, OutputSchema, SchemaError
+from gateway.schemas import CompiledSchema, SchemaError
 from tests.conformance.refused import REFUSED
 from tests.conformance.suite import DRAFTS, check_fetched, files, groups
 from tests.flow.gateways import config, running
 from tests.flow.toolserver import tool, tool_server
 from tests.unit.catalogue.asking import ToolServer, route, source
+from tests.unit.compiling import errors, errors_now, violation
 
 ITSELF = "https://example.com/the-schema-of-the-case"
 FILES = list(files())
@@ -69,25 +70,25 @@ async def offered(schemas: list[Json]) -> tuple[dict[int, PublishedTool], dict[i
 def wrong(tool: PublishedTool, schema: Json, data: Json, *, valid: bool) -> list[str]:
     """How a tool, called with a value and returning it, is judged otherwise than the suite says."""
     found = []
-    if as_parameter(schema) is not None and (not errors(tool, {"value": data})) is not valid:
+    if as_parameter(schema) is not None and (not told(tool, {"value": data})) is not valid:
         found.append("as an argument")
-    if isinstance(schema, dict) and schema and (returned(tool).violation(data) is None) is not valid:
+    if isinstance(schema, dict) and schema and (violation(returned(tool), data) is None) is not valid:
         found.append("as a result")
     return found
 
 
-def errors(tool: PublishedTool, arguments: JsonObject) -> dict[str, str]:
+def told(tool: PublishedTool, arguments: JsonObject) -> dict[str, str]:
     """What is said of the arguments of a call, here or by the process that checks what takes long."""
-    told = tool.schema.errors_now(arguments, len(msgspec.json.encode(arguments)))
-    if told is None:
-        return InputSchema.compile(msgspec.json.decode(tool.schema.text)).errors(arguments)
-    return told
+    found = errors_now(tool.schema, arguments, len(msgspec.json.encode(arguments)))
+    if found is None:
+        return errors(msgspec.json.decode(tool.schema.text), arguments)
+    return found
 
 
-def returned(tool: PublishedTool) -> OutputSchema:
+def returned(tool: PublishedTool) -> CompiledSchema:
     """The schema of what a tool returns. Raises SchemaError."""
     assert tool.definition.output_schema is not None
-    return OutputSchema.compile(tool.definition.output_schema)
+    return CompiledSchema.compile(tool.definition.output_schema)
 
 
 @pytest.mark.anyio

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway import jsontext
-from gateway.auth.keyset import KeySet, KeySetError
+from gateway.auth.keys import KeySet, KeySetError
 from gateway.backends import challenges
 from gateway.dialects import callback, rcrt, rcrt_tools, recognise
 from gateway.dialects.callback_toolset import ToolsetError, decode_toolset

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from gateway.model import Invocation, Listing, Requirements, ToolDefinition, ToolResult
 from gateway.routing import PublishedTool, Route
-from gateway.schemas import InputSchema
+from gateway.schemas import compile_input
 
-ANYTHING = InputSchema.compile({})
+ANYTHING = compile_input({})
 
 
 class Unasked:

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from gateway import jsontext
-from gateway.offload import BusyError, Checker, FailedError, Offload, OverrunError
+from gateway.offload import BusyError, Checker, FailedError, OverrunError
 from gateway.offload.client import MAX_WAITING_PER_OWNER
-from gateway.offload.tasks import READ_DOCUMENT
-from gateway.schemas import InputSchema, OutputSchema
+from gateway.offload.reading import read_document
+from gateway.schemas import CompiledSchema, compile_input
 
 pytestmark = pytest.mark.anyio
 
 MEMORY = 256 * 1024 * 1024
 SLOW = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a[ab]{5000}c"}}}
 NEVER_DONE = {"a": "ab" * 500_000}  # two minutes
-QUESTION = (READ_DOCUMENT, b'{"input": [1, {}], "n": 2}', b"64", b"input")
+QUESTION = (read_document, b'{"input": [1, {}], "n": 2}', b"64", b"input")
 ANSWER = (b"", b'{"input":null,"n":2}', b'["input"]', b"[1,{}]")
 
 
@@ -31,34 +31,34 @@ def environment_of(pid: int) -> bytes:
 
 
 @pytest.fixture
-async def offload() -> AsyncIterator[Offload]:
-    offload = Offload(memory_bytes=MEMORY)
+async def offload() -> AsyncIterator[Checker]:
+    offload = Checker(memory_bytes=MEMORY)
     yield offload
     await offload.aclose()
 
 
-async def ask(offload: Offload, owner: str = "me", within_s: float = 30.0) -> tuple[bytes, ...]:
+async def ask(offload: Checker, owner: str = "me", within_s: float = 30.0) -> tuple[bytes, ...]:
     return await offload.run(*QUESTION, cpu_s=5.0, within_s=within_s, owner=owner)
 
 
-async def test_a_task_returns_what_it_makes(offload: Offload) -> None:
+async def test_a_task_returns_what_it_makes(offload: Checker) -> None:
     assert await ask(offload) == ANSWER
 
 
-async def test_a_task_out_of_time_is_ended_and_the_next_gets_another_child(offload: Offload) -> None:
-    checker, schema = Checker(offload), InputSchema.compile(SLOW)
+async def test_a_task_out_of_time_is_ended_and_the_next_gets_another_child(offload: Checker) -> None:
+    schema = compile_input(SLOW)
     with pytest.raises(OverrunError):
-        await checker.errors(schema, NEVER_DONE, "me")
-    assert await checker.errors(schema, {"a": "b"}, "me") == {"a": "does not match the pattern a[ab]{5000}c"}
+        await offload.errors(schema, NEVER_DONE, "me")
+    assert await offload.errors(schema, {"a": "b"}, "me") == {"a": "does not match the pattern a[ab]{5000}c"}
 
 
-async def test_a_task_out_of_memory_is_told_so(offload: Offload) -> None:
+async def test_a_task_out_of_memory_is_told_so(offload: Checker) -> None:
     with pytest.raises(OverrunError):  # ten million lists of 56 bytes
-        await offload.run(READ_DOCUMENT, b"[%b[]]" % (b"[]," * 10_000_000), b"64", cpu_s=60.0, within_s=60.0, owner="")
+        await offload.run(read_document, b"[%b[]]" % (b"[]," * 10_000_000), b"64", cpu_s=60.0, within_s=60.0, owner="")
     assert await ask(offload) == ANSWER
 
 
-async def test_a_child_that_was_ended_from_outside_is_replaced(offload: Offload) -> None:
+async def test_a_child_that_was_ended_from_outside_is_replaced(offload: Checker) -> None:
     await ask(offload)
     assert offload._child is not None
     os.kill(offload._child.process.pid, signal.SIGTERM)
@@ -67,7 +67,7 @@ async def test_a_child_that_was_ended_from_outside_is_replaced(offload: Offload)
     assert await ask(offload) == ANSWER
 
 
-async def test_owners_take_turns(offload: Offload) -> None:
+async def test_owners_take_turns(offload: Checker) -> None:
     order: list[str] = []
 
     async def asked(owner: str) -> None:
@@ -80,14 +80,14 @@ async def test_owners_take_turns(offload: Offload) -> None:
     assert order.index("other") <= 1
 
 
-async def test_one_owner_cannot_fill_the_queue(offload: Offload) -> None:
+async def test_one_owner_cannot_fill_the_queue(offload: Checker) -> None:
     asking = [asyncio.ensure_future(ask(offload, "busy")) for _ in range(MAX_WAITING_PER_OWNER * 2)]
     assert await ask(offload, "other") == ANSWER
     ended = await asyncio.gather(*asking, return_exceptions=True)
     assert sum(isinstance(each, BusyError) for each in ended) == MAX_WAITING_PER_OWNER
 
 
-async def test_what_a_tool_that_has_run_said_is_never_refused(offload: Offload) -> None:
+async def test_what_a_tool_that_has_run_said_is_never_refused(offload: Checker) -> None:
     async def owed() -> tuple[bytes, ...]:
         return await offload.run(*QUESTION, cpu_s=5.0, within_s=60.0, owner="busy", is_owed=True)
 
@@ -95,14 +95,14 @@ async def test_what_a_tool_that_has_run_said_is_never_refused(offload: Offload) 
     assert set(answers) == {ANSWER}
 
 
-async def test_a_caller_does_not_wait_longer_than_it_said(offload: Offload) -> None:
+async def test_a_caller_does_not_wait_longer_than_it_said(offload: Checker) -> None:
     with pytest.raises(BusyError):
         await ask(offload, within_s=0.0)
     assert await ask(offload) == ANSWER
 
 
 async def test_closing_ends_the_child_and_refuses_what_waits() -> None:
-    offload = Offload(memory_bytes=MEMORY)
+    offload = Checker(memory_bytes=MEMORY)
     waiting = [asyncio.ensure_future(ask(offload)) for _ in range(3)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert offload._child is not None
@@ -116,7 +116,7 @@ async def test_closing_ends_the_child_and_refuses_what_waits() -> None:
 
 
 async def test_the_child_gets_nothing_of_our_environment_that_could_be_secret(
-    offload: Offload, monkeypatch: pytest.MonkeyPatch
+    offload: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JWT_SECRET", "canary")
     await ask(offload)
@@ -135,29 +135,29 @@ READABLE = {
 
 
 @pytest.mark.parametrize(("text", "read"), READABLE.values(), ids=READABLE)
-async def test_a_document_is_encoded_from_what_was_read(offload: Offload, text: bytes, read: bytes) -> None:
-    document = await Checker(offload).read(text, (b"input",), 64, "me")
+async def test_a_document_is_encoded_from_what_was_read(offload: Checker, text: bytes, read: bytes) -> None:
+    document = await offload.read(text, (b"input",), 64, "me")
     assert jsontext.encode(document) == read
 
 
 @pytest.mark.parametrize("text", [b'{"a":1', b'{"a":"\\ud800"}', b'{"a":"\xff"}', b"[" * 65 + b"]" * 65, b"1" * 5000])
-async def test_what_is_refused_here_is_refused_there_in_the_same_words(offload: Offload, text: bytes) -> None:
+async def test_what_is_refused_here_is_refused_there_in_the_same_words(offload: Checker, text: bytes) -> None:
     with pytest.raises(jsontext.JsonError) as here:
         jsontext.decode(text)
     with pytest.raises(jsontext.JsonError) as there:
-        await Checker(offload).read(text, (b"input",), 64, "me")
+        await offload.read(text, (b"input",), 64, "me")
     assert str(there.value) == str(here.value)
 
 
-async def test_too_many_values_beside_the_arguments_are_refused(offload: Offload) -> None:
+async def test_too_many_values_beside_the_arguments_are_refused(offload: Checker) -> None:
     text = b'{"context":[%b{}],"input":{}}' % (b"{}," * 100_000)
     with pytest.raises(jsontext.JsonError, match="too many values"):
-        await Checker(offload).read(text, (b"input",), 64, "me")
+        await offload.read(text, (b"input",), 64, "me")
 
 
-async def test_values_are_held_against_output_schemas(offload: Offload) -> None:
-    checker, schema = Checker(offload), OutputSchema.compile({"type": "array", "items": {"type": "integer"}})
-    assert await checker.violation(schema, [1, 2], "me") is None
-    assert await checker.violation(schema, [1, "x"], "me") == "at [1]: is not an integer"
-    broken = OutputSchema.uncompiled({"type": "nothing"})
-    assert str(await checker.violation(broken, 1, "me")).startswith("The output schema cannot be used: ")
+async def test_values_are_held_against_output_schemas(offload: Checker) -> None:
+    schema = CompiledSchema.compile({"type": "array", "items": {"type": "integer"}})
+    assert await offload.violation(schema, [1, 2], "me") is None
+    assert await offload.violation(schema, [1, "x"], "me") == "at [1]: is not an integer"
+    broken = CompiledSchema({"type": "nothing"})
+    assert str(await offload.violation(broken, 1, "me")).startswith("The output schema cannot be used: ")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gateway import jsontext
-from gateway.schemas import InputSchema, SchemaError, inline_refs, is_json_schema
+from gateway.schemas import SchemaError, compile_input, inline_refs, is_json_schema
 from gateway.schemas.inline import MAX_ADDED_BYTES
+from tests.unit.compiling import errors
 
 QUICK_S = 5.0  # of a processor; each of these took from ten seconds to minutes, or gigabytes
 COUNTRIES = {"enum": [f"country {number:05d}" for number in range(5_000)]}
@@ -59,9 +60,9 @@ def test_inlining_adds_no_more_than_its_bound(times: int) -> None:
 
 
 def test_a_wrong_value_is_explained_although_the_schema_was_not_inlined() -> None:
-    compiled = InputSchema.compile(repeating(1_000))
+    compiled = compile_input(repeating(1_000))
     began = time.process_time()
-    assert compiled.errors({"p7": "nowhere"})["p7"].startswith("is not one of")
+    assert errors(compiled, {"p7": "nowhere"})["p7"].startswith("is not one of")
     assert time.process_time() - began < QUICK_S
 
 
@@ -81,7 +82,7 @@ def test_a_draft_that_is_not_known_is_not_asked_for(end: str) -> None:
 def test_every_known_draft_has_a_meta_schema_of_its_own(draft: str, spelled: str) -> None:
     """However its name is spelled, a schema that can be compiled is one."""
     schema = {"$schema": spelled.format(draft)}
-    InputSchema.compile(schema | {"type": "object"})
+    compile_input(schema | {"type": "object"})
     assert is_json_schema(schema | {"type": "object"})
     assert not is_json_schema(schema | {"type": "strnig"})
     assert is_json_schema(schema | {"exclusiveMinimum": True, "minimum": 1}) is (draft == "draft-04/")
@@ -99,19 +100,19 @@ def test_many_large_patterns_are_refused_together(large: Any) -> None:
     """Two hundred of them, 8 KB, took 15 s and a gigabyte."""
     began = time.process_time()
     with pytest.raises(SchemaError, match="takes too much room"):
-        InputSchema.compile({"type": "object", "properties": properties(200, large)})
+        compile_input({"type": "object", "properties": properties(200, large)})
     assert time.process_time() - began < QUICK_S
 
 
 @pytest.mark.parametrize("large", LARGE)
 def test_a_few_large_patterns_are_taken(large: Any) -> None:
-    InputSchema.compile({"type": "object", "properties": properties(3, large)})
+    compile_input({"type": "object", "properties": properties(3, large)})
 
 
 def test_many_ordinary_patterns_are_taken_and_a_repeated_one_counts_once() -> None:
     ordinary = properties(1_000, lambda number: {"pattern": rf"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\.x{number}$"})
     names = properties(1_000, {"pattern": r"^\p{L}{20}$"})
-    compiled = InputSchema.compile({"type": "object", "properties": ordinary})
-    assert compiled.errors({"p7": "a-b.x7"}) == {}
-    assert compiled.errors({"p7": "a-b.x8"}) != {}
-    assert InputSchema.compile({"type": "object", "properties": names}).errors({"p1": "x" * 20}) == {}
+    compiled = compile_input({"type": "object", "properties": ordinary})
+    assert errors(compiled, {"p7": "a-b.x7"}) == {}
+    assert errors(compiled, {"p7": "a-b.x8"}) != {}
+    assert errors({"type": "object", "properties": names}, {"p1": "x" * 20}) == {}

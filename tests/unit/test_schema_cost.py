@@ -10,8 +10,9 @@ from msgspec import Raw
 
 from gateway import jsontext
 from gateway.model import JsonObject
-from gateway.schemas import UNDECIDED, InputSchema, OutputSchema, SchemaError
+from gateway.schemas import CompiledSchema, SchemaError, compile_input
 from gateway.schemas.cost import MAX_HERE_NS, MAX_MEASURED, Size, size_of
+from tests.unit.compiling import errors_now
 
 QUICK_S = 20 * MAX_HERE_NS / 1e9  # of a processor, on a slow and busy machine
 BOTH = r"(?=.*[A-Z])(?=.*[0-9]).{8,}"
@@ -36,9 +37,9 @@ HEAVY: dict[str, tuple[JsonObject, JsonObject]] = {
 
 @pytest.mark.parametrize(("schema", "value"), HEAVY.values(), ids=HEAVY)
 def test_what_takes_long_is_not_done_here(schema: JsonObject, value: JsonObject) -> None:
-    compiled, size = InputSchema.compile(schema), len(jsontext.encode(value))
+    compiled, size = compile_input(schema), len(jsontext.encode(value))
     began = time.process_time()
-    assert compiled.errors_now(value, size) is None
+    assert errors_now(compiled, value, size) is None
     assert time.process_time() - began < QUICK_S
 
 
@@ -53,7 +54,7 @@ LIGHT: dict[str, tuple[JsonObject, Any]] = {
 
 @pytest.mark.parametrize(("schema", "value"), LIGHT.values(), ids=LIGHT)
 def test_what_takes_no_time_is_done_here(schema: JsonObject, value: Any) -> None:
-    assert InputSchema.compile(schema).errors_now(value, len(jsontext.encode(value))) == {}
+    assert errors_now(compile_input(schema), value, len(jsontext.encode(value))) == {}
 
 
 def test_ordinary_mistakes_are_put_into_words_here() -> None:
@@ -62,7 +63,7 @@ def test_ordinary_mistakes_are_put_into_words_here() -> None:
         "properties": {f"p{n}": {"type": "string", "minLength": 1} for n in range(20)},
         "required": [f"p{n}" for n in range(20)],
     }
-    found = InputSchema.compile(schema).errors_now({"p0": 1}, 8)
+    found = errors_now(compile_input(schema), {"p0": 1}, 8)
     assert found is not None
     assert found["p0"] == "is not a string"
     assert found["p19"] == "is required"
@@ -70,7 +71,7 @@ def test_ordinary_mistakes_are_put_into_words_here() -> None:
 
 def test_many_mistakes_are_put_into_words_elsewhere() -> None:
     value = {"a": ["x"] * 4000}
-    assert InputSchema.compile(arguments("a", {"items": {"type": "integer"}})).errors_now(value, 20_000) is None
+    assert errors_now(compile_input(arguments("a", {"items": {"type": "integer"}})), value, 20_000) is None
 
 
 TO_COMPILE: dict[str, tuple[JsonObject, bool]] = {
@@ -84,19 +85,19 @@ TO_COMPILE: dict[str, tuple[JsonObject, bool]] = {
 
 @pytest.mark.parametrize(("schema", "is_here"), TO_COMPILE.values(), ids=TO_COMPILE)
 def test_what_takes_long_to_compile_is_compiled_elsewhere(schema: JsonObject, is_here: bool) -> None:
-    assert (OutputSchema.uncompiled(schema).violation_now(1, 1) is None) == is_here
+    assert (CompiledSchema(schema).findings_now(1, 1) is not None) == is_here
 
 
 def test_a_schema_that_cannot_be_used_says_so_at_each_check() -> None:
-    schema = OutputSchema.uncompiled({"type": "nothing"})
+    schema = CompiledSchema({"type": "nothing"})
     for _ in range(2):
         with pytest.raises(SchemaError, match="type"):
-            schema.violation_now(1, 1)
+            schema.findings_now(1, 1)
 
 
 def test_a_value_that_is_still_text_is_decided_elsewhere() -> None:
-    assert InputSchema.compile({}).errors_now(Raw(b"{}"), 2) is None
-    assert OutputSchema.compile({}).violation_now(Raw(b"{}"), 2) is UNDECIDED
+    assert errors_now(compile_input({}), Raw(b"{}"), 2) is None
+    assert CompiledSchema.compile({}).findings_now(Raw(b"{}"), 2) is None
 
 
 def test_the_size_of_a_value() -> None:

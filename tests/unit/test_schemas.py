@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.schemas import InputSchema, OutputSchema
+from gateway.schemas import CompiledSchema, compile_input
 from gateway.schemas.compiled import MAX_EXPLAINED, MAX_FINDINGS
-from tests.unit.compiling import DRAFT_4, DRAFT_7, properties
-
-
-def errors(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, str]:
-    return InputSchema.compile(schema).errors(arguments)
-
+from tests.unit.compiling import DRAFT_4, DRAFT_7, errors, properties, violation
 
 WORDS = [  # the schema of `a`, a value of it, what is said
     ({"type": "string"}, 5, "is not a string"),
@@ -124,10 +119,10 @@ def test_choices_of_choices_take_no_time_to_tell() -> None:
     defs: dict[str, Any] = {"D0": member}
     for level in range(1, 4):
         defs[f"D{level}"] = {"anyOf": [{"$ref": f"#/$defs/D{level - 1}"}] * 8}
-    schema = InputSchema.compile({**properties(a={"items": {"$ref": "#/$defs/D3"}}), "$defs": defs})
-    schema.errors({"a": [1]})
+    schema = compile_input({**properties(a={"items": {"$ref": "#/$defs/D3"}}), "$defs": defs})
+    errors(schema, {"a": [1]})
     started = time.process_time()
-    assert len(schema.errors({"a": [1] * 50})["a"]) == 500
+    assert len(errors(schema, {"a": [1] * 50})["a"]) == 500
     assert time.process_time() - started < 1  # some milliseconds
 
 
@@ -189,9 +184,9 @@ EXACT = [  # the schema of `a`, values that fit, values that do not
 
 @pytest.mark.parametrize(("schema", "fit", "misfit"), EXACT)
 def test_integers_are_exact_up_to_4300_digits(schema: dict[str, Any], fit: list[Any], misfit: list[Any]) -> None:
-    compiled = InputSchema.compile(properties(a=schema))
-    assert [value for value in fit if compiled.errors({"a": value})] == []
-    assert [value for value in misfit if not compiled.errors({"a": value})] == []
+    compiled = compile_input(properties(a=schema))
+    assert [value for value in fit if errors(compiled, {"a": value})] == []
+    assert [value for value in misfit if not errors(compiled, {"a": value})] == []
 
 
 def test_what_the_validator_cannot_read_is_an_error_of_the_input() -> None:
@@ -240,9 +235,9 @@ def test_choices_with_parts_are_explained_in_every_draft(meta_schema: str | None
 
 def test_a_recursive_tree_is_explained_at_its_first_level() -> None:
     tree = {"properties": {"v": {"type": "integer"}, "kids": {"items": {"$ref": "#/$defs/Tree"}}}, "required": ["v"]}
-    schema = InputSchema.compile({"properties": {"root": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": tree}})
-    assert schema.errors({"root": {"v": "x"}}) == {"root": "at root.v: is not an integer"}
-    assert schema.errors({"root": {"v": 1, "kids": [{"v": 1}, {"v": 1, "kids": [{}]}]}}) == {
+    schema = compile_input({"properties": {"root": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": tree}})
+    assert errors(schema, {"root": {"v": "x"}}) == {"root": "at root.v: is not an integer"}
+    assert errors(schema, {"root": {"v": 1, "kids": [{"v": 1}, {"v": 1, "kids": [{}]}]}}) == {
         "root": "at root.kids[1]: is not an object with v"
     }
 
@@ -273,8 +268,8 @@ def test_references_to_anchors_are_followed(schema: dict[str, Any]) -> None:
 
 
 def test_an_output_may_be_any_value() -> None:
-    schema = OutputSchema.compile({"type": "array", "items": {"type": "integer"}})
-    assert schema.violation([1, 2]) is None
-    assert schema.violation([1, "x"]) == "at [1]: is not an integer"
-    assert schema.violation({"a": 1}) == "is not an array"
-    assert OutputSchema.compile({}).violation(None) is None
+    schema = CompiledSchema.compile({"type": "array", "items": {"type": "integer"}})
+    assert violation(schema, [1, 2]) is None
+    assert violation(schema, [1, "x"]) == "at [1]: is not an integer"
+    assert violation(schema, {"a": 1}) == "is not an array"
+    assert violation(CompiledSchema.compile({}), None) is None

@@ -8,7 +8,7 @@ from typing import Any
 from gateway.admission import Admission, AdmissionLimits
 from gateway.backends.server import BackendContext, Server
 from gateway.config import read
-from gateway.offload import Checker, Offload
+from gateway.offload import Checker
 from gateway.transport import Limits, Origin, Pool
 
 PATIENCE_S = 0.3  # running out of time counts against a tool server that had as long
@@ -32,10 +32,10 @@ def context_of(
     admission: Admission[Server],
     *,
     outcomes: Any = None,
-    offload: Offload | None = None,
+    offload: Checker | None = None,
     on_change: Any = lambda: None,
     pending_s: float = 60.0,
 ) -> BackendContext:
     """What a backend is given; without an `offload`, no process reads anything long."""
-    offload = offload or Offload(memory_bytes=0)
-    return BackendContext(admission, outcomes, Checker(offload), offload, on_change, pending_s)
+    offload = offload or Checker(memory_bytes=0)
+    return BackendContext(admission, outcomes, offload, offload, on_change, pending_s)

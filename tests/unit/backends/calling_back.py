@@ -11,8 +11,7 @@ from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.server import Server as Place
 from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
-from gateway.offload import Offload
-from gateway.offload.checker import MEMORY_BYTES
+from gateway.offload import Checker
 from gateway.ports import DeferredBackend
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
@@ -109,7 +108,7 @@ def backend_at(
     allowed: Sequence[str] = (),
     token: str | None = None,
     way_in: Admission[Place] | None = None,
-    offload: Offload | None = None,
+    offload: Checker | None = None,
 ) -> CallbackBackend:
     auth = token and {"bearer": token}
     settings = settings_of(
@@ -128,7 +127,7 @@ async def facing(
     """A backend in front of a tool server that follows a script; unless told otherwise it knows its toolset."""
     async with serving(script) as server:
         ends, changes = ends or Ends(), list[str]()
-        offload = Offload(memory_bytes=MEMORY_BYTES)
+        offload = Checker()
         backend = backend_at(server.url + path, ends, changes, offload=offload, **settings)
         _: DeferredBackend = backend  # that it is one is checked here
         try:

@@ -17,9 +17,9 @@ from gateway.backends.callback_receiver import absent_receivers
 from gateway.calls.backlog import MAX_BYTES
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, CallStatus, Consent, DeferredCall, pack_metadata, status_of
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.model import ONCE, ToolFailure, ToolResult
-from gateway.offload import Checker, Offload
+from gateway.offload import Checker
 from gateway.request import Request
 from gateway.state.port import DISPATCHING, NewCall, StateUnavailable
 from gateway.state.sealing import Digester
@@ -66,7 +66,7 @@ class Elsewhere:
             self._tokens,
             receivers={},
             published=lambda _tool: None,
-            absent=absent_receivers(it.calls, Checker(Offload(memory_bytes=0))),
+            absent=absent_receivers(it.calls, Checker(memory_bytes=0)),
             backlog=it.endings.backlog,
         )
 

@@ -12,8 +12,7 @@ from gateway.transport import Pool
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
-from tests.unit.transport.scripted import Peer, serving, until
-from tests.unit.transport.stats import stats_of
+from tests.unit.transport.scripted import Peer, serving, stats_of, until
 
 pytestmark = pytest.mark.anyio
 

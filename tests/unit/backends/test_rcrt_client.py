@@ -13,7 +13,7 @@ import pytest
 from gateway.backends.rcrt_client import AnswerError, BrokenAnswerError, RcrtClient, Tokens
 from gateway.backends.server import Server as ToolServer
 from gateway.errors import ErrorCode, GatewayError
-from gateway.offload import Checker, Offload
+from gateway.offload import Checker
 from gateway.transport import Kind, TransportError
 from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings
@@ -49,7 +49,7 @@ async def facing(script: Script, path: str = "", **keys: Any) -> AsyncIterator[t
     clock = Clock()
     async with serving(script) as server, pooled(server) as pool:
         at = ToolServer(server.url + path, pool, PATIENCE_S)
-        checker = Checker(Offload(memory_bytes=0))
+        checker = Checker(memory_bytes=0)
         tokens = Tokens(rcrt_settings(at.url, **keys), at, clock, clock.wall)
         yield RcrtClient(at, tokens, checker, read_s=5.0, max_response_bytes=4096), server, clock
 

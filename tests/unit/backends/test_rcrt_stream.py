@@ -14,7 +14,7 @@ from gateway.backends.rcrt_client import RcrtClient, Timings, Tokens
 from gateway.backends.rcrt_stream import EventStream, Pace
 from gateway.backends.server import Server as ToolServer
 from gateway.dialects.rcrt import Crumb
-from gateway.offload import Checker, Offload
+from gateway.offload import Checker
 from gateway.transport import Pool
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, LIMITS, SLOW_POLL, facing, invocation, rcrt_settings, until
@@ -46,7 +46,7 @@ async def listening(script: Script, timings: Timings = FAST_POLL) -> AsyncIterat
     async with serving(script) as server, aclosing(Pool(server.origin, LIMITS)) as pool:
         at = ToolServer(server.url, pool, DEADLINE_S)
         tokens = Tokens(rcrt_settings(server.url, auth={"bearer": "t"}), at)
-        client = RcrtClient(at, tokens, Checker(Offload(memory_bytes=0)), read_s=1.0, max_response_bytes=1000)
+        client = RcrtClient(at, tokens, Checker(memory_bytes=0), read_s=1.0, max_response_bytes=1000)
         stream = EventStream("crumbs", client, timings, on_event=heard.crumbs.append, on_gap=heard.gap)
         stream.start()
         try:

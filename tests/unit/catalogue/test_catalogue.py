@@ -25,6 +25,7 @@ from tests.unit.catalogue.asking import (
     source,
     tool,
 )
+from tests.unit.compiling import errors_now
 
 pytestmark = pytest.mark.anyio
 
@@ -77,7 +78,7 @@ async def test_a_tool_with_a_broken_or_too_large_schema_is_left_out_with_its_rea
             "It does not describe an object, and arguments always are one.",
             "A.Large@1.0.0": "Its input schema has 20018 bytes; 10000 are allowed.",
         }
-        assert found(catalogue, "A.Good").schema.errors_now({"a": 1}, 7) == {"a": "is not a string"}
+        assert errors_now(found(catalogue, "A.Good").schema, {"a": 1}, 7) == {"a": "is not a string"}
 
 
 async def test_a_tool_that_says_too_much_besides_its_schemas_is_left_out_with_its_reason() -> None:

@@ -13,8 +13,9 @@ from gateway.catalogue.evaluation import UNEVALUATED, evaluate
 from gateway.errors import GatewayError
 from gateway.model import Listing, ToolDefinition
 from gateway.offload import Offload
-from gateway.schemas import InputSchema
+from gateway.schemas import CompiledSchema
 from tests.unit.catalogue.asking import Hours, ToolServer, one_backend, tool
+from tests.unit.compiling import errors_now
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,7 @@ async def test_a_schema_is_judged_the_same_in_either_process(offload: Offload) -
     assert {rejected.id for rejected in here.rejected} == {"A.Dangling@1.0.0", "A.Broken@1.0.0"}
     for one, other in zip(here.tools, apart.tools, strict=True):
         assert one.definition == other.definition
-        assert one.schema.errors_now({"a": 1}, 7) == other.schema.errors_now({"a": 1}, 7)
+        assert errors_now(one.schema, {"a": 1}, 7) == errors_now(other.schema, {"a": 1}, 7)
     assert [entry.digest for entry in here.by_id.values()] == [entry.digest for entry in apart.by_id.values()]
 
 
@@ -158,7 +159,7 @@ async def test_what_has_not_changed_is_not_looked_at_again(monkeypatch: pytest.M
 
 def test_a_schema_is_compiled_for_its_first_check() -> None:
     schema = {"properties": {"a": {"type": "string"}}}
-    asked = InputSchema.uncompiled(schema)
+    asked = CompiledSchema(schema)
     assert not hasattr(asked, "is_valid")
     for value, wrong in (({"a": 1}, {"a": "is not a string"}), ({"a": "x"}, {})):
-        assert asked.errors_now(value, 10) == wrong
+        assert errors_now(asked, value, 10) == wrong

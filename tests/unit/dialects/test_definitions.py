@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.dialects import definitions, recognise, versions
+from gateway.dialects import definitions, recognise, rest
 from gateway.dialects.definitions import DefinitionError
 from gateway.dialects.lists import open_list
 from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
@@ -148,8 +148,8 @@ SPEAKERS = [
     ("oxp-env", (), {"items": []}),
     ("oxp-env", (), {"$schema": "urn:oxp:1.0", "tools": []}),
     ("oxp-env", (), {"$schema": "otc://1.0", "items": []}),
-    ("rfc", (), {"$schema": versions.RFC_SCHEMA, "tools": [{"input_schema": {}}]}),
-    ("otc", (), {"$schema": versions.OTC_URL, "tools": []}),
+    ("rfc", (), {"$schema": rest.RFC_SCHEMA, "tools": [{"input_schema": {}}]}),
+    ("otc", (), {"$schema": rest.OTC_URL, "tools": []}),
     ("otc", (), {"$schema": "mine", "tools": []}),
     ("rfc", (), {"tools": [7, {"toolkit": {"name": "A"}}]}),
     ("rfc", (), {"tools": [{"input": {"parameters": {}}}]}),
