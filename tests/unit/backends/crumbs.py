@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.transport import Limits
 from tests.unit.backends.admitting import admission, context_of, settings_of
+from tests.unit.backends.conftest import Crumbs
 
 OWNER = "00000000-0000-0000-0000-000000000001"
 AGENT = "00000000-0000-0000-0000-0000000000a1"
@@ -121,3 +123,25 @@ async def facing(url: str, outcomes: Kept | None = None, **settings: Any) -> Asy
         yield backend, outcomes
     finally:
         await backend.aclose()
+
+
+HELLO = {"echo": "hello"}  # what `invocation()` returns
+
+
+def new_id() -> str:
+    return f"tg-{new_run()}"
+
+
+def new_run() -> str:
+    return uuid.uuid4().hex
+
+
+async def result_of(crumbs: Crumbs, tool: str = "echo", call: dict[str, Any] | None = None, **settings: Any) -> Any:
+    """Hands one call over and waits for what comes home."""
+    call_id = new_id()
+    async with facing(crumbs.url, **settings) as (backend, kept):
+        assert await backend.dispatch(invocation(tool, call_id, **(call or {})), "") is None
+        result = await kept.outcome(call_id)
+        await until(lambda: backend.open_calls == 0)
+    assert crumbs.executions(call_id) <= 1
+    return result

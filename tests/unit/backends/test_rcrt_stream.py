@@ -17,8 +17,17 @@ from gateway.dialects.rcrt import Crumb
 from gateway.offload import Checker
 from gateway.transport import Pool
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, LIMITS, SLOW_POLL, facing, invocation, rcrt_settings, until
-from tests.unit.backends.runs import HELLO, new_id
+from tests.unit.backends.crumbs import (
+    FAST_POLL,
+    HELLO,
+    LIMITS,
+    SLOW_POLL,
+    facing,
+    invocation,
+    new_id,
+    rcrt_settings,
+    until,
+)
 from tests.unit.transport.scripted import DEADLINE_S, Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,18 @@ import pytest
 
 from gateway.model import ToolResult
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, SLOW_POLL, Kept, facing, invocation, until
-from tests.unit.backends.runs import HELLO, new_id, new_run, result_of
+from tests.unit.backends.crumbs import (
+    FAST_POLL,
+    HELLO,
+    SLOW_POLL,
+    Kept,
+    facing,
+    invocation,
+    new_id,
+    new_run,
+    result_of,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
 
