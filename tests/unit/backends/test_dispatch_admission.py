@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,7 +20,7 @@ from tests.unit.backends.crumbs import facing as facing_crumbs
 from tests.unit.backends.crumbs import invocation, new_id
 from tests.unit.backends.facing import refusal, reply
 from tests.unit.dispatch_gate import RecordingGate
-from tests.unit.transport.scripted import Peer, Script, serving, until
+from tests.unit.transport.scripted import Peer, Script, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -90,22 +89,6 @@ async def test_a_callback_server_that_refuses_calls_goes_on_getting_them(status:
         for _ in range(5):
             assert await backend.dispatch(INVOCATION, CALLBACK_URL) is not None
         assert len(toolset.noted) == 5
-
-
-async def test_calls_to_a_callback_server_wait_in_its_queue_while_others_are_handed_over() -> None:
-    let_go = asyncio.Event()
-
-    async def hold(peer: Peer) -> None:
-        await let_go.wait()
-        await peer.send(reply(200, b""))
-
-    toolset = Toolset(hold)
-    async with behind(toolset, concurrency=1, queue=1) as (backend, way_in):
-        first, second = (asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL)) for _ in range(2))
-        await until(lambda: len(toolset.noted) == 1 and way_in.queued == 1)
-        assert (await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))).code is ErrorCode.BACKEND_UNAVAILABLE
-        let_go.set()
-        assert (await first, await second, len(toolset.noted)) == (None, None, 2)
 
 
 async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(crumbs: Crumbs) -> None:
