@@ -72,7 +72,7 @@ class Timings:
     seen_s: float = 30.0
     # Changes of tools come in bursts; one listing answers a whole one.
     change_s: float = 1.0
-    # A workflow is stopped after 300 s; a permit whose response was lost is free again some time later.
+    # A workflow is stopped after 300 s; the place of one whose response was lost is free again some time later.
     workflow_s: float = 360.0
 
 
