@@ -135,6 +135,5 @@ def test_any_document_is_a_key_set_or_none(document: Any) -> None:
 @example("//a:99999999", "http://a")
 @example("https://\u2100", "http://a")
 def test_any_text_is_judged_as_a_url(text: str, base: str) -> None:
-    full = challenges.absolute(base, text)
-    challenges.origin_of(full)
+    assert isinstance(challenges.absolute(base, text), str)
     assert not challenges.is_https_or_loopback(text) or text.startswith(("http", "HTTP", "hTTp", "H", "h"))
