@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import Admission, BreakerRules
-from gateway.backends.callback import CallbackBackend
-from gateway.backends.server import Server
+from gateway.admission import BreakerRules
 from gateway.errors import ErrorCode
 from tests.unit.backends.admitting import admission
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Ends, Toolset, backend_at
+from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Toolset, behind
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import facing as facing_crumbs
 from tests.unit.backends.crumbs import invocation, new_id
@@ -27,17 +21,6 @@ pytestmark = pytest.mark.anyio
 LASTING = BreakerRules(failures=2, open_for_s=600.0)
 
 
-@asynccontextmanager
-async def behind(toolset: Toolset, **limits: Any) -> AsyncIterator[tuple[CallbackBackend, Admission[Server]]]:
-    """A backend whose tool server lists its tools and takes calls as `toolset` does, and the way in to it."""
-    async with serving(toolset) as server:
-        way_in = admission(server.url, **{"breaker": LASTING, **limits})
-        backend = backend_at(server.url, Ends(), [], way_in=way_in)
-        await backend.list_tools()
-        yield backend, way_in
-        await backend.aclose()
-
-
 async def silent(peer: Peer) -> None:
     await peer.until_closed()
 
@@ -48,7 +31,7 @@ OTHER = replace(INVOCATION, tool=replace(INVOCATION.tool, remote_id="Other"))
 @pytest.mark.parametrize("acknowledgement", [reply(500, b""), silent], ids=["status 500", "none in time"])
 async def test_a_callback_tool_whose_calls_are_not_taken_gets_none_for_a_while(acknowledgement: bytes | Script) -> None:
     toolset = Toolset(acknowledgement)
-    async with behind(toolset) as (backend, way_in):
+    async with behind(toolset, breaker=LASTING) as (backend, way_in):
         for _ in range(2):
             await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL)
         error = await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))
@@ -60,7 +43,7 @@ async def test_a_callback_tool_whose_calls_are_not_taken_gets_none_for_a_while(a
 
 async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while() -> None:
     toolset = Toolset(reply(503, b""))
-    async with behind(toolset) as (backend, way_in):
+    async with behind(toolset, breaker=LASTING) as (backend, way_in):
         for _ in range(2):
             await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL)
         error = await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))
@@ -75,7 +58,7 @@ async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while() -> 
 @pytest.mark.parametrize("acknowledgement", [reply(500, b""), silent], ids=["status 500", "none in time"])
 async def test_a_callback_server_that_calls_back_first_goes_on_getting_calls(acknowledgement: bytes | Script) -> None:
     toolset = Toolset(acknowledgement)
-    async with behind(toolset) as (backend, way_in):
+    async with behind(toolset, breaker=LASTING) as (backend, way_in):
         for _ in range(3):
             answered = RecordingGate(answered=True)
             assert await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL, answered) is None
@@ -85,7 +68,7 @@ async def test_a_callback_server_that_calls_back_first_goes_on_getting_calls(ack
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 429])
 async def test_a_callback_server_that_refuses_calls_goes_on_getting_them(status: int) -> None:
     toolset = Toolset(reply(status, b""))
-    async with behind(toolset) as (backend, _):
+    async with behind(toolset, breaker=LASTING) as (backend, _):
         for _ in range(5):
             assert await backend.dispatch(INVOCATION, CALLBACK_URL) is not None
         assert len(toolset.noted) == 5
