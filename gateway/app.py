@@ -25,7 +25,6 @@ from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
-from gateway.calls.status import PREFIX
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CallChallenge, Challenge, Challenges
 from gateway.checks import Checks
@@ -45,7 +44,7 @@ from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester
-from gateway.tracing import IdSource
+from gateway.tracing import random_digits
 
 
 class Gateway:
@@ -110,7 +109,7 @@ class Gateway:
             absent=absent_receivers(self.calls, self._checker),
             backlog=outcomes.backlog,
         )
-        self._ids = IdSource()
+        self._digits = random_digits()
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
         self._front = SwappableApp(self._setup.public)
@@ -152,7 +151,7 @@ class Gateway:
             calls=self.calls,
             responses=self._responses,
             checks=self._checks,
-            new_call_id=lambda: PREFIX + self._ids.draw()[:32].decode(),
+            digits=self._digits,
             strict=config.errors.strict,
         )
         rest = (
@@ -170,7 +169,7 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._ids),
+            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._digits),
         )
 
     @property

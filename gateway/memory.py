@@ -23,7 +23,7 @@ TRIM_BYTES = 1024 * 1024  # free memory that is kept at the end of the heap
 class Growing(Protocol):
     """A body or an answer that is read from a connection."""
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Called when there is room again."""
         ...
 
@@ -45,7 +45,7 @@ class BodyMemory:
     def change(self, limit_bytes: int) -> None:
         """Sets another limit."""
         self.limit_bytes = limit_bytes
-        self._look()
+        self._wake_waiting()
 
     def fits_share(self, holder: str, size: int) -> bool:
         """Whether one caller may hold `size` more bytes."""
@@ -69,10 +69,10 @@ class BodyMemory:
         self._holders[holder] -= size
         if not self._holders[holder]:
             del self._holders[holder]
-        self._look()
+        self._wake_waiting()
 
     def must_wait(self, one: Growing) -> bool:
-        """Whether there is no room for more of it; if so, its `go_on` is called when there is.
+        """Whether there is no room for more of it; if so, its `resume` is called when there is.
 
         If arriving answers alone hold more than a half, the first of them need not wait: if all waited, none would ever
         end and make room. Otherwise some is held by callers who do not read, and their connections can be closed.
@@ -87,7 +87,7 @@ class BodyMemory:
         if one in self._waiting:
             del self._waiting[one]
             if self._waiting and self._is_arriving():
-                next(iter(self._waiting)).go_on()
+                next(iter(self._waiting)).resume()
 
     def _is_arriving(self) -> bool:
         """Whether arriving answers hold more than a half, which together with bodies fills the memory."""
@@ -100,13 +100,13 @@ class BodyMemory:
             if (malloc_trim := getattr(LIBC, "malloc_trim", None)) is not None:
                 malloc_trim(0)  # 5 ms for 150 MB
 
-    def _look(self) -> None:
+    def _wake_waiting(self) -> None:
         self.is_full = self.held > self.limit_bytes
         self.refuses = self.refuses and self.is_full
         if self._waiting and not self.is_full:
             waiting, self._waiting = self._waiting, {}
             for one in waiting:
-                one.go_on()
+                one.resume()
 
 
 def give_back_freed() -> None:

@@ -8,7 +8,7 @@ the caller's own dialect; afterwards every failure is a result.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
 from time import monotonic
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from gateway.calls.executor import CallRequest
 from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
-from gateway.calls.status import BROKEN, CallView
+from gateway.calls.status import BROKEN, PREFIX, CallView
 from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
@@ -36,8 +36,8 @@ from gateway.ports import (
 )
 from gateway.request import Request
 from gateway.request_parsing import forwarded, read_document
-from gateway.requirements import fitting, for_user
-from gateway.responses import CALL_ID, ResponseBuilder, outcome_of, refusal, with_headers
+from gateway.requirements import check_requirements, for_user, granted
+from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import PublishedTool, Router
 from gateway.wire import Body, WireReply
 
@@ -74,8 +74,8 @@ class KeptCalls(Protocol):
 class Pipeline:
     """Answers requests.
 
-    `new_call_id` makes ids for calls that leave no record. `strict`: a tool that a caller may not use is refused in the
-    words of a tool that does not exist.
+    `digits` are random, for the ids of calls that leave no record. `strict`: a tool that a caller may not use is
+    refused in the words of a tool that does not exist.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Pipeline:
         calls: KeptCalls,
         responses: ResponseBuilder,
         checks: Checks,
-        new_call_id: Callable[[], str],
+        digits: Iterator[bytes],
         strict: bool,
     ) -> None:
         self._authenticator = authenticator
@@ -96,7 +96,7 @@ class Pipeline:
         self._calls = calls
         self._responses = responses
         self._checks = checks
-        self._new_call_id = new_call_id
+        self._digits = digits
         self._strict = strict
         self._lists = Lists()
 
@@ -230,10 +230,14 @@ class Pipeline:
 
     def _admit(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
-        context = fitting(tool, call.context)
-        route = tool.route
+        context, route = call.context, tool.route
+        if tool.asks or context.tokens or context.secrets:
+            check_requirements(tool, context)
+            context = granted(tool, context)
         return Invocation(
-            call_id=self._new_call_id() if call.call_id is None else "",  # a call that is kept gets its id there
+            call_id=PREFIX + next(self._digits)[:32].decode()
+            if call.call_id is None
+            else "",  # a call that is kept gets its id there
             tool=tool.definition,
             arguments=call.arguments,
             timeout_s=route.timeout_s,
@@ -275,8 +279,9 @@ class Pipeline:
                 result = await backend.call(invocation)
             finally:
                 request.tool_s = monotonic() - asked_at
-            result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
-            request.outcome = outcome_of(result)
+            if tool.checks_output:
+                result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
+            request.outcome = "ok" if result.failure is None else result.failure.outcome
             reply = encoder.encode_result(result, call_id)
         except GatewayError as error:
             reply = self._responses.run_refusal(error, backend.name, request)

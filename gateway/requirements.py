@@ -29,14 +29,6 @@ def for_user(call: ToolCall, user_id: str) -> ToolCall:
     return call
 
 
-def fitting(tool: PublishedTool, context: CallContext) -> CallContext:
-    """What of a caller's context the tool is given. Raises MISSING_REQUIREMENTS when that is not enough."""
-    if not (tool.asks or context.tokens or context.secrets):
-        return context
-    check_requirements(tool, context)
-    return granted(tool, context)
-
-
 def check_requirements(tool: PublishedTool, context: CallContext) -> None:
     """Raises MISSING_REQUIREMENTS that lists everything at once.
 

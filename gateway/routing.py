@@ -76,7 +76,8 @@ class PublishedTool:
     asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
     for them after the operator came to trust it. `shows_output`: its output schema is listed; one that no caller could
     use is not, but values are still checked against it. `encoded` holds the listed form by dialect, once it was listed.
-    `id` is that of the definition, `backend` runs it, `asks`: whether it requires anything.
+    `id` is that of the definition, `backend` runs it, `asks`: whether it requires anything. `checks_output`: whether
+    values can break its output schema and the route minds.
     """
 
     definition: ToolDefinition
@@ -88,6 +89,7 @@ class PublishedTool:
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
     id: str = field(init=False)
     asks: bool = field(init=False)
+    checks_output: bool = field(init=False)
     backend: Backend = field(init=False, repr=False)
     target: Target = field(init=False, repr=False)
     output: CompiledSchema = field(init=False, repr=False)
@@ -97,6 +99,7 @@ class PublishedTool:
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls
         self.asks = self.requires != Requirements()
         promised = definition.output_schema
+        self.checks_output = promised != {} and self.route.validate_output is not OutputCheck.OFF
         self.output = CompiledSchema(NULL if promised is None else promised)
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from gateway.wire import Headers
 
@@ -26,19 +26,9 @@ class ServerRequest(Protocol):
         ...
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Answers at once, without messages; false if that cannot be now. To be called by `answer_at_once` alone.
+        """Answers at once, without messages; false if that cannot be now. Only for those who hold the server's `send`.
 
         `status` is one that has a body. Content-Length is added, and no other header that frames a message or speaks of
         the connection may be given.
         """
         ...
-
-
-def answer_at_once(served: ServerRequest | None, send: Any, status: int, headers: Headers, body: bytes) -> bool:
-    """Answers without messages; false if messages have to be sent.
-
-    So they have behind any server but ours, and if `send` is not its own: middleware that put another there wants to
-    see them.
-    """
-    is_own: bool = getattr(send, "__self__", None) is served
-    return is_own and served is not None and served.answer(status, headers, body)

@@ -8,30 +8,24 @@ from codecs import BOM_UTF8
 from msgspec import Struct
 
 LINE_END = re.compile(rb"\r\n|\n|\r")
-DEFAULT_TYPE = "message"
-MAX_RETRY_DIGITS = 9  # of milliseconds: eleven days
 
 
 class Event(Struct, frozen=True):
     """One event. `data` is not decoded, so that bytes that are not UTF-8 can be refused and are not replaced."""
 
     data: bytes
-    type: str = DEFAULT_TYPE
-    id: str = ""  # the last id that the stream has set, which need not have come with this event
+    type: str = "message"
 
 
 class EventParser:
     """Puts the events of one stream together from chunks that may be cut anywhere.
 
     An event whose lines have more than `max_event_bytes` is left out and counted in `skipped`. Comments do not count.
-    `last_id` is what a new connection may send as `Last-Event-ID`; `retry_ms` is how long the server asks to wait
-    before that, None if it has not.
+    `id` and `retry` are for clients that continue a stream with `Last-Event-ID`, and are left out.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
         self.skipped = 0
-        self.last_id = ""
-        self.retry_ms: int | None = None
         self._max_event_bytes = max_event_bytes
         self._start: bytes | None = b""  # the first bytes, while they may be a byte order mark; None afterwards
         self._after_cr = False
@@ -39,7 +33,7 @@ class EventParser:
         self._line_bytes = 0
         self._event_bytes = 0  # of the lines before this one
         self._data: list[bytes] = []
-        self._type = self._id = ""
+        self._type = ""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Takes the next bytes and returns the events that are now complete."""
@@ -80,26 +74,18 @@ class EventParser:
             self._event_bytes += size
             if self._event_bytes <= self._max_event_bytes:
                 name, _, value = line.partition(b":")
-                self._take_field(name, value.removeprefix(b" "))
+                value = value.removeprefix(b" ")
+                if name == b"data":
+                    self._data.append(value)
+                elif name == b"event":
+                    self._type = value.decode("utf-8", "replace")
         return None
-
-    def _take_field(self, name: bytes, value: bytes) -> None:
-        if name == b"data":
-            self._data.append(value)
-        elif name == b"event":
-            self._type = value.decode("utf-8", "replace")
-        elif name == b"id":
-            if b"\0" not in value:
-                self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
-            self.retry_ms = int(value)
 
     def _dispatch(self) -> Event | None:
         """Ends an event at a blank line; one without data is none."""
         data, kind, size = self._data, self._type, self._event_bytes
         self._data, self._type, self._event_bytes = [], "", 0
-        self.last_id = self._id
         if size > self._max_event_bytes:
             self.skipped += 1
             return None
-        return Event(b"\n".join(data), kind or DEFAULT_TYPE, self._id) if data else None
+        return Event(b"\n".join(data), kind or "message") if data else None

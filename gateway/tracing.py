@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -40,49 +40,34 @@ class Trace(Struct, frozen=True):
 UNTRACED = Trace(b"", ())  # of requests that are not logged
 
 
-class IdSource:
+def random_digits() -> Iterator[bytes]:
     """Makes 48 random hexadecimal digits at a time.
 
     Randomness is fetched for many at once: a system call for each costs more than the rest of making it.
     """
-
-    def __init__(self) -> None:
-        self._made: list[bytes] = []
-
-    def draw(self) -> bytes:
-        """The next 48."""
-        if not self._made:
-            digits = os.urandom(24 * 256).hex().encode()
-            self._made = [digits[start : start + 48] for start in range(0, len(digits), 48)]
-        return self._made.pop()
+    while True:
+        digits = os.urandom(24 * 256).hex().encode()
+        for start in range(0, len(digits), 48):
+            yield digits[start : start + 48]
 
 
-def identify(headers: Mapping[bytes, bytes], ids: IdSource) -> Trace:
+def identify(headers: Mapping[bytes, bytes], digits: Iterator[bytes]) -> Trace:
     """The trace of a request by its headers, in less than a microsecond. Header names are lower case.
 
     Where both are made, the request id is the trace id, so that either leads to the other.
     """
-    made = ids.draw()
-    if REQUEST_ID not in headers and TRACEPARENT not in headers:  # as of nearly every agent
-        return _own(made[:32], made)
-    request_id = headers.get(REQUEST_ID)
+    made, request_id, parent = next(digits), headers.get(REQUEST_ID), headers.get(TRACEPARENT)
     if request_id is None or _request_id(request_id) is None:
         request_id = made[:32]
-    parent = headers.get(TRACEPARENT)
     known = None if parent is None else _valid(parent)
-    if known is None:
-        return _own(request_id, made)
+    if known is None:  # as of nearly every agent: the trace begins here
+        ours = b"00-%b-%b%b" % (made[:32], made[32:], NEW_FLAGS)
+        return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
     ours = b"00-" + known[0] + b"-" + made[32:] + b"-0%x" % (int(known[1], 16) & KNOWN_FLAGS)
     state = headers.get(TRACESTATE)
     if state is None or _tracestate(state) is None:
         return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
     return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours), (TRACESTATE, state)))
-
-
-def _own(request_id: bytes, made: bytes) -> Trace:
-    """A trace that begins here."""
-    ours = b"00-%b-%b%b" % (made[:32], made[32:], NEW_FLAGS)
-    return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
 
 
 def _valid(parent: bytes) -> tuple[bytes, bytes] | None:

@@ -5,9 +5,8 @@ Knows calls and replicas, but no protocol: its users say what counts as an answe
 
 from __future__ import annotations
 
-from gateway.admission.admission import Admission, AdmissionLimits
+from gateway.admission.admission import Admission, AdmissionLimits, DispatchGate, NotDispatchedError
 from gateway.admission.breaker import BreakerRules
-from gateway.admission.dispatch import DispatchGate, NotDispatchedError
 from gateway.admission.replica import Lease, Replica
 
 __all__ = [

@@ -11,16 +11,14 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from gateway.admission.breaker import CLOSED, OPEN, Breaker, BreakerRules
-from gateway.admission.dispatch import DispatchGate
+from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules, BreakerState
 from gateway.admission.replica import Lease, Replica
-from gateway.admission.status import AdmissionStatus, ReplicaStatus
 from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
+from gateway.model import JsonObject
 
 T = TypeVar("T")
 Check = Callable[[T], Awaitable[bool]]
@@ -36,6 +34,32 @@ class AdmissionLimits(Struct, frozen=True, kw_only=True):
     queue: int = 1024
     queue_timeout_s: float = 10.0
     breaker: BreakerRules = BreakerRules()
+
+
+class NotDispatchedError(Exception):
+    """The call ended while it waited, or another process has taken it over: it must not be sent."""
+
+
+class DispatchGate(Protocol):
+    """One call's record, as admission and backends see it. A call that need not wait does not use it.
+
+    `answered`: this process knows the call's outcome, or a consent that it needs.
+    """
+
+    @property
+    def answered(self) -> bool: ...
+
+    async def on_queued(self) -> None:
+        """Records that the call waits. Nothing of it is sent until `before_send` has returned."""
+        ...
+
+    async def before_send(self) -> None:
+        """Raises NotDispatchedError if the call must not be sent, BACKEND_UNAVAILABLE if that is not known."""
+        ...
+
+    async def is_answered(self) -> bool:
+        """Whether its outcome, or a consent that it needs, is recorded; the reply to its request is moot then."""
+        ...
 
 
 class Admission(Generic[T]):
@@ -68,23 +92,31 @@ class Admission(Generic[T]):
         self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._checks: set[asyncio.Task[None]] = set()
 
-    def snapshot(self) -> AdmissionStatus:
-        """The state at this moment."""
-        now = self._clock()
-        return AdmissionStatus(
-            in_flight=self.in_flight,
-            queued=len(self._waiting),
-            replicas=tuple(
-                ReplicaStatus(
-                    name=replica.name,
-                    breaker=replica.breaker.state,
-                    failures=replica.breaker.failures,
-                    in_flight=replica.in_flight,
-                    tools_shut=replica.tools_shut(now),
-                )
-                for replica in self.replicas
-            ),
-        )
+    @property
+    def queued(self) -> int:
+        """How many calls wait for one under way to end."""
+        return len(self._waiting)
+
+    @property
+    def breaker(self) -> BreakerState:
+        """The best state of all replicas: while one is closed, the backend takes calls."""
+        states = {replica.breaker.state for replica in self.replicas}
+        return CLOSED if CLOSED in states else HALF_OPEN if HALF_OPEN in states else OPEN
+
+    @property
+    def tools_shut(self) -> int:
+        """How many tools get no calls at any replica, although a replica is up."""
+        shut = [set(replica.tools_shut) for replica in self.replicas if replica.breaker.state is CLOSED]
+        return len(set.intersection(*shut)) if shut else 0
+
+    def as_json(self) -> JsonObject:
+        """The part of the detailed health that is about admission."""
+        return {
+            "in_flight": self.in_flight,
+            "queued": self.queued,
+            "breaker": self.breaker,
+            "replicas": [replica.as_json() for replica in self.replicas],
+        }
 
     # Calls that enter and leave.
 
@@ -111,14 +143,19 @@ class Admission(Generic[T]):
 
         Raises BACKEND_UNAVAILABLE, and what `gate` raises.
         """
-        if not any(replica.admits(tool, self._clock()) for replica in self.replicas):
+        if not any(replica.admits(tool) for replica in self.replicas):
             raise self._refusal(tool)
         if len(self._waiting) >= self._limits.queue:
             raise unavailable("as many calls run and wait as are allowed")
         deadline = self._clock() + timeout_s
-        await self._wait_for_place(min(timeout_s, self._limits.queue_timeout_s), gate)
-        with ExitStack() as unless_taken:
-            unless_taken.callback(self._free_place)
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting[waiter] = None
+        timer = loop.call_later(min(timeout_s, self._limits.queue_timeout_s), _give_up, waiter)
+        try:
+            if gate is not None:
+                await gate.on_queued()  # after it joined the queue, so that it gets a place that is freed meanwhile
+            await waiter
             if self._clock() >= deadline:
                 raise unavailable("its turn came when its time was up")
             if gate is not None:
@@ -126,7 +163,13 @@ class Admission(Generic[T]):
             replica = self._choose(tool, ())
             if replica is None:
                 raise self._refusal(tool)
-            unless_taken.pop_all()
+        except BaseException:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._free_place()
+            raise
+        finally:
+            timer.cancel()
+            self._waiting.pop(waiter, None)
         return _lease(replica, tool)
 
     def leave(self, lease: Lease[T]) -> None:
@@ -168,30 +211,6 @@ class Admission(Generic[T]):
             task.cancel()
         await asyncio.gather(*self._checks, return_exceptions=True)
 
-    # Places, and the queue for them.
-
-    async def _wait_for_place(self, timeout_s: float, gate: DispatchGate | None) -> None:
-        """Waits for a place, which then belongs to this call. Raises as `wait` does."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
-        self._waiting[waiter] = None
-        timer = loop.call_later(timeout_s, _give_up, waiter)
-        with ExitStack() as unless_taken:
-            unless_taken.callback(self._give_back, waiter)
-            try:
-                if gate is not None:
-                    await gate.on_queued()  # after it joined the queue, so that it gets a place that is freed meanwhile
-                await waiter
-            finally:
-                timer.cancel()
-                self._waiting.pop(waiter, None)
-            unless_taken.pop_all()
-
-    def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Frees the place of a call that was cancelled between getting it and running."""
-        if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-            self._free_place()
-
     def _free_place(self) -> None:
         """Gives a place to the call that has waited longest, or leaves it free."""
         while self._waiting:
@@ -216,10 +235,6 @@ class Admission(Generic[T]):
         in_turn = self.replicas[self._last :] + self.replicas[: self._last]
         return sorted(in_turn, key=lambda replica: (replica.breaker.state is not CLOSED, replica.in_flight))
 
-    def note_alive(self, replica: Replica[T]) -> None:
-        """The replica has answered a request that runs no tool."""
-        replica.breaker.note_alive()
-
     def _choose(self, tool: str, tried: tuple[Replica[T], ...]) -> Replica[T] | None:
         """The replica for a call: one due for a probe, else the one with the fewest calls; equals rotate."""
         best = probed = None
@@ -229,7 +244,7 @@ class Admission(Generic[T]):
             if replica in tried:
                 continue
             if replica.breaker.state is not CLOSED or (replica.tools and replica.open_breakers(tool)):
-                if probed is None and replica.admits(tool, self._clock()):
+                if probed is None and replica.admits(tool):
                     probed = replica
             elif best is None or replica.in_flight < best.in_flight:
                 best = replica
@@ -251,13 +266,12 @@ class Admission(Generic[T]):
             max(breaker.probe_at - now if breaker.state is OPEN else 0.0 for breaker in replica.open_breakers(tool))
             for replica in self.replicas
         )
-        is_tools = any(replica.breaker.state is CLOSED for replica in self.replicas)
-        detail = f"{'the tool' if is_tools else 'its tool server'} failed too often lately"
+        detail = f"{'the tool' if self.breaker is CLOSED else 'its tool server'} failed too often lately"
         return unavailable(detail, max(math.ceil(min(waits_s)), RETRY_AFTER_S))
 
     def _record(self, lease: Lease[T]) -> None:
         """Counts how an attempt went; when the last replica stops taking calls, the queue is refused."""
-        if lease.replica.record(lease) and not any(each.breaker.state is CLOSED for each in self.replicas):
+        if lease.replica.record(lease) and self.breaker is not CLOSED:
             self._refuse_queued(lambda: self._refusal(""))
 
     def _begin_check(self, replica: Replica[T], breakers: Sequence[Breaker], check: Check[T]) -> None:

@@ -51,9 +51,10 @@ class Breaker:
         """Whether failures count at all."""
         return self._rules.failures > 0
 
-    def admits(self, now: float) -> bool:
+    @property
+    def admits(self) -> bool:
         """Whether an attempt may be made, if only as the probe."""
-        return self.state is CLOSED or (self.state is OPEN and self.probe_at <= now)
+        return self.state is CLOSED or (self.state is OPEN and self.probe_at <= self._clock())
 
     def record_success(self, generation: int) -> bool:
         """Counts an attempt that was answered. Returns whether that closed the breaker."""

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, Breaker
+from gateway.model import JsonObject
 
 log = logging.getLogger("gateway.admission")
 
@@ -21,6 +22,8 @@ T = TypeVar("T")
 # Failing tools that a replica keeps a breaker for, 0.3 KB each. One more replaces the oldest: the names are the tool
 # server's, and it may list others every minute.
 MAX_FAILING_TOOLS = 1024
+MAX_SHOWN = 20  # tools that are named for each replica; a list for people to read
+MAX_NAME = 256  # characters of a name, which a tool server chooses
 
 
 class Replica(Generic[T]):
@@ -48,13 +51,26 @@ class Replica(Generic[T]):
         breakers = [self.breaker] if own is None else [self.breaker, own]
         return [breaker for breaker in breakers if breaker.state is not CLOSED]
 
-    def admits(self, tool: str, now: float) -> bool:
+    def admits(self, tool: str) -> bool:
         """Whether a call of a tool may be sent, if only as a probe."""
-        return all(breaker.admits(now) for breaker in self.open_breakers(tool))
+        return all(breaker.admits for breaker in self.open_breakers(tool))
 
-    def tools_shut(self, now: float) -> tuple[str, ...]:
+    @property
+    def tools_shut(self) -> list[str]:
         """The tools that get no calls here even while the replica is up."""
-        return tuple(tool for tool, own in self.tools.items() if not own.admits(now))
+        return [tool for tool, own in self.tools.items() if not own.admits]
+
+    def as_json(self) -> JsonObject:
+        """The entry in the detailed health."""
+        shut = self.tools_shut
+        return {
+            "url": self.name,
+            "up": self.breaker.state is CLOSED,
+            "breaker": self.breaker.state,
+            "failures": self.breaker.failures,
+            "in_flight": self.in_flight,
+            "tools_shut": {"count": len(shut), "first": [tool[:MAX_NAME] for tool in shut[:MAX_SHOWN]]},
+        }
 
     def record(self, lease: Lease[T]) -> bool:
         """Counts how an attempt went, and logs a breaker that opens or closes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from starlette.types import ASGIApp
 
@@ -16,7 +16,6 @@ from gateway.metrics import Scraper
 from gateway.pipeline import Pipeline
 from gateway.ports import Surface
 from gateway.settings import Config
-from gateway.tracing import IdSource
 
 
 def rest_app(
@@ -49,7 +48,7 @@ def edge(
     callbacks: Callbacks,
     rest: ASGIApp,
     observer: Observer,
-    ids: IdSource,
+    digits: Iterator[bytes],
 ) -> Edge:
     """Answers the endpoints of surfaces and callbacks, and passes all other requests on to `rest`."""
     server = config.server
@@ -61,7 +60,7 @@ def edge(
         rest=rest,
         ip_of=middleware.ip_of(server),
         observer=observer,
-        ids=ids,
+        digits=digits,
         max_body_bytes=server.max_body_bytes,
         strict=config.errors.strict,
         hosts=middleware.allowed_hosts(server),

@@ -8,18 +8,15 @@ import time
 from gateway.auth import (
     ApiKey,
     Authentication,
-    FixedKeys,
-    IssuerClient,
     IssuerStatus,
     JwtIssuer,
     Keys,
     NoAuthentication,
     RemoteKeys,
 )
-from gateway.auth.signatures import read_pem
+from gateway.auth.keys import read_pem
 from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
-from gateway.transport import Fetcher
 
 LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
 
@@ -95,13 +92,12 @@ def _issuer(entry: JwtSettings, keys: Keys) -> JwtIssuer:
 
 def _keys(entry: JwtSettings) -> Keys:
     if entry.secret is not None:
-        return FixedKeys.secret(entry.secret.get_secret_value())
+        return Keys.secret(entry.secret.get_secret_value())
     if entry.public_key is not None:
-        return FixedKeys.public_key(read_pem(entry.public_key), entry.algorithms)
+        return Keys.public_key(read_pem(entry.public_key), entry.algorithms)
     assert entry.issuer is not None  # the settings insist on it
     return RemoteKeys(
         entry.issuer,
-        IssuerClient(Fetcher()),
         entry.jwks_url,
         algorithms=frozenset(entry.algorithms),
         refresh_s=entry.jwks_refresh_s,

@@ -53,7 +53,7 @@ class BackendDrainer:
 
     def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
         """Whether a removed backend has calls under way, or outcomes of its calls may yet arrive."""
-        if admission.in_flight or admission.snapshot().queued or (backend.deferred and backend.open_calls):
+        if admission.in_flight or admission.queued or (backend.deferred and backend.open_calls):
             return True
         receiver = backend.receiver if backend.deferred else None
         if receiver is None or self._receivers.get(name) is not receiver:  # another backend has its name by now

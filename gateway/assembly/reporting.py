@@ -55,7 +55,7 @@ def readings(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], me
             yield Reading(families.PENDING, (name,), float(pending[name]))
             if backend.stream_up is not None:
                 yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
-        admitted = setup.admissions[name].snapshot()
+        admitted = setup.admissions[name]
         yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
         yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])
         yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))
@@ -69,7 +69,7 @@ def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> 
         "backends": {
             name: {"dialect": backend.dialect}
             | setup.catalogue.status(name).as_json()
-            | setup.admissions[name].snapshot().as_json()
+            | setup.admissions[name].as_json()
             for name, backend in setup.backends.items()
         },
     }

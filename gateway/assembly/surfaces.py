@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.ports import Surface
 
 SURFACES: tuple[Surface, ...] = (REST,)  # the first speaks for paths that are none's

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from gateway.auth.authentication import ApiKey, Authentication, NoAuthentication
-from gateway.auth.fetching import IssuerClient
-from gateway.auth.issuers import FixedKeys, JwtIssuer, Keys
+from gateway.auth.keys import Keys
 from gateway.auth.refusals import Reason
 from gateway.auth.remote import IssuerStatus, RemoteKeys
+from gateway.auth.tokens import JwtIssuer
 
 __all__ = [
     "ApiKey",
     "Authentication",
-    "FixedKeys",
-    "IssuerClient",
     "IssuerStatus",
     "JwtIssuer",
     "Keys",

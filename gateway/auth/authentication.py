@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from gateway.auth.claims import caller_of
-from gateway.auth.compact import MalformedError, Parts, take_apart
-from gateway.auth.issuers import JwtIssuer, Keys
+from gateway.auth.keys import Keys
 from gateway.auth.refusals import (
     HEADER,
     ISSUER,
@@ -26,6 +24,7 @@ from gateway.auth.refusals import (
     several,
     undecided,
 )
+from gateway.auth.tokens import JwtIssuer, MalformedError, Parts, caller_of, take_apart
 from gateway.errors import UndecidedError
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head

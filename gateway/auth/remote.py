@@ -1,5 +1,8 @@
 """The keys of an issuer that publishes them: fetched in the background, kept while it cannot be reached.
 
+RFC 7517, and OpenID Connect Discovery 1.0, section 4. They come from https URLs, or from this machine; redirects are
+not followed; answers are bounded and must not be compressed.
+
 A call waits for a fetch only when its token asks for a key that is not here; and for tokens that do, the issuer is
 asked at most once per cooldown, so that callers cannot cause a request for each token.
 """
@@ -7,21 +10,28 @@ asked at most once per cooldown, so that callers cannot cause a request for each
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import random
+import ssl
 import time
 from collections.abc import Callable
+from functools import cache
 
 from msgspec import Struct
 
-from gateway.auth.fetching import IssuerClient, UnavailableError
-from gateway.auth.keyset import KeySet, KeySetError
-from gateway.auth.signatures import Verifier
+from gateway import __version__, jsontext
+from gateway.auth.keys import Keys, KeySet, KeySetError, Verifier
 from gateway.model import Json, JsonObject
+from gateway.transport import Origin
 
 log = logging.getLogger("gateway.auth")
 
 FETCH_S = 5.0  # for all of a fetch; calls may wait for it, and most callers' patience is longer
+MAX_BYTES = 1024 * 1024  # key sets have some KiB, with chains of certificates some tens
+WELL_KNOWN = "/.well-known/openid-configuration"
+# Compressed, a MiB on the wire could be a GiB in memory.
+HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": f"toolgate/{__version__}"}
 
 
 class IssuerStatus(Struct, frozen=True, kw_only=True):
@@ -41,7 +51,7 @@ class IssuerStatus(Struct, frozen=True, kw_only=True):
         return {"up": self.up, "age_s": age_s, "keys": self.keys, "last_error": self.last_error}
 
 
-class RemoteKeys:
+class RemoteKeys(Keys):
     """The keys of one issuer: the set at `url`, or without one where the issuer `name` itself says it is.
 
     They are fetched every `refresh_s`, a little jitter taken off, and after a failure every `cooldown_s`; for tokens
@@ -51,7 +61,6 @@ class RemoteKeys:
     def __init__(
         self,
         name: str,
-        client: IssuerClient,
         url: str | None,
         *,
         algorithms: frozenset[str],
@@ -60,9 +69,9 @@ class RemoteKeys:
         fetch_s: float = FETCH_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(())
         self.algorithms = algorithms
         self._name = name
-        self._client = client
         self._url = url
         self._refresh_s = refresh_s
         self._cooldown_s = cooldown_s
@@ -142,7 +151,7 @@ class RemoteKeys:
     async def _fetch_once(self) -> None:
         try:
             async with asyncio.timeout(self._fetch_s):
-                self._take(await self._document_now())
+                self._take(await (_discovered_key_set(self._name) if self._url is None else _get(self._url)))
             self._fetched_at = self._clock()
             self._is_failing, self._last_error = False, None
         except (UnavailableError, KeySetError, TimeoutError) as exc:
@@ -152,11 +161,6 @@ class RemoteKeys:
             log.warning("the keys of an issuer could not be fetched", extra={"issuer": self._name, "reason": reason})
         finally:
             self._fetching = None
-
-    async def _document_now(self) -> Json:
-        if self._url is None:
-            return await self._client.discovered_key_set(self._name)
-        return await self._client.key_set(self._url)
 
     def _take(self, document: Json) -> None:
         """Puts the keys of a document in the place of those we had. Raises KeySetError."""
@@ -168,3 +172,67 @@ class RemoteKeys:
             log.warning("an issuer has no key that fits its algorithms", extra={"issuer": self._name})
         else:
             log.info("the keys of an issuer have changed", extra={"issuer": self._name})
+
+
+class UnavailableError(Exception):
+    """Keys that could not be had; the text is for our log."""
+
+
+async def _discovered_key_set(issuer: str) -> Json:
+    """The JWK set of an issuer that says itself where it is. Raises UnavailableError."""
+    document = await _get(issuer.rstrip("/") + WELL_KNOWN)
+    if document.get("issuer") != issuer:
+        raise UnavailableError("its discovery document is that of another issuer")
+    url = document.get("jwks_uri")
+    # An issuer elsewhere has nothing to say about what runs beside us.
+    if not isinstance(url, str) or not _is_safe(url, loopback=not issuer.startswith("https:")):
+        raise UnavailableError("its discovery document names no jwks_uri with https")
+    return await _get(url)
+
+
+async def _get(url: str) -> JsonObject:
+    """A JSON object, over a connection of its own. The caller sets the deadline. Raises UnavailableError."""
+    import httpx  # takes 5 MB and 70 ms, which only gateways with such issuers pay
+
+    body = bytearray()
+    try:
+        async with (
+            httpx.AsyncClient(verify=_trusted(), trust_env=False, timeout=None) as client,  # noqa: S113 - the caller's
+            client.stream("GET", url, headers=HEADERS, follow_redirects=False) as response,
+        ):
+            if response.status_code != 200:
+                raise UnavailableError(f"status {response.status_code}")
+            if response.headers.get("content-encoding", "identity").lower() != "identity":
+                raise UnavailableError("the answer is compressed")
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > MAX_BYTES:
+                    raise UnavailableError(f"the answer is larger than {MAX_BYTES} bytes")
+    except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        raise UnavailableError(f"{type(exc).__name__}: {exc}") from exc
+    try:
+        document = jsontext.decode(bytes(body))
+    except jsontext.JsonError as exc:
+        raise UnavailableError(f"the answer is no JSON: {exc}") from exc
+    if not isinstance(document, dict):
+        raise UnavailableError("the answer is no JSON object")
+    return document
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The authorities that the system trusts, or those of SSL_CERT_FILE. To read them takes some 70 ms."""
+    return ssl.create_default_context()
+
+
+def _is_safe(url: str, *, loopback: bool) -> bool:
+    """Whether keys may be fetched there: with https, or if `loopback` is allowed without, on this machine."""
+    try:
+        origin = Origin.parse(url)
+        return origin.is_tls or (loopback and _is_loopback(origin.host))
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -35,10 +35,17 @@ class Notices:
     """Notices for one tool server; it may want choices answered at any origin in `pools`."""
 
     def __init__(self, backend: str, server: Server, pools: Mapping[Origin, Pool], credentials: Credentials) -> None:
+        self._backend = backend
         self._server = server
         self._pools = pools
-        self._outbox = Outbox(backend, credentials)
+        self._credentials = credentials
         self._sent: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._waiting: deque[Notice] = deque()
+        self._senders: set[asyncio.Task[None]] = set()  # kept until the end: a new task costs as much as a notice
+        self._idle: list[asyncio.Future[None]] = []  # what wakes each of the senders that have nothing to send
+        self._has_room = True
+        self._is_closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: each time would be a system call
 
     def cancel(self, id_: str, group: str) -> None:
         """Says that a result is not wanted any more; `id_` is that of the invocation."""
@@ -56,7 +63,7 @@ class Notices:
         target = find_target(choice.response_url, self._pools)
         if target is None:
             return False
-        self._outbox.post("choice", *target, callback.encode_choice(id_, choice.default))
+        self._queue("choice", *target, callback.encode_choice(id_, choice.default))
         return True
 
     def _is_first(self, what: str, of: str) -> bool:
@@ -70,37 +77,9 @@ class Notices:
         return True
 
     def _post(self, what: str, request: WireRequest) -> None:
-        self._outbox.post(what, self._server.pool, self._server.target(request.path), request.body)
+        self._queue(what, self._server.pool, self._server.target(request.path), request.body)
 
-    async def aclose(self) -> None:
-        """Gives notices under way a moment."""
-        await self._outbox.aclose()
-
-
-def find_target(url: str, pools: Mapping[Origin, Pool]) -> tuple[Pool, bytes] | None:
-    """The pool, path and query for a URL that the tool server has named; None if its origin is not allowed."""
-    try:
-        pool = pools[Origin.parse(url)]
-    except (ValueError, KeyError):
-        return None
-    parts = urlsplit(url)
-    return pool, ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode("ascii")
-
-
-class Outbox:
-    """Posts messages in the background; what becomes of them is only logged."""
-
-    def __init__(self, backend: str, credentials: Credentials) -> None:
-        self._backend = backend
-        self._credentials = credentials
-        self._waiting: deque[Notice] = deque()
-        self._senders: set[asyncio.Task[None]] = set()  # kept until the end: a new task costs as much as a notice
-        self._idle: list[asyncio.Future[None]] = []  # what wakes each of the senders that have nothing to send
-        self._has_room = True
-        self._is_closing = False
-        self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: each time would be a system call
-
-    def post(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
+    def _queue(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
         """Queues a message; `what` names it in the log. Drops it when too many wait.
 
         Senders are woken one turn of the event loop later, so that the caller of a call that is over is answered first.
@@ -158,3 +137,13 @@ class Outbox:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+
+
+def find_target(url: str, pools: Mapping[Origin, Pool]) -> tuple[Pool, bytes] | None:
+    """The pool, path and query for a URL that the tool server has named; None if its origin is not allowed."""
+    try:
+        pool = pools[Origin.parse(url)]
+    except (ValueError, KeyError):
+        return None
+    parts = urlsplit(url)
+    return pool, ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode("ascii")

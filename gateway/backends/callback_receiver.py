@@ -90,7 +90,7 @@ class CallbackReceiver:
         try:
             return await self._checker.callback(body, id_, group, decode, failure_patterns, self._backend)
         except OverrunError:
-            return callback.Malformed("it takes too long to be read")
+            return callback.Refused("it takes too long to be read", settles=True)
         except OffloadError:
             return None
 
@@ -100,23 +100,17 @@ class CallbackReceiver:
             case callback.Consent() | callback.Choice() if ended:
                 self._log_late(call_id)
                 return 200
-            case callback.Consent(auth_url):
-                return await self._ask_for_consent(call_id, id_, group, auth_url)
+            case callback.Consent():
+                return await self._ask_for_consent(call_id, id_, group, message.auth_url)
             case callback.Choice():
                 return await self._choose(call_id, id_, group, message)
             case callback.Event() | callback.View():
                 return 200  # callers of the gateway have no way to see it
-            case callback.Foreign():
-                self._log_refusal("it is about another call")
-                return 404
-            case callback.Unknown():
-                self._log_refusal("its type is not known")
-                return 400
-            case callback.Malformed(reason, settles):
+            case callback.Refused(reason, status, settles):
                 self._log_refusal(reason)
                 if settles:
                     await self._end(call_id, id_, group, BROKEN)
-                return 400
+                return status
         assert_never(message)
 
     def _check_type(self, content_type: str | None) -> None:

@@ -308,7 +308,7 @@ class HttpExchange:
         reading = read(reply)
         del reply  # up to 64 MiB, which `read` keeps as long as it needs it
         listing = await reading
-        self._admission.note_alive(replica)
+        replica.breaker.note_alive()
         return listing
 
     async def _is_alive(self, server: Server) -> bool:

@@ -10,7 +10,7 @@ from gateway.admission import DispatchGate
 from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
 from gateway.backends.server import BackendContext
-from gateway.dialects import recognise, versions
+from gateway.dialects import recognise, rest
 from gateway.dialects.listings import read_list
 from gateway.errors import unavailable
 from gateway.model import Invocation, Listing, ToolResult
@@ -59,7 +59,7 @@ class HttpBackend:
     async def _read_list(self, reply: Reply) -> Listing:
         if reply.status != 200:
             raise unavailable(f"its answer has status {reply.status}")
-        text, has_version = reply.body, reply.header(versions.HEADER) is not None
+        text, has_version = reply.body, reply.header(rest.HEADER) is not None
         del reply
         shown, listing = await self._reader.read(text, has_version=has_version)
         learned = self._fixed or recognise.SERVER_DIALECTS[shown]

@@ -227,7 +227,7 @@ class RcrtBackend:
         """Reads the workspace's tools, and from then on listens for their changes. Raises BACKEND_UNAVAILABLE."""
         self._stream.start()
         listing = await self._discovery.list_tools()
-        self._admission.note_alive(self._admission.replicas[0])
+        self._admission.replicas[0].breaker.note_alive()
         return listing
 
     async def challenge_status(self, check_url: str) -> str:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gateway.cli import configuration
-from gateway.cli.command import Command
-from gateway.cli.lint import warnings
+from gateway.cli.configuration import warnings
 from gateway.cli.output import (
     FAILED,
     OK,
@@ -30,18 +29,20 @@ from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
 
+DESCRIPTION = "Says everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
+
 LONG_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
 MAX_NAMED = 20  # tools in one line, or lines of one kind about one backend
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, nargs="?", default=configuration.DEFAULT, metavar="FILE")
     parser.add_argument("--live", action="store_true", help="reach Redis and every tool server, and show the catalogue")
     parser.add_argument("--allow-missing-env", action="store_true", help="let ${env:...} and ${file:...} be absent")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     found: JsonObject = {"file": str(arguments.config), "problems": [], "warnings": []}
     try:
         config = configuration.load(arguments.config, allow_missing_env=arguments.allow_missing_env)
@@ -65,14 +66,6 @@ def _run(arguments: argparse.Namespace) -> int:
         _report(config, found, live=arguments.live)
     asked = [*found.get("backends", {}).values(), *([found["state"]] if arguments.live else [])]
     return OK if all(one["up"] for one in asked) else FAILED
-
-
-COMMAND = Command(
-    name="check",
-    description="Says everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad.",
-    add_arguments=_add_arguments,
-    run=_run,
-)
 
 
 def _hint(path: Path) -> list[str]:
@@ -103,7 +96,8 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
     ]
     if tools:
         say("", *table(("TOOL", "BACKEND", "SCOPES", "DESCRIPTION"), tools, width))
-    say("", *_problems(remarks))
+    say("", f"{count(len(remarks), 'problem')}:" if remarks else "no problems")
+    say(*(f"  {remark.text}" for remark in remarks))
 
 
 def _row(name: str, backend: JsonObject, problems: int) -> tuple[str, ...]:
@@ -111,13 +105,6 @@ def _row(name: str, backend: JsonObject, problems: int) -> tuple[str, ...]:
     latency = "-" if backend["latency_ms"] is None else f"{backend['latency_ms']:.0f} ms"
     state = "up" if backend["up"] else "DOWN"
     return name, backend["protocol"], backend["dialect"], state, str(backend["tools"]), latency, str(problems or "-")
-
-
-def _problems(remarks: Sequence[Remark]) -> Iterator[str]:
-    """One line each, the gravest first."""
-    yield f"{count(len(remarks), 'problem')}:" if remarks else "no problems"
-    for remark in remarks:
-        yield f"  {remark.text}"
 
 
 class Remark(NamedTuple):
@@ -129,7 +116,7 @@ class Remark(NamedTuple):
 
 
 def remarks_on(found: JsonObject) -> Iterator[Remark]:
-    """All of them."""
+    """All problems, the gravest first."""
     state, backends = found["state"], found["backends"].items()
     if not state["up"]:
         yield Remark("state_down", None, f"state is down: {state['cause']}")

@@ -1,15 +1,35 @@
-"""The configuration file as commands take it."""
+"""The configuration file as commands take it, and warnings about what is valid in it but rarely intended."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from gateway import config
+from gateway import config as reading
 from gateway.errors import ConfigError
-from gateway.settings import Config
+from gateway.settings import Config, RouteSettings
+from gateway.settings.server import EVERYWHERE
+from gateway.settings.web import is_loopback
 
 DEFAULT = Path("gateway.yaml")
+ANY = "*"
+KEYLESS = (
+    "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted; "
+    "a call that is repeated then runs again"
+)
+AT_ONCE = frozenset({"otc", "oxp"})  # protocols whose servers answer in the same exchange
+SPOKEN = {  # keys of routes that have an effect with some protocols only
+    "secrets": AT_ONCE,
+    "context": AT_ONCE,
+    "authorization_urls": AT_ONCE,
+    "on_timeout": frozenset({"callback", "rcrt"}),
+    "decode": frozenset({"callback"}),
+    "failure_patterns": frozenset({"callback"}),
+    "config_ids": frozenset({"rcrt"}),
+}
+UNWRITTEN = RouteSettings(tools=ANY, backend=ANY)  # as a route is that has none of them
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -21,4 +41,78 @@ def load(path: Path, *, allow_missing_env: bool = False) -> Config:
     """Reads the file. Raises ConfigError."""
     if not path.exists():
         raise ConfigError([f"{path}: there is no such file; say which configuration to use"])
-    return config.load(path, allow_missing_env=allow_missing_env)
+    return reading.load(path, allow_missing_env=allow_missing_env)
+
+
+def warnings(config: Config) -> Iterator[str]:
+    """One sentence for each, with its key; first those about who may call."""
+    yield from _of_callers(config)
+    yield from _of_state(config)
+    yield from _of_backends(config)
+    yield from _of_routes(config)
+
+
+def dangers(config: Config) -> Iterator[str]:
+    """The gravest of these: anyone may call, or a call may run twice."""
+    yield from _of_strangers(config)
+    yield from _of_keys(config)
+
+
+def _of_strangers(config: Config) -> Iterator[str]:
+    if config.auth is None and not is_loopback(config.server.host):
+        yield f"auth: none lets everybody call who can reach {config.server.host}"
+
+
+def _of_keys(config: Config) -> Iterator[str]:
+    if config.state is not None and config.state.url is not None and not config.state.keys:
+        yield KEYLESS
+
+
+def _of_callers(config: Config) -> Iterator[str]:
+    server = config.server
+    is_private = is_loopback(server.host)
+    yield from _of_strangers(config)
+    if server.public_url is None and server.host in EVERYWHERE:
+        yield f"server.public_url is not set, and {server.host} in the links of challenges leads nowhere"
+    if config.auth is not None and server.tls is None and not is_private and not server.trusted_proxies:
+        yield "neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it"
+    if server.cors is not None and ANY in server.cors.origins:
+        yield "server.cors.origins lets pages of every site call; list those that are meant"
+
+
+def _of_state(config: Config) -> Iterator[str]:
+    state = config.state
+    if state is None or state.url is None:
+        return
+    yield from _of_keys(config)
+    if state.insecure:
+        yield "state.insecure lets what is kept travel in clear, or lie in Redis as it is"
+
+
+def _of_backends(config: Config) -> Iterator[str]:
+    routed = {route.backend for route in config.routes if not route.deny}
+    for name, backend in config.backends.items():
+        if name not in routed:
+            yield f"backends.{name}: no route publishes any of its tools"
+        parts = [urlsplit(url) for url in backend.addresses]
+        in_clear = [it.netloc for it in parts if it.scheme == "http" and not is_loopback(it.hostname or "")]
+        if backend.auth is not None and in_clear:
+            yield f"backends.{name}.auth: the credential travels in clear to {', '.join(in_clear)}; use https"
+
+
+def _of_routes(config: Config) -> Iterator[str]:
+    for number, route in enumerate(config.routes, 1):
+        if not route.deny:
+            for remark in _of_route(config, route):
+                yield f"route {number} ({route.tools} of {route.backend}): {remark}"
+
+
+def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
+    if config.auth is None and route.scopes:
+        yield "nobody has its scopes under auth: none"
+    if route.validate_output == "off":
+        yield "validate_output is off: values are not checked"
+    protocol = config.backends[route.backend].protocol
+    for name, spoken in SPOKEN.items():
+        if protocol not in spoken and getattr(route, name) != getattr(UNWRITTEN, name):
+            yield f"{name} has no effect on tools of {protocol}, only on those of {' and '.join(sorted(spoken))}"

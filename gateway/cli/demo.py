@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from gateway.cli.command import PROGRAM, Command
-from gateway.cli.output import FAILED, OK, CommandError, put
+from gateway.cli.output import FAILED, OK, PROGRAM, CommandError, put
 from gateway.cli.serve import address, run_until_stopped
 from gateway.cli.token import mint
 from gateway.config import read
@@ -27,6 +26,8 @@ from gateway.processes.serving import Serving
 from gateway.server import Addresses, ListenError
 from gateway.settings import Config
 
+DESCRIPTION = "Runs demonstration tool servers behind a gateway until Ctrl-C, and prints curl lines to paste."
+
 FLAT = ("OXP-Version: 1.0",)
 OTC, OXP = "otc://1.0", "urn:oxp:1.0"
 BUILD, BUILD_ID, BUILD_S = "Builds.build", "build-1", 5  # longer than the route in demo.yaml waits
@@ -35,7 +36,7 @@ TOKEN_TTL_S = 12 * 3600  # a day at the keyboard
 USER = "ada"
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     default = f"default: {USUAL_PORT}, or a free one if it is taken; 0: any free one"
     parser.add_argument("--port", type=_port, metavar="PORT", help=default)
 
@@ -46,21 +47,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     try:
         run_until_stopped(_demo(arguments.port))
     except FleetError as exc:
         raise CommandError(FAILED, str(exc)) from exc
     put("Stopped; nothing is left running.")
     return OK
-
-
-COMMAND = Command(
-    name="demo",
-    description="Runs demonstration tool servers behind a gateway until Ctrl-C, and prints curl lines to paste.",
-    add_arguments=_add_arguments,
-    run=_run,
-)
 
 
 @asynccontextmanager
@@ -86,7 +79,9 @@ async def _demo(port: int | None) -> None:
 async def _serve(urls: Mapping[str, str], port: int, admin_port: int) -> None:
     """Runs the gateway until a signal ends it. Raises ListenError."""
     text = (files("gateway.demo") / "demo.yaml").read_text("utf-8")
-    config = read(text, source="demo.yaml", env=_variables(urls, port, admin_port))
+    env = {f"DEMO_{name.upper()}_URL": url for name, url in urls.items()}
+    env |= {"DEMO_JWT_SECRET": secrets.token_hex(32), "DEMO_PORT": str(port), "DEMO_ADMIN_PORT": str(admin_port)}
+    config = read(text, source="demo.yaml", env=env)
     serving = Serving(config)
     gateway = serving.gateway
     await gateway.start()
@@ -102,19 +97,6 @@ def _usual_ports(port: int | None) -> tuple[int, int]:
     if port is None:
         return _if_free(USUAL_PORT), _if_free(USUAL_ADMIN_PORT)
     return port, 0 if port in (0, USUAL_ADMIN_PORT) else _if_free(USUAL_ADMIN_PORT)
-
-
-def _variables(urls: Mapping[str, str], port: int, admin_port: int) -> dict[str, str]:
-    """What `demo.yaml` leaves open."""
-    return {
-        "DEMO_OTC_URL": urls["otc"],
-        "DEMO_OXP_URL": urls["oxp"],
-        "DEMO_RAP_URL": urls["rap"],
-        "DEMO_RCRT_URL": urls["rcrt"],
-        "DEMO_JWT_SECRET": secrets.token_hex(32),
-        "DEMO_PORT": str(port),
-        "DEMO_ADMIN_PORT": str(admin_port),
-    }
 
 
 def _if_free(port: int) -> int:

@@ -9,33 +9,27 @@ import re
 import sys
 from typing import TextIO
 
-from gateway.cli.command import Command
 from gateway.cli.output import OK, USAGE, CommandError, put
+
+DESCRIPTION = (
+    "Reads an API key from standard input and prints its hash for auth.api_keys. A good key: openssl rand -hex 32."
+)
 
 # A digest without salt and stretching protects only what cannot be guessed.
 SHORTEST = 20
 LONGEST = 4096  # characters; a header with more is refused by most servers
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", nargs="*", help=argparse.SUPPRESS)  # taken to be refused with the reason
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     if arguments.key:
         hint = "Run toolgate hash-key alone, and type the key or pipe it in."
         raise CommandError(USAGE, "Other users of a machine can read what stands on a command line.", hint)
     put(hashed(read_key(sys.stdin)))
     return OK
-
-
-COMMAND = Command(
-    name="hash-key",
-    description="Reads an API key from standard input and prints its hash for auth.api_keys. "
-    "A good key: openssl rand -hex 32.",
-    add_arguments=_add_arguments,
-    run=_run,
-)
 
 
 def hashed(key: str) -> str:

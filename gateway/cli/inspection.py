@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -19,9 +18,6 @@ from gateway.ports import Backend
 from gateway.routing import OutputCheck, PublishedTool, Route
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config
-
-if TYPE_CHECKING:
-    from gateway.state.inspection import Findings
 
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 
@@ -66,34 +62,24 @@ async def _look_at_state(config: Config) -> JsonObject:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
     # The library for Redis takes as long as all that only checks a file.
     from gateway.assembly import shared
-    from gateway.cli import trial
-    from gateway.state.inspection import look_at
+    from gateway.state.inspection import deafness, look_at, refusal
 
     async with shared.client(config.state, address) as redis:
-        found, refusal = await look_at(redis), await trial.refusal(redis)
-        deafness = None if refusal else await trial.deafness(redis)
-    cause = _cause(found, refusal)
+        found, refused = await look_at(redis), await refusal(redis)
+        deaf = None if refused else await deafness(redis)
+    cause, warnings = found.cause or refused, list(found.warnings)
+    if refused is None and found.version is None:  # refusing INFO, as some providers do, is no reason
+        cause = None
+        warnings.append(f"it does not say whether it may lose calls: {found.cause}")
+    if deaf is not None:
+        warnings.append(f"replicas cannot wake each other, and notice late what another one was told: {deaf}")
     return {
         "kept_in": repr(address),
         "up": cause is None,
         "cause": cause,
         "version": found.version,
-        "warnings": [*found.warnings, *_unknown(found, refusal, deafness)],
+        "warnings": warnings,
     }
-
-
-def _cause(found: Findings, refusal: str | None) -> str | None:
-    """Why it cannot be used; refusing INFO, as some providers do, is no reason."""
-    if refusal is None and found.version is None:
-        return None
-    return found.cause or refusal
-
-
-def _unknown(found: Findings, refusal: str | None, deafness: str | None) -> Iterator[str]:
-    if refusal is None and found.version is None:
-        yield f"it does not say whether it may lose calls: {found.cause}"
-    if deafness is not None:
-        yield f"replicas cannot wake each other, and notice late what another one was told: {deafness}"
 
 
 async def _look(backend: Backend) -> Look:

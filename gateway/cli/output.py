@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import os
@@ -14,6 +15,7 @@ import msgspec
 from gateway.logs.output import printable
 from gateway.model import Json
 
+PROGRAM = "toolgate"
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3  # exit codes of every command
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 GAP = "  "  # between two columns
@@ -28,6 +30,13 @@ class CommandError(Exception):
         super().__init__("\n".join(lines))
         self.code = code
         self.lines = lines
+
+
+def seconds(text: str) -> int:
+    """Reads an option that is a length of time."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
+        raise argparse.ArgumentTypeError("must be a number of seconds, such as 3600")
+    return int(text)
 
 
 def complain(*lines: str) -> None:

@@ -1,16 +1,22 @@
-"""The commands by name, and how one of them is run and its errors are reported."""
+"""The commands by name: how their words are read, how one of them is run, and how its errors are reported.
+
+The module of a command has a `DESCRIPTION`, `add_arguments(parser)`, and `run(arguments)` that returns the exit code.
+"""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import io
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from types import ModuleType
+from typing import NoReturn
 
 from gateway import __version__
-from gateway.cli.command import PROGRAM, Command, sentence
-from gateway.cli.output import FAILED, INTERRUPTED, OK, USAGE, CommandError, complain, discard_output, put
+from gateway.cli.output import FAILED, INTERRUPTED, OK, PROGRAM, USAGE, CommandError, complain, discard_output, put
 from gateway.errors import ConfigError
 from gateway.suggestions import suggestion
 
@@ -23,6 +29,15 @@ COMMANDS = {
     "hash-key": "make the hash of an API key",
     "demo": "run demonstration tool servers behind a gateway, with curl lines to paste",
 }
+
+OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # as it stands in a usage or help text
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the words of one command; what is wrong becomes a CommandError."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(USAGE, _sentence(f"{self.prog}: {message}"), f"See {self.prog} --help.")
 
 
 def run(words: Sequence[str], *, imported: Callable[[], None]) -> int:
@@ -56,21 +71,41 @@ def _run(words: Sequence[str], imported: Callable[[], None]) -> int:
         case _:
             command = _find(name)
             imported()
-            return command(rest)
+            code: int = command.run(_read(name, command, rest))
+            return code
     return OK
 
 
-def _find(name: str) -> Command:
-    """The command of that name, imported only now: all of them together take a second. Raises CommandError."""
+def _find(name: str) -> ModuleType:
+    """The module of a command, imported only now: all of them together take a second. Raises CommandError."""
     if name not in COMMANDS:
         what = "option" if name.startswith("-") else "command"
         hint = suggestion(name, COMMANDS) or f"; {PROGRAM} --help lists the commands"
-        raise CommandError(USAGE, sentence(f"{PROGRAM}: there is no {what} {name!r}{hint}"))
+        raise CommandError(USAGE, _sentence(f"{PROGRAM}: there is no {what} {name!r}{hint}"))
     gc.disable()  # what is imported stays, and looking through it again and again takes a fifth of the time
-    command: Command = import_module(f"gateway.cli.{name.replace('-', '_')}").COMMAND
+    command = import_module(f"gateway.cli.{name.replace('-', '_')}")
     gc.freeze()  # nor is it looked through later: until a gateway listens and again as it ends that takes 0.1 s
     gc.enable()
     return command
+
+
+def _read(name: str, command: ModuleType, words: Sequence[str]) -> argparse.Namespace:
+    """Reads the words after the command's name. Raises CommandError."""
+    parser = Parser(prog=f"{PROGRAM} {name}", description=command.DESCRIPTION, allow_abbrev=False)
+    command.add_arguments(parser)
+    # Intermixed, because people put options between a tool and its arguments.
+    arguments, unknown = parser.parse_known_intermixed_args(words)
+    if unknown and not unknown[0].startswith("-"):
+        parser.error("there is a word too many")  # it may be a secret, and is not repeated
+    if unknown:
+        option = unknown[0].partition("=")[0]
+        parser.error(f"there is no option {option}{suggestion(option, OPTION.findall(parser.format_help()))}")
+    return arguments
+
+
+def _sentence(text: str) -> str:
+    """The text with a full stop, unless it ends as a sentence already."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _overview() -> str:

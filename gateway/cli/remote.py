@@ -1,21 +1,27 @@
-"""A client of a running gateway, in the flat form of OXP 1.0; refusals become sentences."""
+"""A client of a running gateway, in the flat form of OXP 1.0: what it reads of answers, and refusals as sentences."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
+import ssl
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Struct, field
 
 from gateway import jsontext
-from gateway.cli import answers
 from gateway.cli.output import UNREACHABLE, USAGE, CommandError
 from gateway.dialects.fields import JSON_TYPE
 from gateway.errors import CODE, ErrorCode
 from gateway.model import Json
-from gateway.transport import Fetcher, Kind, Reply, TransportError
+from gateway.transport import Origin, Reply
 from gateway.wire import Headers
+
+if TYPE_CHECKING:
+    import httpx
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 CONNECT_S = 5.0  # the gateway is near, or there is none
@@ -25,6 +31,88 @@ MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a catalogue of 20,000 tools has half of 
 SECONDS = re.compile(rb"[0-9]{1,9}")  # as gateways write Retry-After
 
 HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` makes one for development."
+
+Answer = TypeVar("Answer", bound=Struct)
+
+
+class Challenge(Struct, frozen=True):
+    """Where a user grants access, and where to ask whether it is done (ToolAuthorizationChallenge)."""
+
+    url: str
+    check_url: str | None = None
+
+
+class NamedSecret(Struct, frozen=True):
+    id: str
+
+
+class Missing(Struct, frozen=True):
+    """`missing_requirements`."""
+
+    authorization: tuple[Challenge, ...] = ()
+    secrets: tuple[NamedSecret, ...] = ()
+    user_id: bool = False
+
+
+class Refusal(Struct, frozen=True):
+    """ServerErrorResponse and ValidationErrorResponse."""
+
+    message: str
+    developer_message: str | None = None
+    parameter_errors: dict[str, str] = field(default_factory=dict)
+    missing_requirements: Missing = Missing()
+
+
+class Failure(Struct, frozen=True):
+    """ToolError."""
+
+    message: str
+    can_retry: bool = False
+    retry_after_ms: float | None = None
+    additional_prompt_content: str | None = None
+
+
+class Outcome(Struct, frozen=True):
+    """CallToolResponse."""
+
+    success: bool
+    value: Any = None
+    error: Failure = Failure(message="The tool failed and did not say why.")
+
+
+class Needs(Struct, frozen=True):
+    """`requirements` of a tool."""
+
+    authorization: tuple[NamedSecret, ...] = ()
+    secrets: tuple[NamedSecret, ...] = ()
+    user_id: bool = False
+
+
+class Tool(Struct, frozen=True):
+    """ToolDefinition."""
+
+    id: str
+    description: str = ""
+    input_schema: dict[str, Any] = field(default_factory=dict)
+    requirements: Needs = Needs()
+
+
+class Catalogue(Struct, frozen=True):
+    """ListToolsResponse."""
+
+    items: tuple[Tool, ...]
+
+
+class ChallengeStatus(Struct, frozen=True):
+    status: str
+
+
+def read(body: bytes, form: type[Answer]) -> Answer | None:
+    """Reads a body; None when it is not of that form."""
+    try:
+        return msgspec.json.decode(body, type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +134,6 @@ class Remote:
         self.has_token = bool(token and token.strip())
         if token and self.has_token:
             self._headers += ((b"authorization", b"Bearer " + _checked(token.strip()).encode("ascii")),)
-        self._fetcher = Fetcher(CONNECT_S)
 
     async def ask(self, method: str, path: str, body: Json = None) -> Reply:
         """Sends one request with our credential. Raises CommandError (UNREACHABLE)."""
@@ -59,14 +146,34 @@ class Remote:
         return await self._send("GET", url, ())
 
     async def _send(self, method: str, url: str, headers: Headers, body: bytes = b"") -> Reply:
+        import httpx  # late: other commands do without
+
         try:
-            return await self._fetcher.request(
-                method.encode("ascii"), url, headers, body, timeout_s=ANSWER_S, max_body=MAX_ANSWER_BYTES
-            )
-        except ValueError as exc:
+            trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # nobody yet
+            if Origin.parse(url).is_tls:
+                trusted.load_default_certs()  # takes 70 ms
+            timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+            async with (
+                httpx.AsyncClient(verify=trusted, trust_env=False, timeout=timeout) as client,
+                client.stream(method, url, headers=headers, content=body) as response,
+            ):
+                return await _read(response)
+        except (ValueError, httpx.InvalidURL) as exc:
             raise CommandError(USAGE, f"{url!r} is not a URL: {exc}.") from exc
-        except TransportError as exc:
-            raise CommandError(UNREACHABLE, *_out_of_reach(self.url, exc)) from exc
+        except httpx.TransportError as exc:
+            raise CommandError(UNREACHABLE, *_out_of_reach(self.url, Origin.parse(url), exc)) from exc
+
+
+async def _read(response: httpx.Response) -> Reply:
+    import httpx
+
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > MAX_ANSWER_BYTES:
+            raise httpx.RemoteProtocolError(f"The reply is larger than {MAX_ANSWER_BYTES} bytes.")
+    headers = tuple((name.lower(), value) for name, value in response.headers.raw)
+    return Reply(response.status_code, headers, bytes(body))
 
 
 def _checked(token: str) -> str:
@@ -82,17 +189,33 @@ def _encode(body: Json) -> bytes:
         raise CommandError(USAGE, "An argument is not valid UTF-8 text.") from exc
 
 
-def _out_of_reach(url: str, exc: TransportError) -> list[str]:
+def _out_of_reach(url: str, asked: Origin, exc: httpx.TransportError) -> list[str]:
     """Distinguishes a gateway that is not there from one that broke off, in which case the tool may have run."""
-    if exc.sent:
-        return [f"The gateway at {url} broke off: {exc}", "If this was a call, its tool may have run."]
-    if exc.kind is Kind.TLS:
-        return [str(exc), "Name the certificate of an authority of your own in SSL_CERT_FILE, or write http for https."]
-    where = "" if url in str(exc) else f" at {url}"
+    import httpx
+
+    if not isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
+        why = str(exc) or f"{type(exc).__name__}."  # a reset connection or a timeout comes without words
+        return [f"The gateway at {url} broke off: {why}", "If this was a call, its tool may have run."]
+    if (handshake := _tls_error(exc)) is not None:
+        why = f": {handshake.verify_message.rstrip('.')}" if isinstance(handshake, ssl.SSLCertVerificationError) else ""
+        return [
+            f"The TLS handshake with {asked} failed{why}.",
+            "Name the certificate of an authority of your own in SSL_CERT_FILE, or write http for https.",
+        ]
+    slow = isinstance(exc, httpx.ConnectTimeout)
+    why = f"did not take a connection within {CONNECT_S:g} s" if slow else "cannot be reached"
+    where = "" if str(asked) == url else f" at {url}"
     return [
-        f"No gateway answers{where}: {exc}",
+        f"No gateway answers{where}: {asked} {why}.",
         "Start one with `toolgate serve`, or say in TOOLGATE_URL where it is.",
     ]
+
+
+def _tls_error(exc: BaseException | None) -> ssl.SSLError | None:
+    """The error of OpenSSL that an exception comes from, for which httpx has no class of its own."""
+    while exc is not None and not isinstance(exc, ssl.SSLError):
+        exc = exc.__cause__ or exc.__context__
+    return exc
 
 
 def code_of(reply: Reply) -> str:
@@ -118,7 +241,7 @@ def explain(remote: Remote, reply: Reply, again: str = "repeat the command") -> 
 
     Raises CommandError for an answer that is none of a gateway's.
     """
-    refused = answers.read(reply.body, answers.Refusal)
+    refused = read(reply.body, Refusal)
     for_now = reply.status == 503 and reply.header(b"retry-after") is not None
     if refused is None or not (for_now or 400 <= reply.status < 500):
         no_gateway(remote.url, reply)

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from gateway import __version__
 from gateway.cli import configuration
-from gateway.cli.command import Command
-from gateway.cli.lint import dangers
+from gateway.cli.configuration import dangers
 from gateway.cli.output import FAILED, OK, CommandError
 from gateway.logs import output
 from gateway.processes.reload import Reloader
@@ -23,24 +22,21 @@ from gateway.processes.supervisor import Supervisor
 from gateway.server import Addresses, ListenError, ServerError, main_loop
 from gateway.settings import Config
 
+DESCRIPTION = "Runs the gateway until SIGTERM or Ctrl-C, which let calls under way finish. SIGHUP reads FILE again."
+
 T = TypeVar("T")
 
 log = logging.getLogger("gateway.server")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+add_arguments = configuration.add_option
+
+
+def run(arguments: argparse.Namespace) -> int:
     path: Path = arguments.config
     code = run_until_stopped(_serve(path))
     log.info("stopped")
     return code or OK
-
-
-COMMAND = Command(
-    name="serve",
-    description="Runs the gateway until SIGTERM or Ctrl-C, which let calls under way finish. SIGHUP reads FILE again.",
-    add_arguments=configuration.add_option,
-    run=_run,
-)
 
 
 def run_until_stopped(serving: Coroutine[Any, Any, T]) -> T | None:
@@ -104,7 +100,6 @@ async def _supervise(config: Config, reloader: Reloader) -> bool:
 
 
 def _warn(config: Config) -> None:
-    """Logs the gravest warnings of `toolgate check`."""
     for danger in dangers(config):
         log.warning(danger)
 

@@ -8,17 +8,18 @@ from typing import Any
 
 import jwt
 
-from gateway.auth.claims import MAX_NAME, is_name
-from gateway.auth.signatures import HS256
+from gateway.auth.keys import HS256
+from gateway.auth.tokens import MAX_NAME, is_name
 from gateway.cli import configuration
-from gateway.cli.command import Command, seconds
-from gateway.cli.output import OK, USAGE, CommandError, put
+from gateway.cli.output import OK, USAGE, CommandError, put, seconds
 from gateway.settings import AuthSettings, JwtSettings
+
+DESCRIPTION = "Prints a token that the gateway of a configuration accepts."
 
 DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     configuration.add_option(parser)
     parser.add_argument("--sub", default="developer", metavar="NAME", help="the caller it names (default: %(default)s)")
     parser.add_argument(
@@ -28,20 +29,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ttl", type=seconds, default=DEFAULT_TTL_S, metavar="SECONDS", help="default: %(default)s")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     auth = configuration.load(arguments.config).auth
     if auth is None:
         raise CommandError(USAGE, f"{arguments.config} has `auth: none`: its gateway takes callers without a token.")
     put(mint(auth, arguments.sub, arguments.scope, arguments.ttl, arguments.issuer))
     return OK
-
-
-COMMAND = Command(
-    name="token",
-    description="Prints a token that the gateway of a configuration accepts.",
-    add_arguments=_add_arguments,
-    run=_run,
-)
 
 
 def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer: str | None = None) -> str:

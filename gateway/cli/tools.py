@@ -5,30 +5,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from gateway.cli import answers
-from gateway.cli.command import Command
 from gateway.cli.output import OK, USAGE, CommandError, complain, first_line, print_answer, say, table, terminal_width
-from gateway.cli.remote import Remote, add_options, explain, no_gateway
+from gateway.cli.remote import Catalogue, Remote, Tool, add_options, explain, no_gateway, read
+
+DESCRIPTION = "Lists the tools you may use. Of each: its input, [optional] in brackets, and what else it needs."
+
+add_arguments = add_options
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    return asyncio.run(_tools(arguments))
-
-
-COMMAND = Command(
-    name="tools",
-    description="Lists the tools you may use. Of each: its input, [optional] in brackets, and what else it needs.",
-    add_arguments=add_options,
-    run=_run,
-)
-
-
-async def _tools(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     remote = Remote(arguments.url, arguments.token)
-    reply = await remote.ask("GET", "/tools")
+    reply = asyncio.run(remote.ask("GET", "/tools"))
     if reply.status != 200:
         raise CommandError(USAGE, *explain(remote, reply))
-    listed = answers.read(reply.body, answers.Catalogue)
+    listed = read(reply.body, Catalogue)
     if listed is None:
         no_gateway(remote.url, reply)
     if arguments.json:
@@ -41,7 +31,7 @@ async def _tools(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _input(tool: answers.Tool) -> str:
+def _input(tool: Tool) -> str:
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     if not isinstance(properties, dict) or not properties:
         return "-"
@@ -49,7 +39,7 @@ def _input(tool: answers.Tool) -> str:
     return " ".join(name if name in needed else f"[{name}]" for name in properties)
 
 
-def _needs(tool: answers.Tool) -> str:
+def _needs(tool: Tool) -> str:
     needs = tool.requirements
     ids = [item.id for item in (*needs.authorization, *needs.secrets)]
     return ", ".join([*ids, *(["user_id"] if needs.user_id else [])]) or "-"

@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import uvicorn
@@ -136,7 +137,8 @@ def main(
     `extend` adds the server's own options to those every one has.
     """
     gc.freeze()  # imported modules stay; looking through them again as the server ends takes a fifth of its start
-    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    # By default Python 3.14 calls the program `python -m gateway.demo...`, and those before it by its file.
+    parser = argparse.ArgumentParser(prog=Path(sys.argv[0]).name, description=description, allow_abbrev=False)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=default_port, help="0 takes a free one (default: %(default)s)")
     help_token = f"ask for this bearer token (default: the variable {TOKEN_VARIABLE})"

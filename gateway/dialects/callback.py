@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
-from typing import Annotated, assert_never
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -75,53 +75,6 @@ def encode_choice(id_: str, selected: int) -> bytes:
 # What a tool server says (Transport, Callbacks).
 
 
-class Result(Struct, frozen=True):
-    """The outcome of the call; with `subscription` the call has opened one, and this confirms it."""
-
-    result: ToolResult
-    subscription: bool
-
-
-class Consent(Struct, frozen=True):
-    """The user must consent at a URL first; the outcome comes later."""
-
-    auth_url: str
-
-
-class Choice(Struct, frozen=True):
-    """The user must choose first, where `default` stands for a user who does not."""
-
-    default: int
-    response_url: str
-
-
-class Event(Struct, frozen=True):
-    """News of a subscription."""
-
-
-class View(Struct, frozen=True):
-    """Something to show beside the conversation; it ends nothing."""
-
-
-class Foreign(Struct, frozen=True):
-    """A message about another call or another conversation."""
-
-
-class Unknown(Struct, frozen=True):
-    """A message of a type there is not; the outcome may still come."""
-
-
-class Malformed(Struct, frozen=True):
-    """No message; with `settles` the outcome was in it, and it will not be sent again (Transport: 4xx is final)."""
-
-    reason: str
-    settles: bool = True
-
-
-Other = Consent | Choice | Event | View | Foreign | Unknown | Malformed
-Callback = Result | Other
-
-
 class _TextItem(Struct, frozen=True, tag_field="type", tag="text"):
     text: str
 
@@ -131,9 +84,12 @@ class _ImageItem(Struct, frozen=True, tag_field="type", tag="image", rename="cam
     media_type: str
 
 
-class _ToolResult(Struct, frozen=True):
-    id: str
+class _Message(Struct, frozen=True, tag_field="type"):
     group_id: str
+
+
+class _ToolResult(_Message, frozen=True, tag="tool_result"):
+    id: str
     text: str | None = None
     content: list[_TextItem | _ImageItem] | None = None
     subscription: bool | None = None
@@ -143,15 +99,17 @@ class _ToolResult(Struct, frozen=True):
             raise ValueError("Object has neither `text` nor `content`")
 
 
-class _OAuth(Struct, frozen=True):
+class Consent(_Message, frozen=True, tag="oauth"):
+    """The user must consent at a URL first; the outcome comes later."""
+
     id: str
-    group_id: str
     auth_url: str
 
 
-class _UserChoice(Struct, frozen=True):
+class Choice(_Message, frozen=True, tag="user_choice"):
+    """The user must choose first, where `default` stands for a user who does not."""
+
     id: str
-    group_id: str
     prompt: str
     choices: Annotated[list[str], Meta(min_length=1)]
     response_url: str
@@ -162,25 +120,49 @@ class _UserChoice(Struct, frozen=True):
             raise ValueError("`default` is not an index of `choices`")
 
 
-class _SubscriptionEvent(Struct, frozen=True):
+class Event(_Message, frozen=True, tag="subscription_event"):
+    """News of a subscription."""
+
     tool_call_id: str
-    group_id: str
     text: str
 
 
-class _ViewUpdate(Struct, frozen=True):
-    group_id: str
+class View(_Message, frozen=True, tag="view_update"):
+    """Something to show beside the conversation; it ends nothing."""
+
     view_type: str
     content: JsonObject
 
 
-_Message = _ToolResult | _OAuth | _UserChoice | _SubscriptionEvent | _ViewUpdate
-_MESSAGES: Mapping[str, type[_Message]] = {
+class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
+    """Not a message of this call; `status` is the HTTP status of the answer.
+
+    With `settles` the outcome was in it, and it will not be sent again (Transport: 4xx is final).
+    """
+
+    reason: str
+    status: int = 400
+    settles: bool = False
+
+
+class Result(Struct, frozen=True):
+    """The outcome of the call; with `subscription` the call has opened one, and this confirms it."""
+
+    result: ToolResult
+    subscription: bool
+
+
+Other = Consent | Choice | Event | View | Refused
+Callback = Result | Other
+
+FOREIGN = Refused("it is about another call", status=404)
+UNKNOWN = Refused("its type is not known")  # the outcome may still come
+_MESSAGES: Mapping[str, type[_ToolResult | Consent | Choice | Event | View]] = {
     "tool_result": _ToolResult,
-    "oauth": _OAuth,
-    "user_choice": _UserChoice,
-    "subscription_event": _SubscriptionEvent,
-    "view_update": _ViewUpdate,
+    "oauth": Consent,
+    "user_choice": Choice,
+    "subscription_event": Event,
+    "view_update": View,
 }
 
 
@@ -204,37 +186,24 @@ def decode_callback(
     try:
         document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)
     except jsontext.JsonError as exc:
-        return Malformed(f"it is not JSON: {exc}")
+        return Refused(f"it is not JSON: {exc}", settles=True)
     if not isinstance(document, dict):
-        return Malformed("it is not a JSON object")
+        return Refused("it is not a JSON object", settles=True)
     kind = document.get("type")
     if isinstance(kind, str) and kind not in _MESSAGES:
-        return Unknown()
+        return UNKNOWN
     named = document.get("tool_call_id" if kind == "subscription_event" else "id")
     if named not in (None, own_id) or document.get("group_id") not in (None, own_group):
-        return Foreign()
+        return FOREIGN
     if not isinstance(kind, str):
-        return Malformed("it has no type")
+        return Refused("it has no type", settles=True)
     try:
         message = msgspec.convert(document, _MESSAGES[kind])
     except msgspec.ValidationError as exc:
-        return Malformed(_without_values(exc), settles=kind not in ("subscription_event", "view_update"))
-    return _meaning(message, decode, failure_patterns)
-
-
-def _meaning(message: _Message, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> Callback:
-    if isinstance(message, _ToolResult):  # what nearly all of them are, and a pattern costs twice as much
+        return Refused(_without_values(exc), settles=kind not in ("subscription_event", "view_update"))
+    if isinstance(message, _ToolResult):
         return Result(_read_result(message, decode, failure_patterns), message.subscription is True)
-    match message:
-        case _OAuth(auth_url=auth_url):
-            return Consent(auth_url)
-        case _UserChoice(default=default, response_url=response_url):
-            return Choice(default, response_url)
-        case _SubscriptionEvent():
-            return Event()
-        case _ViewUpdate():
-            return View()
-    assert_never(message)
+    return message
 
 
 def _without_values(exc: msgspec.ValidationError) -> str:

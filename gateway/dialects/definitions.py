@@ -23,7 +23,6 @@ ANNOTATIONS = {
     "x-otc-examples": "examples",
 }
 ASKABLE_VERSION = re.compile(r"[0-9]+(\.[0-9]+\.[0-9]+)?")
-MAX_LISTED = 1_000_000  # as many as may be published; there are lists of 64 MiB that hold twenty times as much nothing
 OUTPUT_MODES = ("value", "error", "null")
 # Members that may stand beside `parameters` in a wrapper; anything else makes the object a schema itself.
 _DEFINITIONS = ("$defs", "definitions")
@@ -50,18 +49,6 @@ class UnreadableTool(dict[str, Any]):
     def __init__(self, names: JsonObject, reason: str) -> None:
         super().__init__(names)
         self.reason = reason
-
-
-def listed(document: Json) -> list[Json]:
-    """The entries of a catalogue: `tools`, `items`, or the bare array. Raises DefinitionError."""
-    entries = document
-    if isinstance(document, dict):
-        entries = _either(document, "tools", "items")
-    if not isinstance(entries, list):
-        raise DefinitionError("the answer holds no list of tools")
-    if len(entries) > MAX_LISTED:
-        raise DefinitionError(f"the answer lists {len(entries)} tools; {MAX_LISTED} are allowed")
-    return entries
 
 
 def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str, ...]]:
@@ -249,7 +236,7 @@ def x_otc(tool: ToolDefinition) -> JsonObject:
     return {key: value for key, value in found.items() if value is not None and value != ()}
 
 
-def plain_definition(tool: ToolDefinition, input_schema: JsonObject) -> JsonObject:
+def definition_object(tool: ToolDefinition, input_schema: JsonObject) -> JsonObject:
     """A definition as OTC, OXP and the LangChain family list it, around the input schema in the form's own way."""
     body: JsonObject = {
         "id": tool.id,
@@ -261,8 +248,3 @@ def plain_definition(tool: ToolDefinition, input_schema: JsonObject) -> JsonObje
     }
     requirements = requirements_object(tool.requires)
     return body if requirements is None else body | {"requirements": requirements}
-
-
-def bare_definition(tool: ToolDefinition) -> JsonObject:
-    """A definition whose `input_schema` is the JSON Schema itself (OXP 1.0, the LangChain family)."""
-    return plain_definition(tool, tool.input_schema | x_otc(tool))

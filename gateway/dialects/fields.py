@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import assert_never
 
 from msgspec import Raw
 
@@ -43,13 +42,6 @@ def _encoded_object(value: Json, what: str) -> Raw:
     if isinstance(value, Raw) and bytes(value).startswith(b"{"):
         return value
     raise invalid(f"{what} must be a JSON object.")
-
-
-def enveloped(document: Json) -> JsonObject:
-    """The `request` object of an enveloped call."""
-    if not isinstance(document, dict):
-        raise invalid("The body must be a JSON object.")
-    return object_(document.get("request"), "request")
 
 
 def _text(value: Json, what: str) -> str:
@@ -156,41 +148,18 @@ def _pairs(entries: Json, what: str, value: str) -> dict[str, str]:
     return pairs
 
 
-def status_of(code: ErrorCode) -> int:  # noqa: C901 - one flat table, a line per code
-    """The HTTP status of a refusal on a call or a list."""
-    match code:
-        case ErrorCode.INVALID_ARGUMENTS:
-            return 422
-        case ErrorCode.UNAUTHENTICATED:
-            return 401
-        case ErrorCode.FORBIDDEN:
-            return 403
-        case ErrorCode.NOT_FOUND:
-            return 404
-        case ErrorCode.METHOD_NOT_ALLOWED:
-            return 405
-        case ErrorCode.PAYLOAD_TOO_LARGE:
-            return 413
-        case ErrorCode.UNSUPPORTED_MEDIA:
-            return 415
-        case ErrorCode.RATE_LIMITED:
-            return 429
-        case ErrorCode.NOT_READY:  # never a call's
-            return 503
-        case (
-            ErrorCode.INVALID_REQUEST
-            | ErrorCode.CALL_CONFLICT
-            | ErrorCode.RESULT_EXPIRED
-            | ErrorCode.TOOL_NOT_FOUND
-            | ErrorCode.MISSING_REQUIREMENTS
-            | ErrorCode.BACKEND_UNAVAILABLE
-            | ErrorCode.INTERNAL  # never 5xx: real callers send those again by themselves
-        ):
-            return 400
-    assert_never(code)
-
-
-STATUSES = {code: status_of(code) for code in ErrorCode}  # a dozen comparisons with members cost as much as a frame
+# The HTTP status of a refusal on a call or a list. INTERNAL is no 5xx: real callers send those again by themselves.
+STATUSES = dict.fromkeys(ErrorCode, 400) | {
+    ErrorCode.UNAUTHENTICATED: 401,
+    ErrorCode.FORBIDDEN: 403,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.METHOD_NOT_ALLOWED: 405,
+    ErrorCode.PAYLOAD_TOO_LARGE: 413,
+    ErrorCode.UNSUPPORTED_MEDIA: 415,
+    ErrorCode.INVALID_ARGUMENTS: 422,
+    ErrorCode.RATE_LIMITED: 429,
+    ErrorCode.NOT_READY: 503,  # never a call's
+}
 CODES = {code: (CODE, code.encode("ascii")) for code in ErrorCode}
 Members = tuple[tuple[str, str], ...]
 

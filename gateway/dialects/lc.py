@@ -9,28 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gateway.dialects import definitions, fields, replies, versions
-from gateway.dialects.enveloped import Enveloped
+from gateway.dialects import fields, replies, rest
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
-from gateway.model import Invocation, Json, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolRef, ToolResult
 from gateway.wire import Answer, WireReply
 
 # These callers name a tool by its id or, as their adapters do, by its name; `@1.2` counts as 1.2.0.
 NAMED_TOOL = re.compile(r"([A-Za-z0-9_-]{1,64}|[A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]{1,20}(?:\.[0-9]{1,20}){0,2}))?")
 
 
-class Lc(Enveloped):
+class Lc(rest.RestDialect):
     """The LangChain family; tolerant of members that only these callers send."""
 
     name = "lc"
-    canonical = versions.OTC_SCHEMA
-    wire_versions = frozenset({versions.OTC_SCHEMA, versions.OXP_SCHEMA}) | versions.OTC_URLS
+    canonical = rest.OTC_SCHEMA
+    wire_versions = rest.OTC_URLS | {rest.OTC_SCHEMA, rest.OXP_SCHEMA}
     call_paths = ("/tools/call",)
     fails_with_500 = True  # these servers say `success: false` so
 
-    def decode_call(self, document: Json) -> ToolCall:
-        request = {key: value for key, value in fields.enveloped(document).items() if value is not None}
+    def decode_call(self, document: JsonObject) -> ToolCall:
+        given = fields.object_(document.get("request"), "request")
+        request = {key: value for key, value in given.items() if value is not None}
         return fields.call_of(request, self._tool_ref(request.get("tool_id")))
 
     def _tool_ref(self, wire_id: Json) -> ToolRef:
@@ -60,9 +60,6 @@ class Lc(Enveloped):
         if (challenge := replies.in_band_challenge(result.value)) is not None:
             raise challenge
         return result
-
-    def encode_definition(self, tool: ToolDefinition) -> bytes:
-        return encode(definitions.bare_definition(tool))
 
     def list_body(self, tools: Sequence[bytes]) -> bytes:
         return b"[%b]" % b",".join(tools)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from gateway.dialects import definitions, lists, recognise
-from gateway.dialects.versions import HEADER
+from gateway.dialects.rest import HEADER
 from gateway.jsontext import JsonError, encode
 from gateway.model import Json, JsonObject, Rejected, ToolDefinition
 

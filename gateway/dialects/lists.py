@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
@@ -13,15 +12,20 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
-from gateway.dialects.definitions import MAX_LISTED, DefinitionError, UnreadableTool, listed
+from gateway.dialects.definitions import DefinitionError, UnreadableTool
 from gateway.model import Json, JsonObject
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
 MAX_MARK_BYTES = 1024  # of the `$schema` of a list, and of the names of a tool that is not read
 SPLIT_AT_ONCE = 20_000  # tools; a type with so many fields takes 0.2 s to make
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-_BYTES_OF_SPACE = re.compile(rb"[ \t\n\r]*")
+NO_LIST = "the answer holds no list of tools"
+HALF_A_PAIR = b"\xed\xa0\x80"  # U+D800 as no UTF-8 has it: the library only minds it where the text is read
+
+_ESCAPES = re.compile(  # backslashes and whole surrogate pairs; or half a pair, with which the library reads no list
+    rb"((?:\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})+)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_SPACE = re.compile(rb"[ \t\n\r]*")
 _NOTHING = Raw(b"")
 
 
@@ -50,19 +54,30 @@ def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterat
     """
     text = text.removeprefix(BOM_UTF8)
     try:
-        begin = _spaces_end(text, 0)
-        if text[begin : begin + 1] == b"[":
-            return [], _read_each(text, most, max_tool_bytes)
-        top = msgspec.json.decode(text, type=_Top)
-        entries = top.items if _is_nothing(top.tools) else top.tools
-        if _begin(entries) != b"[":
-            raise DefinitionError("the answer holds no list of tools")
-        document: Json = {"$schema": _short_text(top.mark), "items": None if _is_nothing(top.items) else []}
-        return document, _read_each(entries, most, max_tool_bytes)
+        return _open(text, most, max_tool_bytes)
     except (msgspec.DecodeError, RecursionError):
-        # Something in it is no JSON as the library takes it; that may be one tool's trouble.
-        document = decode_list(text)
-        return document, iter(listed(document)[:most])
+        mended = _ESCAPES.sub(lambda found: found[1] or HALF_A_PAIR, text)
+    try:
+        return _open(mended, most, max_tool_bytes)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        jsontext.decode(text)  # which says why
+        raise jsontext.JsonError(str(exc)) from exc
+
+
+def _open(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:
+    """Does what `open_list` says. Raises DecodeError, RecursionError, DefinitionError."""
+    begin = _spaces_end(text, 0)
+    if text[begin : begin + 1] == b"[":
+        return [], _read_each(text, most, max_tool_bytes)
+    try:
+        top = msgspec.json.decode(text, type=_Top)
+    except msgspec.ValidationError:  # no object
+        raise DefinitionError(NO_LIST) from None
+    entries = top.items if _is_nothing(top.tools) else top.tools
+    if _begin(entries) != b"[":
+        raise DefinitionError(NO_LIST)
+    document: Json = {"$schema": _short_text(top.mark), "items": None if _is_nothing(top.items) else []}
+    return document, _read_each(entries, most, max_tool_bytes)
 
 
 def read_array(array: Raw, most: int, max_tool_bytes: int) -> Iterator[Json]:
@@ -127,7 +142,7 @@ def _behind(array: bytes, entries: list[Raw]) -> bytes:
 
 
 def _spaces_end(text: bytes, at: int) -> int:
-    space = _BYTES_OF_SPACE.match(text, at)
+    space = _SPACE.match(text, at)
     return at if space is None else space.end()
 
 
@@ -156,111 +171,4 @@ def _short_text(member: Raw) -> str | None:
     try:
         return msgspec.json.decode(member, type=str) if 0 < len(member) <= MAX_MARK_BYTES else None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def decode_list(text: bytes) -> Json:
-    """Reads an answer to `GET /tools`; a tool in it that cannot be read becomes an UnreadableTool. Raises JsonError."""
-    text = text.removeprefix(BOM_UTF8)
-    try:
-        return jsontext.decode(text)
-    except jsontext.JsonError as exc:
-        try:
-            return _Parts(text).document()
-        except (ValueError, RecursionError):
-            raise exc from None
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is not JSON")
-
-
-# Takes what `jsontext` refuses: long integers, numbers beyond a double, lone surrogates. All that is wanted of it is
-# where a value ends, and what a tool is called.
-_loosely = json.JSONDecoder(parse_int=float, parse_constant=_no_constant).raw_decode
-
-
-class _Parts:
-    """Takes a text apart, down to the tools in it, as far as it can be read. Raises ValueError, RecursionError."""
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text.decode("latin-1")  # one character a byte, so that no text is refused
-        self._at = 0
-        self._skip(0)
-
-    def document(self) -> Json:
-        found = self._tools() if self._here == "[" else self._object()
-        if self._here:
-            raise ValueError("there is more")
-        return found
-
-    @property
-    def _here(self) -> str:
-        return self._text[self._at : self._at + 1]
-
-    def _skip(self, characters: int) -> None:
-        self._at += characters
-        space = _SPACE.match(self._text, self._at)
-        self._at = self._at if space is None else space.end()
-
-    def _expect(self, character: str) -> None:
-        if self._here != character:
-            raise ValueError(f"{character} is missing")
-        self._skip(1)
-
-    def _each(self, opening: str, closing: str) -> Iterator[None]:
-        """Yields in front of each part between the brackets, for its reader to pass it, and ends behind them all."""
-        self._expect(opening)
-        if self._here != closing:
-            yield
-            while self._here == ",":
-                self._skip(1)
-                yield
-        self._expect(closing)
-
-    def _value(self) -> tuple[Json, bytes]:
-        """Passes the next value. Returns it as far as it can be read, and its text."""
-        begin = self._at
-        value, self._at = _loosely(self._text, begin)
-        text = self._text[begin : self._at].encode("latin-1")
-        self._skip(0)
-        return value, text
-
-    def _object(self) -> JsonObject:
-        members: JsonObject = {}
-        for _ in self._each("{", "}"):
-            name, _text = self._value()
-            if not isinstance(name, str):
-                raise ValueError("a name is missing")
-            self._expect(":")
-            listed = name in ("tools", "items") and self._here == "["
-            members[name] = self._tools() if listed else jsontext.decode(self._value()[1])
-        return members
-
-    def _tools(self) -> list[Json]:
-        tools: list[Json] = []
-        for _ in self._each("[", "]"):
-            if len(tools) == MAX_LISTED:
-                raise ValueError("there are too many tools")
-            tools.append(self._tool())
-        return tools
-
-    def _tool(self) -> Json:
-        value, text = self._value()
-        try:
-            return jsontext.decode(text, MAX_DEPTH)
-        except jsontext.JsonError as exc:
-            return UnreadableTool(_named(value), f"it cannot be read: {exc}")
-
-
-def _named(value: Json) -> JsonObject:
-    """As much of a tool as tells the operator which one it is."""
-    found = {key: _readable(value.get(key)) for key in ("id", "name")} if isinstance(value, dict) else {}
-    return {key: text for key, text in found.items() if text is not None}
-
-
-def _readable(text: Json) -> str | None:
-    try:
-        return text.encode("latin-1").decode() if isinstance(text, str) else None
-    except UnicodeError:
         return None

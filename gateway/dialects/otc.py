@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from gateway.dialects import definitions, fields, versions
-from gateway.dialects.enveloped import Enveloped
+from gateway.dialects import definitions, fields, rest
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolCall, ToolDefinition, ToolRef, ToolResult
 from gateway.wire import WireReply
 
 
-class Otc(Enveloped):
+class Otc(rest.RestDialect):
     """OTC 1.0: enveloped, the schema of the arguments under `input_schema.parameters`."""
 
     name = "otc"
-    canonical = versions.OTC_SCHEMA
-    wire_versions = frozenset({versions.OTC_SCHEMA}) | versions.OTC_URLS
+    canonical = rest.OTC_SCHEMA
+    wire_versions = rest.OTC_URLS | {rest.OTC_SCHEMA}
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
         wrapped = {"parameters": tool.input_schema} | definitions.x_otc(tool)
-        return encode(definitions.plain_definition(tool, wrapped))
+        return encode(definitions.definition_object(tool, wrapped))
 
 
-class Rfc(Enveloped):
+class Rfc(rest.RestDialect):
     """The draft RFC: a flat answer around `output`, definitions with `toolkit`, `input` and `output`."""
 
     name = "rfc"
-    canonical = versions.RFC_SCHEMA
-    wire_versions = frozenset({versions.RFC_SCHEMA})
+    canonical = rest.RFC_SCHEMA
+    wire_versions = frozenset({rest.RFC_SCHEMA})
     call_paths = ("/call", "/tools/call")  # its own OpenAPI file already said the other
 
-    def decode_call(self, document: Json) -> ToolCall:
-        request = fields.enveloped(document)
+    def decode_call(self, document: JsonObject) -> ToolCall:
+        request = fields.object_(document.get("request"), "request")
         # Section 4.2 says `inputs`, section 5.2 and every example `input`.
         if "input" in request and "inputs" in request:
             raise fields.invalid("A call has 'input' or 'inputs', not both.")
@@ -43,7 +42,7 @@ class Rfc(Enveloped):
         if isinstance(wire_id, str) and wire_id.endswith("@latest"):
             wire_id = wire_id.removesuffix("@latest")
             if "@" in wire_id:
-                raise fields.invalid("The tool_id names two versions.")
+                raise fields.invalid("The tool_id names two rest.")
         return fields.tool_ref(wire_id)
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:

@@ -1,15 +1,21 @@
-"""Which dialect a request is in: by prefix, by head, by the shape of its body, in this order of authority."""
+"""The surface of OTC and OXP: which paths it has, which dialect a request is in, and how it is opened.
+
+A dialect is recognised by prefix, by head, by the shape of the body, in this order of authority.
+"""
 
 from __future__ import annotations
 
-from gateway.dialects import fields, versions
+from collections.abc import Mapping
+
+from gateway.dialects import fields, rest
 from gateway.dialects.lc import Lc
 from gateway.dialects.otc import Otc, Rfc
 from gateway.dialects.oxp import OxpEnveloped, OxpFlat
 from gateway.dialects.rest import RestDialect
+from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject
-from gateway.ports import ServerDialect
-from gateway.wire import Head, Headers
+from gateway.ports import Encoder, Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening, ServerDialect
+from gateway.wire import Head, Headers, WireReply
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
 DIALECTS: dict[str, RestDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
@@ -17,6 +23,22 @@ SERVER_DIALECTS: dict[str, ServerDialect] = {dialect.name: dialect for dialect i
 
 LC_AGENTS = (b"universal-tool-sdk-py/", b"langchain-tool-sdk-py/")
 OXP_AGENTS = (b"Oxp/",)
+BY_SCHEMA: dict[str, RestDialect] = {
+    rest.OTC_SCHEMA: OTC,
+    rest.RFC_SCHEMA: RFC,
+    rest.OXP_SCHEMA: OXP_ENV,
+}
+
+BOUND: dict[tuple[str, str], RestDialect] = {
+    (name, version): type(dialect)(version) for name, dialect in DIALECTS.items() for version in dialect.wire_versions
+}
+
+LIST = "/tools"
+CALLS = ("/tools/call", "/call")
+MAX_LIST_BODY = 16 * 1024  # OTC allows a body on GET /tools; it holds one short member
+
+JSON_TYPE = b"application/json"
+CHARSETS = (b"utf-8", b"utf8", b"us-ascii")
 
 
 def by_head(head: Head) -> RestDialect | None:
@@ -27,20 +49,13 @@ def by_head(head: Head) -> RestDialect | None:
     is_lc = agent.startswith(LC_AGENTS)
     if is_lc and head.method == "POST":  # of a call the program's name decides, of a list the version header
         return LC
-    if versions.HEADER in head.headers:
+    if rest.HEADER in head.headers:
         return OXP
     if is_lc:
         return LC
     if head.method != "POST" and agent.startswith(OXP_AGENTS):
         return OXP_ENV
     return None
-
-
-BY_SCHEMA: dict[str, RestDialect] = {
-    versions.OTC_SCHEMA: OTC,
-    versions.RFC_SCHEMA: RFC,
-    versions.OXP_SCHEMA: OXP_ENV,
-}
 
 
 def of_call(head: Head, document: JsonObject) -> RestDialect:
@@ -63,7 +78,7 @@ def of_list(head: Head, document: Json) -> RestDialect:
     """The dialect of a list; `document` is the body OTC allows on a GET, or None."""
     if head.dialect is not None:
         return DIALECTS[head.dialect]
-    if versions.HEADER in head.headers:
+    if rest.HEADER in head.headers:
         return OXP
     return _by_schema(document) or by_head(head) or OTC
 
@@ -84,7 +99,7 @@ def _by_schema(document: Json) -> RestDialect | None:
 
 def of_server(headers: Headers, document: Json) -> ServerDialect:
     """The dialect of a tool server by its catalogue, the one request that is safe to repeat."""
-    if any(name == versions.HEADER for name, _ in headers):  # only flat OXP has it, whatever its list looks like
+    if any(name == rest.HEADER for name, _ in headers):  # only flat OXP has it, whatever its list looks like
         return OXP
     if isinstance(document, list):
         return LC
@@ -107,3 +122,72 @@ def is_rfc(entry: Json) -> bool:
         return False
     inputs = entry.get("input")
     return isinstance(entry.get("toolkit"), dict) or (isinstance(inputs, dict) and "parameters" in inputs)
+
+
+def _endpoints(dialect: str | None) -> dict[str, Endpoint]:
+    """Those below the prefix of a dialect, or the bare ones, where it is recognised."""
+    prefix = "" if dialect is None else f"/{dialect}"
+    listing = Endpoint(
+        route=LIST,
+        methods=("GET", "HEAD"),
+        operation="list",
+        dialect=dialect,
+        max_body_bytes=MAX_LIST_BODY,
+        needs_document=False,
+    )
+    calls = [Endpoint(route=path, methods=("POST",), operation="call", dialect=dialect) for path in CALLS]
+    return {prefix + endpoint.route: endpoint for endpoint in (listing, *calls)}
+
+
+class RestSurface:
+    """OTC, OXP, the RFC and the LangChain family; `ports.Surface`."""
+
+    def __init__(self) -> None:
+        self.dialects = frozenset(DIALECTS)
+        self.endpoints = {path: it for dialect in (None, *DIALECTS) for path, it in _endpoints(dialect).items()}
+        self.encoders: Mapping[tuple[str, str], Encoder] = BOUND
+        self.argument_members = (b"input", b"inputs")
+
+    def check_head(self, head: Head) -> None:
+        """Raises UNSUPPORTED_MEDIA for a call whose body is not plain JSON."""
+        if head.path == LIST:
+            return
+        media = head.headers.get(b"content-type", b"")
+        if media != JSON_TYPE and not _is_json(media):
+            raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's content type must be application/json.")
+        if b"content-encoding" in head.headers and head.headers[b"content-encoding"].lower() != b"identity":
+            raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's body must not be compressed.")
+
+    def open(self, head: Head, document: Json) -> Opened:
+        is_list = head.path == LIST
+        if is_list:
+            dialect = of_list(head, document)
+        else:
+            if not isinstance(document, dict):
+                raise fields.invalid("The body must be a JSON object.")
+            dialect = of_call(head, document)
+        bound = dialect
+        try:
+            bound = BOUND[dialect.name, dialect.negotiate(head, document)]
+            return OpenedList(bound) if is_list else OpenedCall(bound, bound.decode_call(document))
+        except GatewayError as error:
+            return RefusedOpening(bound, error)
+
+    def refuse(self, error: GatewayError, head: Head) -> WireReply:
+        """A refusal in the dialect that the head tells, else `{message, code}`, which is valid in all of them."""
+        dialect = by_head(head)
+        if dialect is None:
+            return fields.error_reply(error)
+        version = head.headers.get(rest.HEADER)
+        if dialect is OXP and version in rest.HEADER_VERSIONS:
+            return BOUND[dialect.name, version.decode("ascii")].encode_error(error)
+        return dialect.encode_error(error)
+
+
+def _is_json(media: bytes) -> bool:
+    kind, *parameters = media.lower().split(b";")
+    charsets = [item.strip().removeprefix(b"charset=").strip(b'"') for item in parameters if b"charset=" in item]
+    return kind.strip() == JSON_TYPE and all(charset in CHARSETS for charset in charsets)
+
+
+REST = RestSurface()

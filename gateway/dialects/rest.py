@@ -1,6 +1,7 @@
-"""What the dialects of OTC and OXP have in common towards callers: wire versions, statuses, lists that are revalidated.
+"""What the dialects of OTC and OXP share: wire versions, the enveloped form, lists that are revalidated.
 
-An instance of a dialect is bound to one wire version; there is one for each that is accepted, made once.
+An instance of a dialect is bound to one wire version; there is one for each that is accepted, made once. No draft was
+ever frozen, so versions are exact strings; a near miss is refused (OTC 1.0 and OXP 1.0, Versioning).
 """
 
 from __future__ import annotations
@@ -10,10 +11,24 @@ import hashlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from gateway.dialects.fields import JSON_TYPE
+from gateway.dialects import definitions, fields, servers
+from gateway.dialects.replies import CallReplies
 from gateway.errors import GatewayError
-from gateway.model import Json, ToolCall, ToolDefinition, ToolResult
-from gateway.wire import Head, Headers, JoinedList, WireReply
+from gateway.jsontext import encode
+from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
+from gateway.wire import Head, Headers, JoinedList, WireReply, WireRequest
+
+RFC_SCHEMA = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
+OTC_SCHEMA = "otc://1.0"
+OXP_SCHEMA = "urn:oxp:1.0"
+OTC_URL = "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json"
+OTC_URL_DRAFT = "https://github.com/OpenToolCalling/Specification/tree/main/specification/http/1.0/openapi.json"
+OTC_URLS = frozenset({OTC_URL, OTC_URL_DRAFT})  # OXP's own pages still print the first
+
+HEADER = b"oxp-version"
+HEADER_VERSION = "1.0"
+# The prose demands a semantic version, which `1.0`, the one in every example, is not.
+HEADER_VERSIONS = frozenset({b"1.0", b"1.0.0", b"1"})
 
 MIN_GZIP_BYTES = 1024  # below, a packet carries either
 GZIP_LEVEL = 6
@@ -24,15 +39,18 @@ VARY_PREFIXED = (b"vary", b"Authorization, OXP-API-Key, OTC-API-Key, Accept-Enco
 PRIVATE = (b"cache-control", b"private, no-cache")
 
 
-class RestDialect:
-    """One dialect in one wire version: the `ListEncoder` of its answers, and the decoder of its calls.
+class RestDialect(CallReplies):
+    """One dialect in one wire version: the `ListEncoder` of its answers, the decoder of its calls, a `ServerDialect`.
 
+    What stands here is the enveloped form, which the dialects vary: `{$schema, request}` in, `{$schema, result}` out.
     `headers` are on every answer.
     """
 
     name: ClassVar[str]
     canonical: ClassVar[str]  # the version as the dialect itself writes it
     wire_versions: ClassVar[frozenset[str]]  # all that are accepted
+    list_member: ClassVar[str] = "tools"
+    call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
 
     def __init__(self, wire_version: str | None = None) -> None:
         self.wire_version = self.canonical if wire_version is None else wire_version
@@ -40,28 +58,33 @@ class RestDialect:
 
     def negotiate(self, head: Head, document: Json) -> str:
         """Reads the version that the caller speaks. Raises INVALID_REQUEST for one that is not accepted."""
-        raise NotImplementedError
+        if HEADER in head.headers:
+            header_version(head)
+        return schema_version(document, self.canonical, self.wire_versions)
 
-    def decode_call(self, document: Json) -> ToolCall:
+    def decode_call(self, document: JsonObject) -> ToolCall:
         """Reads a call. Raises INVALID_REQUEST."""
-        raise NotImplementedError
+        request = fields.closed(fields.object_(document.get("request"), "request"))
+        return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
-        raise NotImplementedError
+        body = {"$schema": self.wire_version, "result": fields.result_object(result, call_id)}
+        return fields.ok(encode(body), result.failure)
 
     def encode_accepted(self, result: ToolResult, call_id: str) -> WireReply:
         reply = self.encode_result(result, call_id)
         return WireReply(status=202, headers=reply.headers, body=reply.body)
 
     def encode_error(self, error: GatewayError) -> WireReply:
-        raise NotImplementedError
+        return fields.error_reply(error, (("$schema", self.wire_version),))
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        raise NotImplementedError
+        """Encodes a tool whose `input_schema` is the JSON Schema itself."""
+        return encode(definitions.definition_object(tool, tool.input_schema | definitions.x_otc(tool)))
 
     def list_body(self, tools: Sequence[bytes]) -> bytes:
         """The body of a catalogue from tools already encoded."""
-        raise NotImplementedError
+        return b'{"$schema":%b,"%b":[%b]}' % (encode(self.wire_version), self.list_member.encode(), b",".join(tools))
 
     def join(self, tools: Sequence[bytes]) -> JoinedList:
         body = self.list_body(tools)
@@ -78,7 +101,32 @@ class RestDialect:
         headers: Headers = ((b"etag", etag), PRIVATE, vary, *self.headers)
         if _matches(head.headers.get(b"if-none-match", b""), joined.etag):
             return WireReply(status=304, headers=headers)
-        return WireReply(status=200, headers=(JSON_TYPE, *encoding, *headers), body=body)
+        return WireReply(status=200, headers=(fields.JSON_TYPE, *encoding, *headers), body=body)
+
+    def request_call(self, invocation: Invocation) -> WireRequest:
+        body = encode({"$schema": self.canonical, "request": servers.request_object(invocation)})
+        return servers.post(self.call_paths[0], body)
+
+    def request_list(self) -> WireRequest:
+        return servers.get("/tools")
+
+
+def schema_version(document: Json, canonical: str, accepted: frozenset[str]) -> str:
+    """The `$schema` of a body; the canonical one when absent. Raises INVALID_REQUEST for one that is not accepted."""
+    schema = document.get("$schema", canonical) if isinstance(document, dict) else canonical
+    if not isinstance(schema, str) or schema not in accepted:
+        raise fields.invalid("The requested version of the standard is not supported.")
+    return schema
+
+
+def header_version(head: Head) -> str:
+    """The `OXP-Version` of a head; `1.0` when absent. Raises INVALID_REQUEST for one that is not accepted."""
+    version = head.headers.get(HEADER)
+    if version is None:
+        return HEADER_VERSION
+    if version not in HEADER_VERSIONS:
+        raise fields.invalid("The requested OXP-Version is not supported.")
+    return version.decode("ascii")
 
 
 def _accepts_gzip(accepted: bytes) -> bool:

@@ -12,7 +12,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.dialects import recognise, versions
+from gateway.dialects import recognise, rest
 from gateway.errors import CODE, ErrorCode, GatewayError
 from gateway.http.edge import strictly
 from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, HEALTH, METRICS, OPENAPI, request_of
@@ -21,7 +21,7 @@ from gateway.model import JsonObject
 from gateway.request import Request, read_repeats
 from gateway.wire import Headers, WireReply
 
-VERSION_HEADER = {"oxp-version": versions.HEADER_VERSION}
+VERSION_HEADER = {"oxp-version": rest.HEADER_VERSION}
 NO_STORE = {"cache-control": "no-store"}
 METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, section 3
 

@@ -7,7 +7,7 @@ response objects cost 20 us, a third of a whole call.
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 
@@ -23,8 +23,8 @@ from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, he
 from gateway.ports import Operation, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
-from gateway.server_extension import SERVED, ServerRequest, answer_at_once
-from gateway.tracing import IdSource, identify
+from gateway.server_extension import SERVED, ServerRequest
+from gateway.tracing import identify
 from gateway.wire import Body, Head, Headers, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
@@ -80,7 +80,7 @@ class Edge:
         rest: ASGIApp,
         ip_of: Callable[[Scope], str],
         observer: Observer,
-        ids: IdSource,
+        digits: Iterator[bytes],
         max_body_bytes: int,
         strict: bool,
         hosts: AllowedHosts | None = None,
@@ -92,7 +92,7 @@ class Edge:
         self._rest = rest
         self._ip_of = ip_of
         self._observer = observer
-        self._ids = ids
+        self._digits = digits
         self._hosts = hosts
         self._cors = cors
         self._is_guarded = hosts is not None or cors is not None
@@ -122,7 +122,7 @@ class Edge:
         served: ServerRequest | None = scope.get("extensions", NOTHING).get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
         head = Head(method=scope["method"], path=route.path, headers=headers, dialect=route.dialect)
-        trace = identify(headers, self._ids)
+        trace = identify(headers, self._digits)
         request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document)
         status, size = LEFT, 0
         try:
@@ -136,7 +136,8 @@ class Edge:
             fields = (*reply.headers, trace.sent[0], *request.extra)
             if self._cors is not None:
                 fields = self._cors.with_origin(fields, headers.get(b"origin"))
-            if status in BODILESS or not answer_at_once(served, send, status, fields, reply.body):
+            is_own = getattr(send, "__self__", None) is served  # else of middleware, which wants to see messages
+            if not is_own or served is None or status in BODILESS or not served.answer(status, fields, reply.body):
                 await _send(status, fields, reply.body, send)
         except (CallerLeft, CancelledError) as left:
             status = answered_status(scope, status)
@@ -154,7 +155,7 @@ class Edge:
         if scope["type"] != "http":
             return await self._rest(scope, receive, send)
         started, headers = perf_counter(), dict(scope["headers"])
-        head, trace = head_of(scope, headers), identify(headers, self._ids)
+        head, trace = head_of(scope, headers), identify(headers, self._digits)
         request = scope[REQUEST] = Request(head, self._default, self._ip_of(scope), trace=trace)
         status, size = LEFT, 0
 

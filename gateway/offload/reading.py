@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import get_args
 
 import msgspec
 from msgspec import Raw
@@ -16,9 +15,6 @@ from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 WRAPPINGS = 4  # objects around the members that may stay encoded: `request`, `result`, `output`, `context`
 LONG = 64 * 1024  # characters of a string that is taken out as well
 FEW = 64  # entries of a list in which such members are looked for
-KINDS: dict[str, type[callback.Other]] = {kind.__name__: kind for kind in get_args(callback.Other)}
-RESULT = b"Result"
-
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 
@@ -65,8 +61,8 @@ def read_callback(body: bytes, own_id: bytes, own_group: bytes, how: bytes) -> t
     )
     if isinstance(message, callback.Result):
         result = message.result
-        return RESULT, jsontext.encode(result.value), _encode(result.failure), _encode(message.subscription)
-    return type(message).__name__.encode(), _encode(message)
+        return jsontext.encode(result.value), _encode(result.failure), _encode(message.subscription)
+    return (_encode(message),)
 
 
 def pack_how(decode: Decode, patterns: Sequence[re.Pattern[str]]) -> bytes:
@@ -74,11 +70,11 @@ def pack_how(decode: Decode, patterns: Sequence[re.Pattern[str]]) -> bytes:
     return _encode((decode, [(pattern.pattern, pattern.flags) for pattern in patterns]))
 
 
-def unpack_message(kind: bytes, *parts: bytes) -> callback.Callback:
-    """The message that `read_callback` has read."""
-    if kind != RESULT:
-        message: callback.Other = _decode(parts[0], type=KINDS[kind.decode()])
-        return message
+def unpack_message(*parts: bytes) -> callback.Callback:
+    """The message that `read_callback` has read: a result has three parts."""
+    if len(parts) == 1:
+        other: callback.Other = _decode(parts[0], type=callback.Other)
+        return other
     value, failure, subscription = parts
     result = ToolResult(
         value=Raw(value) if jsontext.is_wide(value) else _decode(value),

@@ -81,14 +81,8 @@ class MemoryBuckets:
 
     def exhausted(self, rule: Rule, parts: Parts) -> int | None:
         """The debt of a bucket from which nothing can be taken, or None. It takes nothing."""
-        shards = self.shards.get(rule)
-        if shards is None:  # nothing was taken yet
-            return None
         identity = rule.identity(parts)
-        full_at = shards[hash(identity) % SHARDS].get(identity)
-        if full_at is None:
-            return None
-        debt = max(full_at - self._clock() * rule.count, 0)
+        debt = max(self._shard(rule, identity).get(identity, 0) - self._clock() * rule.count, 0)
         return debt if debt + rule.step > rule.depth else None
 
     def _shard(self, rule: Rule, identity: Identity) -> Shard:

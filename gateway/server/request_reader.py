@@ -104,7 +104,7 @@ class RequestReader(SlicedInput, asyncio.Protocol):
         except Refused as exc:
             self.refuse(exc)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continues when there is memory for more of a body."""
         self.is_held = False
         self.read_on()

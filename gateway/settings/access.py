@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
-from gateway.auth.signatures import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
+from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
 from gateway.settings.sections import Items, ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Secret, Text

@@ -1,13 +1,13 @@
 """Settings of backends: where a tool server is, what it speaks, what it may cost.
 
-Another protocol is another class here, one line in `PROTOCOLS`.
+Another protocol is another class here; its adapter stands in `gateway.assembly.parts`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import SecretStr
 
@@ -218,10 +218,13 @@ class RcrtBackendSettings(SingleBackendSettings):
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"
 
 
-PROTOCOLS: Mapping[str, type[BackendSettings]] = {
-    "otc": OtcBackendSettings,
-    "oxp": OxpBackendSettings,
-    "callback": CallbackBackendSettings,
-    "rcrt": RcrtBackendSettings,
-}
+def _by_word() -> Iterator[tuple[str, type[BackendSettings]]]:
+    """All classes of this file that have words of their own for `protocol`."""
+    kinds = BackendSettings.__subclasses__()
+    for kind in kinds:
+        yield from ((word, kind) for word in get_args(kind.model_fields["protocol"].annotation))
+        kinds += kind.__subclasses__()
+
+
+PROTOCOLS: Mapping[str, type[BackendSettings]] = dict(_by_word())
 AnyBackend = Annotated[BackendSettings, ByWord("protocol", PROTOCOLS)]

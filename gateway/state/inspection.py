@@ -1,9 +1,9 @@
-"""Finds out what an operator should know of a Redis before it is used. Writes nothing."""
+"""Finds out what an operator should know of a Redis before it is used; leaves nothing behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +11,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 LOOK_S = 5.0  # for all questions together; each has a time limit of its own, which is shorter
+KEY, CHANNEL = "toolgate:{check}:trial", "toolgate:wake:check"
+# As the gateway does everything: in a script, which asks for the time, writes and deletes.
+SCRIPT = "redis.call('TIME') redis.call('SET', KEYS[1], '', 'PX', 1000) return redis.call('DEL', KEYS[1])"
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -27,12 +30,41 @@ async def look_at(redis: Redis) -> Findings:
         async with asyncio.timeout(LOOK_S):
             about: dict[str, Any] = await redis.info()
             save = await _save(redis)
+    except TimeoutError:  # an OSError as well, so it comes first
+        return Findings(cause=f"no answer within {LOOK_S:g} s")
     except (RedisError, OSError) as exc:
         return Findings(cause=str(exc) or type(exc).__name__)
-    except TimeoutError:
-        return Findings(cause=f"no answer within {LOOK_S:g} s")
     version = str(about.get("redis_version", "unknown"))
     return Findings(version=version, cause=_cause(about), warnings=tuple(_warnings(about, save)))
+
+
+async def refusal(redis: Redis) -> str | None:
+    """Why nothing can be kept there, such as that memory is full or scripts are forbidden; None if it can."""
+    return await _failure(redis.execute_command("EVAL", SCRIPT, 1, KEY))  # type: ignore[no-untyped-call]
+
+
+async def deafness(redis: Redis) -> str | None:
+    """Why replicas cannot wake each other there; None if they can."""
+    return await _failure(_subscribe(redis))
+
+
+async def _subscribe(redis: Redis) -> None:
+    async with redis.pubsub() as subscription:
+        await subscription.subscribe(CHANNEL)
+        if await subscription.get_message(timeout=LOOK_S) is None:
+            raise TimeoutError
+
+
+async def _failure(attempt: Awaitable[object]) -> str | None:
+    """Why an attempt failed or did not end in time; None if it succeeded."""
+    try:
+        async with asyncio.timeout(LOOK_S):
+            await attempt
+    except TimeoutError:
+        return f"no answer within {LOOK_S:g} s"
+    except (RedisError, OSError) as exc:
+        return str(exc) or type(exc).__name__
+    return None
 
 
 async def _save(redis: Redis) -> str | None:

@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
-from gateway.state.checks import check_digest, check_move, check_note
+from gateway.state.common import Waiter, Waiters, check_digest, check_move, check_note
 from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants, SeenKeys
 from gateway.state.port import (
     ACCEPTED,
@@ -34,7 +34,6 @@ from gateway.state.port import (
     Room,
     StateLimits,
 )
-from gateway.state.waiting import Waiter, Waiters
 
 log = logging.getLogger("gateway.state")
 

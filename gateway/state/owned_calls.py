@@ -1,29 +1,34 @@
 """The calls that this process owns (it runs or watches over them), and what a Redis that was away has to learn.
 
-A Redis may start empty: then all owned calls are restored, and outcomes of a moment ago are reported once more. A call
-is doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost: it is
-forgotten as soon as Redis can be asked.
+A Redis that comes up empty gets all owned calls back. One that ended a moment before would be restored as running for
+ever, or be missing and run once more; so the replica that ran a call remembers its record, and the one that received
+its outcome remembers that, for as long as the result is kept, if there is room.
+
+A call is doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost: it
+is forgotten as soon as Redis can be asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from gateway.state.port import UNKNOWN, CallState, NewCall, Record, StateLimits, StateUnavailable
-from gateway.state.recent import Ending, RecentEndings
 from gateway.state.records import Records
 from gateway.state.script_client import Reply, ScriptClient
 
 MAX_DOUBTFUL = 10_000  # calls to be forgotten once Redis is back; more than a process begins until it knows it is away
 MAX_DOUBTFUL_BYTES = 4096  # of the outcome that such a call is forgotten with; refusals have some hundred
+MAX_RECENT = 5000  # endings restored and reported again in a quarter of a second; there are some seconds for that
+MAX_RECENT_BYTES = 16 << 20
+ENDING_BYTES = 1024  # counted for an ending beside its note and its outcome
 AT_ONCE = 500  # operations asked for in one go: a few batches
 
 T = TypeVar("T")
@@ -32,6 +37,55 @@ T = TypeVar("T")
 def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Splits a list so that its operations do not fill the queue of the script client."""
     return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
+
+
+class Ending(Struct, frozen=True, gc=False):
+    """How a call ended: its `record` if this process owned it, its `outcome` if that was stored from here.
+
+    `is_reduced`: the outcome is all that is kept of the call.
+    """
+
+    key: str
+    when_s: float
+    record: Record | None
+    outcome: bytes | None
+    size_bytes: int
+    is_reduced: bool = False
+
+
+class RecentEndings:
+    """The latest endings, in order, each for `kept_s` at most."""
+
+    def __init__(self, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kept_s = kept_s
+        self._clock = clock
+        self._endings: OrderedDict[str, Ending] = OrderedDict()
+        self._bytes = 0
+
+    def reduce(self, key: str, outcome: bytes) -> None:
+        """Replaces the outcome of a call by the only one that is kept of it."""
+        if key in self._endings:
+            self.add(key, None, outcome, is_reduced=True)
+
+    def add(self, key: str, record: Record | None, outcome: bytes | None = None, *, is_reduced: bool = False) -> None:
+        """Remembers the record of a call that ended, its outcome, or both, beside what is known of it already."""
+        if key in self._endings:
+            known = self._endings.pop(key)
+            self._bytes -= known.size_bytes
+            record, outcome = record or known.record, known.outcome if outcome is None else outcome
+        now, size_bytes = self._clock(), ENDING_BYTES + len(record.note if record else b"") + len(outcome or b"")
+        ending = self._endings[key] = Ending(key, now, record, outcome, size_bytes, is_reduced)
+        self._bytes += size_bytes
+        oldest = next(iter(self._endings.values()))
+        while self._bytes > MAX_RECENT_BYTES or len(self._endings) > MAX_RECENT or now - oldest.when_s >= self._kept_s:
+            del self._endings[oldest.key]
+            self._bytes -= oldest.size_bytes
+            oldest = next(iter(self._endings.values()), ending)
+
+    def all(self) -> list[Ending]:
+        """Those whose results have not expired."""
+        oldest_s = self._clock() - self._kept_s
+        return [ending for ending in self._endings.values() if ending.when_s > oldest_s]
 
 
 class OwnedCalls:
@@ -46,9 +100,7 @@ class OwnedCalls:
         self._changed: set[str] = set()  # owned calls that other replicas have changed
         self._beginning: set[str] = set()  # calls whose reply to `begin` is due; other replicas may end them meanwhile
         self._recent = RecentEndings(limits.result_ttl_s)
-        self._unreported: dict[
-            str, Ending
-        ] = {}  # outcomes from here that a Redis without its data has to be sent again
+        self._unreported: dict[str, Ending] = {}  # outcomes that a Redis without its data has to be sent again
         self._unconfirmed: list[str] = []  # calls that ended elsewhere, whose outcome another replica has to send again
         self._doubtful: dict[str, bytes | None] = {}  # calls to be forgotten, with the outcome if there is one
         self._forgotten: dict[str, None] = {}  # doubtful calls that were forgotten, to be forgotten once more

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import structs
 from redis.asyncio import Redis
 
-from gateway.state.checks import check_call, check_digest, check_move, check_note
+from gateway.state.common import Waiters, check_call, check_digest, check_move, check_note
 from gateway.state.owned_calls import OwnedCalls
 from gateway.state.port import (
     ACCEPTED,
@@ -40,7 +40,6 @@ from gateway.state.records import Records
 from gateway.state.replica_sync import ReplicaSync, Timing
 from gateway.state.script_client import NotDone, Reply, ScriptClient
 from gateway.state.sealing import Sealer
-from gateway.state.waiting import Waiters
 
 PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
 SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])

@@ -17,10 +17,10 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gateway.backoff import Backoff
+from gateway.state.common import Waiters
 from gateway.state.owned_calls import OwnedCalls, portions
 from gateway.state.port import CallState, Record, Room, StateUnavailable
 from gateway.state.script_client import ScriptClient
-from gateway.state.waiting import Waiters
 
 log = logging.getLogger("gateway.state")
 

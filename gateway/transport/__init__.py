@@ -1,17 +1,14 @@
 """The outbound HTTP/1.1 transport: keep-alive pools with a truthful answer to "was anything sent?".
 
 Knows sockets and bytes, nothing of tools. `Pool.request` returns a whole reply, `Pool.stream` one that is read while it
-arrives. `Fetcher` sends single requests to any URL.
+arrives.
 """
 
 from __future__ import annotations
 
+from gateway.transport.dial import Origin
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.exchange import Head, Reply
-from gateway.transport.fetch import Fetcher
-from gateway.transport.limits import Limits
-from gateway.transport.origin import Origin
-from gateway.transport.pool import Pool
-from gateway.transport.stream import StreamedReply
+from gateway.transport.pool import Limits, Pool
+from gateway.transport.replies import Head, Reply, StreamedReply
 
-__all__ = ["Fetcher", "Head", "Kind", "Limits", "Origin", "Pool", "Reply", "StreamedReply", "TransportError"]
+__all__ = ["Head", "Kind", "Limits", "Origin", "Pool", "Reply", "StreamedReply", "TransportError"]

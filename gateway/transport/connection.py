@@ -19,34 +19,19 @@ from __future__ import annotations
 import asyncio
 import select
 from math import inf
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, ParseQueue, SlicedInput
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, SlicedInput
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.exchange import Exchange
+from gateway.transport.replies import Incoming
+
+if TYPE_CHECKING:
+    from gateway.transport.pool import Pool
 
 # A final reply with neither of these fields ends with the connection (RFC 9112, 6.3).
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
-
-
-class Owner(Protocol):
-    """The pool, as its connections see it. Each method may be called more than once for a connection."""
-
-    parse_queue: ParseQueue  # for connections whose replies are expensive to parse
-
-    def release(self, connection: Connection) -> None:
-        """The connection has finished an exchange and can take another."""
-        ...
-
-    def discard(self, connection: Connection) -> None:
-        """The connection will not take another exchange."""
-        ...
-
-    def lost(self, connection: Connection) -> None:
-        """The socket is closed."""
-        ...
 
 
 class _UnaskedError(Exception):
@@ -54,42 +39,22 @@ class _UnaskedError(Exception):
 
 
 class Connection(SlicedInput, asyncio.Protocol):
-    """A socket, its parser, and the exchange under way, if any, with its deadline (in the loop's time).
+    """A socket, its parser, and the exchange under way, if any.
 
-    `fresh` until the first exchange is over. `idle_since` (the loop's time) is set and read by the pool.
+    `fresh` until the first exchange is over. `deadline` (in the loop's time) is that of the exchange; without one, when
+    the connection has been idle for too long.
     """
 
-    __slots__ = (
-        "_deadline",
-        "_ended",
-        "_exchange",
-        "_framing",
-        "_has_eof",
-        "_head_bytes",
-        "_head_done",
-        "_headers",
-        "_keep",
-        "_loss",
-        "_owner",
-        "_parser",
-        "_poll",
-        "_status",
-        "_transport",
-        "fresh",
-        "idle_since",
-    )
-
-    def __init__(self, owner: Owner, head_bytes: int) -> None:
+    def __init__(self, pool: Pool) -> None:
         super().__init__()
         self.fresh = True
-        self.idle_since = 0.0
-        self._owner = owner
-        self._head_bytes = head_bytes
+        self.deadline = inf
+        self._pool = pool
+        self._head_bytes = pool.limits.head_bytes
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
         self._poll = select.poll()
-        self._exchange: Exchange | None = None
-        self._deadline = inf
+        self._exchange: Incoming | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._status = 0
         self._framing = 0  # bytes of the reply that are not body, less what its body allows
@@ -112,13 +77,13 @@ class Connection(SlicedInput, asyncio.Protocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self._poll.poll(0)
 
-    def start(self, exchange: Exchange, data: bytes, deadline: float = inf) -> None:
+    def start(self, exchange: Incoming, data: bytes, deadline: float = inf) -> None:
         """Writes a request in one piece. From here on it counts as sent."""
         transport = self._transport
         assert self._exchange is None  # else the replies of two requests would mix
         assert transport is not None  # the pool hands out connections that have been made
         self._exchange = exchange
-        self._deadline = deadline
+        self.deadline = deadline
         self._head_done = self._ended = False
         self._framing = self.pieces = 0
         transport.write(data)
@@ -139,18 +104,16 @@ class Connection(SlicedInput, asyncio.Protocol):
         else:
             self.read_on()
 
-    def abandon(self, exchange: Exchange) -> None:
+    def abandon(self, exchange: Incoming) -> None:
         """Drops the connection if that exchange is still under way. Reports nothing to the exchange."""
         if self._exchange is exchange:
             self._exchange = None
             self.drop()
 
     def expire(self, now: float) -> float:
-        """Ends an exchange whose deadline has passed. Returns the deadline of the one under way, else infinity."""
-        if self._exchange is None:
-            return inf
-        if now < self._deadline:
-            return self._deadline
+        """Closes the connection if its deadline has passed. Returns its deadline, infinity if it is closed."""
+        if now < self.deadline:
+            return self.deadline
         self.fail(TransportError(Kind.TIMEOUT, "The server did not answer in time.", sent=True))
         return inf
 
@@ -166,9 +129,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         if self._transport is not None:
             # Not close(): it waits for the peer when there is TLS or unwritten data.
             self._transport.abort()
-        self._owner.discard(self)
-        if self._loss is not None:
-            self._owner.lost(self)
+        self._pool.discard(self)
 
     # asyncio.Protocol
 
@@ -192,12 +153,12 @@ class Connection(SlicedInput, asyncio.Protocol):
         if self._ended:
             self._finish()
         elif self._framing > self._head_bytes:
-            self.fail(self._misshapen() if self._head_done else self._head_too_large())
+            self.fail(self._framing_too_large())
         else:
             if self._framing < 0:  # unused allowance is not saved: a stream may last for days
                 self._framing = 0
             if self.pieces > MAX_PIECES and self._transport is not None:
-                self.queue_for_parsing(self._owner.parse_queue, self._transport)
+                self.queue_for_parsing(self._pool.parse_queue, self._transport)
 
     def read_on(self) -> None:
         """Parses what was read before; then reports what ended meanwhile, or reads on."""
@@ -241,7 +202,8 @@ class Connection(SlicedInput, asyncio.Protocol):
         name = name.lower()
         # No other coding was asked for, and llhttp would take everything until the end of the connection for the body.
         # It does so with a tab behind the word, too, which RFC 9110 (5.5) allows: that is refused rather than misread.
-        if name == b"transfer-encoding" and (value.rstrip(b" ").lower() != b"chunked" or self._has(name)):
+        # So is `chunked` given twice, which means a body that is chunked twice.
+        if name == b"transfer-encoding" and (value.rstrip(b" ").lower() != b"chunked" or name in dict(self._headers)):
             raise TransportError(Kind.PROTOCOL, "The reply has a transfer coding that was not asked for.", sent=True)
         self._headers.append((name, value.rstrip(b" \t")))
 
@@ -255,8 +217,9 @@ class Connection(SlicedInput, asyncio.Protocol):
                 raise TransportError(Kind.PROTOCOL, "The server switched protocols without being asked.", sent=True)
             return  # 100 Continue, 103 Early Hints: the final reply follows (RFC 9110, 15.2)
         # The cheap comparison first: only if it is true, the head can be too large.
-        if self._framing > self._head_bytes and self._measured_head() > self._head_bytes:
-            raise self._head_too_large()
+        limit = self._head_bytes
+        if self._framing > limit and sum(len(name) + len(value) + 4 for name, value in self._headers) > limit:
+            raise self._framing_too_large()
         self._head_done = True
         exchange.on_head(status, tuple(self._headers))
         if exchange.is_head:
@@ -290,7 +253,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         exchange.on_end()
         self.fresh = False
         if self._keep and not unwritten and not self.unparsed:  # bytes behind a reply belong to no request
-            self._owner.release(self)
+            self._pool.release(self)
         else:
             self.drop()
 
@@ -304,15 +267,8 @@ class Connection(SlicedInput, asyncio.Protocol):
             error = TransportError(Kind.PROTOCOL, f"The reply is not HTTP/1.1: {exc}.", sent=True)
         self.fail(error)
 
-    def _has(self, name: bytes) -> bool:
-        """Whether a header has come before: two transfer codings `chunked` mean a body that is chunked twice."""
-        return any(key == name for key, _ in self._headers)
-
-    def _measured_head(self) -> int:
-        return sum(len(name) + len(value) + 4 for name, value in self._headers)
-
-    def _misshapen(self) -> TransportError:
-        return TransportError(Kind.TOO_LARGE, "The reply is mostly framing, such as chunk extensions.", sent=True)
-
-    def _head_too_large(self) -> TransportError:
-        return TransportError(Kind.TOO_LARGE, f"The head of the reply passes {self._head_bytes} bytes.", sent=True)
+    def _framing_too_large(self) -> TransportError:
+        what = "The reply is mostly framing, such as chunk extensions."
+        if not self._head_done:
+            what = f"The head of the reply passes {self._head_bytes} bytes."
+        return TransportError(Kind.TOO_LARGE, what, sent=True)

@@ -1,4 +1,4 @@
-"""Opens connections: name lookup, TCP to whichever address answers first, TLS.
+"""Where a pool connects to, and how: name lookup, TCP to whichever address answers first, TLS.
 
 Happy Eyeballs (RFC 8305) in its simple form: addresses of both families in turn, each tried a quarter of a second after
 the one before. Written here because uvloop's `create_connection` does not offer it.
@@ -12,19 +12,60 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Any, TypeVar
+from typing import Any, Self
+from urllib.parse import urlsplit
 
 from gateway.transport.connection import Connection
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.origin import Origin
 
+DEFAULT_PORTS = {"http": 80, "https": 443}
 Address = tuple[socket.AddressFamily, Any]
 
 STAGGER_S = 0.25  # RFC 8305, section 5: the recommended Connection Attempt Delay
 MAX_ADDRESSES = 8  # of one name: hundreds of records must not open hundreds of sockets
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`scheme` is http or https; `host` a lower-case name or an address, an IPv6 one without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Takes the origin of an absolute URL; path and query are left out. Raises ValueError."""
+        # urlsplit silently removes tabs and line ends, and strips: a URL with them is not what it looks like.
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("a URL holds printable ASCII characters only; write other host names in their xn-- form")
+        parts = urlsplit(url)
+        if parts.scheme not in DEFAULT_PORTS:
+            raise ValueError("a URL starts with http:// or https://")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("a URL here must not hold a user name or password")
+        if not parts.hostname:
+            raise ValueError("a URL needs a host")
+        port = parts.port if parts.port is not None else DEFAULT_PORTS[parts.scheme]
+        if port == 0:
+            raise ValueError("a port lies between 1 and 65535")
+        return cls(parts.scheme, parts.hostname, port)
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.scheme == "https"
+
+    @property
+    def authority(self) -> bytes:
+        """What the Host field says: brackets around IPv6, the port unless it is the scheme's own (RFC 9110, 7.2)."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}").encode("ascii")
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority.decode('ascii')}"
 
 
 class Dialler:
@@ -54,20 +95,16 @@ class Dialler:
         A lookup holds one of the loop's few threads until the resolver gives up, and cannot be cancelled. A dead name
         server of one host must not occupy them all.
         """
-        if self._lookup is None:
+        if self._lookup is None or self._lookup.done():
             self._lookup = asyncio.ensure_future(self._look_up())
-            self._lookup.add_done_callback(self._looked_up)
+            # Its error counts as retrieved even if every caller has gone.
+            self._lookup.add_done_callback(lambda lookup: lookup.cancelled() or lookup.exception())
         return await asyncio.shield(self._lookup)
 
     async def _look_up(self) -> list[Address]:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
         return interleave([(family, address) for family, _, _, _, address in found])[:MAX_ADDRESSES]
-
-    def _looked_up(self, lookup: asyncio.Future[list[Address]]) -> None:
-        self._lookup = None
-        if not lookup.cancelled():
-            lookup.exception()  # marks it as retrieved, even if every caller has gone
 
     async def _wrap(self, sock: socket.socket, make: Callable[[], Connection]) -> Connection:
         """Puts the loop's transport, and TLS, on a connected socket."""

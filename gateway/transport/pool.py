@@ -2,7 +2,8 @@
 
 Connections are opened by tasks of the pool. A caller waits only on a future, so one that is cancelled at any moment
 does not interrupt a connection being opened. Connections open and being opened are the slots taken; there is no
-separate count.
+separate count. One timer serves all deadlines: one for each exchange costs 2 % of a call, and nearly all would be
+cancelled, because replies come long before.
 """
 
 from __future__ import annotations
@@ -12,21 +13,41 @@ import ssl
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from math import inf
 
 from gateway.memory import BodyMemory
 from gateway.pacing import ParseQueue
 from gateway.transport.connection import Connection
-from gateway.transport.deadlines import Deadlines
-from gateway.transport.dial import Dialler
+from gateway.transport.dial import Dialler, Origin
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.exchange import Headers, Reply, WholeReply
-from gateway.transport.limits import Limits
-from gateway.transport.origin import Origin
-from gateway.transport.requesthead import content_length, encode_head
-from gateway.transport.stream import StreamedReply
+from gateway.transport.replies import Headers, Reply, StreamedReply, WholeReply
+from gateway.transport.requesthead import encode_head
 
 HUNG_UP = "The server closed the connection before it was used."
-SOCKETS_CLOSE_WITHIN_S = 1.0  # an aborted transport reports back in the next turn of the loop; TLS in a few
+# Least time between two rounds of deadlines: with ten thousand connections a round takes a millisecond. A loop under
+# load is late by more than this anyway.
+ROUND_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a pool, which serves one origin, may hold, and how long it may wait."""
+
+    # What a common `ulimit -n` of 1024 leaves room for, with callers' connections beside it.
+    connections: int = 256
+    # Four times the connections; a caller behind more than these meets its own timeout first.
+    waiters: int = 1024
+    # Status line and header fields; after them, framing (chunk sizes, extensions, trailers) beyond what the body allows
+    # (`FRAMING_PER_BYTE`). Servers limit their own heads to 8 to 32 KiB.
+    head_bytes: int = 64 * 1024
+    # Below the shortest keep-alive timeouts in use (uvicorn and Node.js: 5 s), so that the gateway closes an idle
+    # connection before the server does so at the moment of a write.
+    idle_s: float = 4.0
+    # DNS, TCP and TLS together: room for one lost SYN (sent again after 1 s).
+    connect_timeout_s: float = 2.0
+    # Unread bytes of a streamed reply at which its connection is paused: a few packets ahead of the reader.
+    stream_bytes: int = 64 * 1024
 
 
 class Pool:
@@ -43,29 +64,22 @@ class Pool:
 
         Whole replies are counted in `memory` while they arrive.
         """
-        self._memory = memory
         self.origin = origin
         self.limits = limits if limits is not None else Limits()
+        self.parse_queue = ParseQueue()  # for connections whose replies are expensive to parse
         if origin.is_tls and ssl_context is None:
             ssl_context = ssl.create_default_context()
         self._dialler = Dialler(origin, ssl_context if origin.is_tls else None, self.limits.connect_timeout_s)
+        self._memory = memory
         self._authority = origin.authority
         self._connecting: set[asyncio.Task[Connection]] = set()
         self._live: set[Connection] = set()
-        self._deadlines = Deadlines(self._live)
         self._idle: list[Connection] = []  # the most recently used last: the rest may grow old and expire
         self._waiters: OrderedDict[asyncio.Future[Connection], None] = OrderedDict()
-        self._closing: set[Connection] = set()  # given up, socket not closed yet
-        self.parse_queue = ParseQueue()
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._next_round = inf  # when deadlines are looked at; the earliest of them, or a little later
+        self._round_timer: asyncio.TimerHandle | None = None
         self._bound: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
-        self._changed: asyncio.Future[None] | None = None  # wakes aclose
-
-    @property
-    def _slots(self) -> int:
-        """How many slots are taken."""
-        return len(self._connecting) + len(self._live)
 
     async def request(
         self,
@@ -85,7 +99,7 @@ class Pool:
         `max_body` is in bytes.
         Raises TransportError.
         """
-        head = encode_head(method, target, self._authority, headers, content_length(method, len(body)), more)
+        head = encode_head(method, target, self._authority, headers, more, len(body))
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
@@ -93,8 +107,8 @@ class Pool:
         exchange.reply = loop.create_future()
         connection.start(exchange, head + body, deadline)
         del head, body  # many callers wait at once, and none of them needs these any more
-        if deadline < self._deadlines.next:
-            self._deadlines.wake_at(loop, deadline)
+        if deadline < self._next_round:
+            self._wake_at(loop, deadline)
         try:
             return await exchange.reply
         except (asyncio.CancelledError, GeneratorExit):
@@ -122,7 +136,7 @@ class Pool:
         connection is used again if the whole body has arrived when the context ends, and closed otherwise.
         Raises TransportError.
         """
-        head = encode_head(method, target, self._authority, headers, content_length(method, len(body)), more)
+        head = encode_head(method, target, self._authority, headers, more, len(body))
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(min(timeout_s, idle_s))
@@ -135,8 +149,8 @@ class Pool:
             memory=self._memory,
         )
         connection.start(reply, head + body, deadline)
-        if deadline < self._deadlines.next:
-            self._deadlines.wake_at(loop, deadline)
+        if deadline < self._next_round:
+            self._wake_at(loop, deadline)
         try:
             await reply.wait_for_head()
             yield reply
@@ -144,25 +158,19 @@ class Pool:
             reply.close()
 
     async def aclose(self) -> None:
-        """Closes everything at once, and waits for a moment until the sockets are closed."""
+        """Closes everything at once; sockets are closed in the next turns of the loop."""
         self.abort()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + SOCKETS_CLOSE_WITHIN_S
-        while (self._closing or self._connecting) and loop.time() < deadline:
-            if self._changed is None or self._changed.done():
-                self._changed = loop.create_future()
-            await asyncio.wait([self._changed], timeout=deadline - loop.time())
+        await asyncio.gather(*self._connecting, return_exceptions=True)
 
     def abort(self) -> None:
         """Closes everything at once: requests under way end as CLOSED, and so do those to come."""
         self._is_closed = True
-        self._deadlines.close()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        if self._round_timer is not None:
+            self._round_timer.cancel()
         for task in self._connecting:
             task.cancel()
-        while self._waiters:
-            self._fail_oldest(_closed("The connection pool was closed.", sent=False))
+        while (waiter := self._next_waiter()) is not None:
+            waiter.set_exception(_closed("The connection pool was closed.", sent=False))
         for connection in list(self._live):
             connection.fail(_closed("The connection pool was closed.", sent=True))
 
@@ -186,42 +194,38 @@ class Pool:
         if self._is_closed or connection.is_closed:
             connection.drop()
             return
-        while self._waiters:
-            waiter, _ = self._waiters.popitem(last=False)
-            if not waiter.done():
-                waiter.set_result(connection)
-                return
+        if self._waiters and (waiter := self._next_waiter()) is not None:
+            waiter.set_result(connection)
+            return
         loop = self._bound or self._bind()
-        connection.idle_since = loop.time()
+        connection.deadline = idle_until = loop.time() + self.limits.idle_s
         self._idle.append(connection)
-        if self._sweep_timer is None:
-            self._sweep_timer = loop.call_later(self.limits.idle_s, self._sweep)
-
-    def _sweep(self) -> None:
-        """Closes connections that have been idle for too long; the list is in order of their idle time."""
-        self._sweep_timer = None
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        while self._idle and self._idle[0].idle_since + self.limits.idle_s <= now:
-            self._idle[0].drop()
-        if self._idle:
-            self._sweep_timer = loop.call_at(self._idle[0].idle_since + self.limits.idle_s, self._sweep)
+        if idle_until < self._next_round:
+            self._wake_at(loop, idle_until)
 
     def discard(self, connection: Connection) -> None:
         """Frees the slot of a connection that was given up, for the next caller in the queue."""
         if connection not in self._live:
             return
         self._live.remove(connection)
-        self._closing.add(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         self._fill()
-        self._wake_aclose()
 
-    def lost(self, connection: Connection) -> None:
-        """The socket is closed."""
-        self._closing.discard(connection)
-        self._wake_aclose()
+    def _wake_at(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        """Moves the next round of deadlines forward to `at` (in the loop's time)."""
+        if self._round_timer is not None:
+            self._round_timer.cancel()
+        self._next_round = at
+        self._round_timer = loop.call_at(at, self._round, loop)
+
+    def _round(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ends exchanges and closes idle connections whose deadlines have passed."""
+        now = loop.time()
+        self._round_timer, self._next_round = None, inf
+        nearest = min([connection.expire(now) for connection in list(self._live)], default=inf)
+        if nearest < self._next_round:  # expiring one may have started another exchange
+            self._wake_at(loop, max(nearest, now + ROUND_S))
 
     # New connections, and the callers that wait.
 
@@ -244,7 +248,8 @@ class Pool:
     async def _queue(self, timeout_s: float, *, first: bool) -> Connection:
         if self._is_closed:
             raise _closed("The connection pool is closed.", sent=False)
-        if not first and self._queued() >= self.limits.waiters:
+        # Of those that wait, as many as there are free slots get a connection that is being or will be opened.
+        if not first and len(self._waiters) + len(self._live) - self.limits.connections >= self.limits.waiters:
             raise TransportError(Kind.BUSY, "Too many requests wait for a connection.", sent=False)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Connection] = loop.create_future()
@@ -264,10 +269,6 @@ class Pool:
             timer.cancel()
             self._waiters.pop(waiter, None)
 
-    def _queued(self) -> int:
-        """How many callers wait for an exchange to end, rather than for a connection being or to be opened."""
-        return len(self._waiters) + len(self._live) - self.limits.connections
-
     def _give_up(self, waiter: asyncio.Future[Connection]) -> None:
         if not waiter.done():
             message = f"No connection to {self.origin} became free in time."
@@ -275,13 +276,13 @@ class Pool:
 
     def _fill(self) -> None:
         """Opens a connection for each waiter beyond those being opened, as far as there are slots."""
-        while len(self._connecting) < len(self._waiters) and self._slots < self.limits.connections:
-            task = asyncio.get_running_loop().create_task(self._dialler.dial(self._make))
+        while (
+            len(self._connecting) < len(self._waiters)
+            and len(self._connecting) + len(self._live) < self.limits.connections
+        ):
+            task = asyncio.get_running_loop().create_task(self._dialler.dial(lambda: Connection(self)))
             self._connecting.add(task)
             task.add_done_callback(self._dialled)
-
-    def _make(self) -> Connection:
-        return Connection(self, self.limits.head_bytes)
 
     def _dialled(self, task: asyncio.Task[Connection]) -> None:
         """Turns a connecting slot into a live connection or frees it; runs however the task ended."""
@@ -291,21 +292,17 @@ class Pool:
             self._live.add(connection)
             self.release(connection)
         else:
-            if not task.cancelled():
-                self._fail_oldest(task.exception() or _closed(HUNG_UP, sent=False))
+            if not task.cancelled() and (waiter := self._next_waiter()) is not None:
+                waiter.set_exception(task.exception() or _closed(HUNG_UP, sent=False))
             self._fill()
-        self._wake_aclose()
 
-    def _fail_oldest(self, error: BaseException) -> None:
+    def _next_waiter(self) -> asyncio.Future[Connection] | None:
+        """Takes the caller that has waited longest from the queue, None if all have left."""
         while self._waiters:
             waiter, _ = self._waiters.popitem(last=False)
             if not waiter.done():
-                waiter.set_exception(error)
-                return
-
-    def _wake_aclose(self) -> None:
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
+                return waiter
+        return None
 
 
 def _closed(message: str, *, sent: bool) -> TransportError:

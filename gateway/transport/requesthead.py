@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.exchange import Headers
+from gateway.transport.replies import Headers
 
 # Used with bytes.translate, which deletes them in one C loop: faster than a regular expression.
 TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -21,26 +21,20 @@ OURS = frozenset(
 NO_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))  # for these an empty body is not announced
 
 
-def content_length(method: bytes, size: int) -> bytes:
-    """The framing of a body of `size` bytes; methods that usually carry none do not announce an empty one."""
-    return b"" if not size and method in NO_BODY else b"content-length: %d\r\n" % size
-
-
 def encode_head(
     method: bytes,
     target: bytes,
     host: bytes,
     headers: Headers,
-    framing: bytes,
     more: Sequence[tuple[bytes, bytes]] = (),
+    body_bytes: int = 0,
 ) -> bytes:
     """Joins a request head; `headers` are those that many requests share, `more` are this one's own.
 
     Raises INVALID, with nothing sent, for what does not belong in a head.
     """
-    if more:
-        return b"%b%b%b\r\n" % (_start(method, target, host, headers), _fields(more), framing)
-    return b"%b%b\r\n" % (_start(method, target, host, headers), framing)
+    framing = b"" if not body_bytes and method in NO_BODY else b"content-length: %d\r\n" % body_bytes
+    return b"%b%b%b\r\n" % (_start(method, target, host, headers), _fields(more) if more else b"", framing)
 
 
 @lru_cache(maxsize=1024)  # a few paths of each tool server, times the credentials in use there

@@ -14,6 +14,7 @@ from typing import Any
 TOOLKIT = "Bench"
 WAIT_WORD = "Wait"  # the tool server keeps its answers until it is told to release them
 WAIT_TOOL = f"{TOOLKIT}.{WAIT_WORD}"
+CALLED = 9  # tools: all but the one that waits of ten, as many of a large catalogue, so that only its size differs
 FRESH_ID = "0" * 16  # stands for an id that no other call has
 
 ASKED = "a question about the weather in the mountains"  # is in every call: the echo sends it back
@@ -92,11 +93,11 @@ SMALL = Size()
 
 
 class Script:
-    """Whole requests to send: of `called` tools spread evenly over a catalogue of `tools`, callers taking turns."""
+    """Whole requests to send: of nine tools spread evenly over a catalogue of `tools`, callers taking turns."""
 
-    def __init__(self, tools: int, called: int, bearers: Sequence[str | None], form: Form = OTC) -> None:
+    def __init__(self, tools: int, bearers: Sequence[str | None], form: Form = OTC) -> None:
         found = find_tools(tools)
-        self._tools = [found[turn * len(found) // called] for turn in range(called)]
+        self._tools = [found[turn * len(found) // CALLED] for turn in range(CALLED)]
         self._bearers = bearers
         self._form = form
         self._ids = count()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,15 +12,13 @@ ALONE, FEW, LOAD, CROWD = 1, 16, 64, 512  # connections; those of the main figur
 PACES = (1500.0, 5000.0)  # calls a second: a busy day, and most of what one core can do
 MAIN_SUBJECT = "toolgate"  # whose idle memory counts
 
-ECHO, ECHO_4K, ECHO_100K = "uvicorn echo", "uvicorn echo, 4 KB", "uvicorn echo, 100 KB"
-NGINX_PROXY, NGINX_100K = "nginx proxy", "nginx proxy, 100 KB"
+ECHO, NGINX_PROXY = "uvicorn echo", "nginx proxy"
 MINIMAL, MINIMAL_LIMITED = "minimal gateway", "minimal gateway, 429"  # of Toolgate's parts, with nothing to choose
 DIRECT = "tool server, direct"  # no subject between, and so no CPU time
 
-TOOLGATE, TOOLGATE_4K, TOOLGATE_100K = "Toolgate", "Toolgate, 4 KB", "Toolgate, 100 KB"
+TOOLGATE, TOOLGATE_100K = "Toolgate", "Toolgate, 100 KB"
 TOOLGATE_NOTES = "Toolgate, 100 KB of notes"  # many small values instead of one long text
 TOOLGATE_MANY = "Toolgate, many tools"  # of which callers use as many as of the small catalogue
-TOOLGATE_EVERY = "Toolgate, all called"  # the same catalogue, every tool called in turn
 TOOLGATE_ROUTES, TOOLGATE_BACKENDS = "Toolgate, many routes", "Toolgate, many backends"
 TOOLGATE_CROWD = "Toolgate, many waiting"  # further calls wait meanwhile
 KEYED = "Toolgate, keyed"  # every call has an id of its caller's, and so a record
@@ -34,12 +31,12 @@ LIMITED, UNKNOWN, FORGED = "429, limit reached", "401, no token", "401, bad sign
 
 REDIS, REDIS_KEYED = "Redis", "Redis, keyed"  # Toolgate with its state there
 WORKERS = "Redis, two workers"
-TO_OTC, TO_RCRT = "OXP to OTC", "OTC to RCRT"
+TO_RCRT = "OTC to RCRT"
 CALLBACK, CALLBACK_PACED = "callback", "callback, paced"  # Toolgate before a tool server that calls back
 CALLBACK_REDIS, CALLBACK_REDIS_PACED = "callback, Redis", "callback, Redis, paced"
 
-# Only rows of one variation compare.
-VARIATIONS = (", 4 KB", ", 100 KB", ", paced", *(f", {rate:,.0f}/s" for rate in PACES))
+# Of a variation there is no echo to compare with.
+VARIATIONS = (", 100 KB", ", paced", "/s")
 ENVOY, ENVOY_BRIDGE, FASTMCP = "Envoy, JWT", "Envoy, JWT, MCP bridge", "FastMCP, OpenAPI"
 
 
@@ -84,6 +81,10 @@ class Sample:
     noisy_slices: int
     calm_slices: int  # those whose latencies count; with none of them, all do
 
+    @property
+    def tail(self) -> float:
+        return self.p99_ms / self.p50_ms
+
     @classmethod
     def of(cls, slices: list[Slice]) -> Sample:
         calm = [taken for taken in slices if not taken.interrupted]
@@ -118,7 +119,7 @@ class Waiting:
     """The memory that `calls` waiting calls took, each with its caller's connection."""
 
     calls: int
-    bytes_per_call: float
+    kb_per_call: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,6 @@ class Row:
     p99_ms: float
     busy: float
     of_echo: float | None
-    of_nginx: float | None
     slices: int
     noisy_slices: int
 
@@ -190,8 +190,9 @@ def _row(outcome: Outcome, key: Key) -> Row:
     samples = [round_.samples[key] for round_ in outcome.rounds]
     name, connections = key
 
-    def middle(read: Callable[[Sample], float]) -> float:
-        return median(map(read, samples))
+    def middle(figure: str) -> float:
+        each: list[float] = [getattr(sample, figure) for sample in samples]
+        return median(each)
 
     used = [sample.cpu_us for sample in samples]
     return Row(
@@ -200,48 +201,37 @@ def _row(outcome: Outcome, key: Key) -> Row:
         cpu_us=median(used),
         cpu_us_min=min(used),
         cpu_us_max=max(used),
-        calls_per_s=middle(lambda sample: sample.calls_per_s),
-        p50_ms=middle(lambda sample: sample.p50_ms),
-        p99_ms=middle(lambda sample: sample.p99_ms),
-        busy=middle(lambda sample: sample.busy),
-        of_echo=ratio(outcome, key, (_like(name, ECHO), connections)),
-        of_nginx=ratio(outcome, key, (_like(name, NGINX_PROXY), connections)),
+        calls_per_s=middle("calls_per_s"),
+        p50_ms=middle("p50_ms"),
+        p99_ms=middle("p99_ms"),
+        busy=middle("busy"),
+        of_echo=None if any(map(name.__contains__, VARIATIONS)) else ratio(outcome, key, (ECHO, connections)),
         slices=sum(sample.slices for sample in samples),
         noisy_slices=sum(sample.noisy_slices for sample in samples),
     )
 
 
-def _like(name: str, other: str) -> str:
-    """The row of another server for calls as large, or as frequent, as those of a row; it need not exist."""
-    return other + next((variation for variation in VARIATIONS if variation in name), "")
-
-
-def cpu_us(sample: Sample) -> float:
-    """CPU time of a call: what ratios are made of."""
-    return sample.cpu_us
-
-
-def ratio(outcome: Outcome, upper: Key, lower: Key, read: Callable[[Sample], float] = cpu_us) -> float | None:
+def ratio(outcome: Outcome, upper: Key, lower: Key, read: str = "cpu_us") -> float | None:
     """The median of the ratios within each round, so that what slows a whole round cancels out; None: not measured."""
-    pairs = [(read(above), read(below)) for above, below in _pairs(outcome, upper, lower)]
+    pairs = _pairs(outcome, upper, lower, read)
     # What has no CPU time of its own compares with nothing.
     return median(above / below for above, below in pairs) if pairs and all(map(all, pairs)) else None
 
 
-def difference(outcome: Outcome, upper: Key, lower: Key, read: Callable[[Sample], float] = cpu_us) -> float | None:
+def difference(outcome: Outcome, upper: Key, lower: Key, read: str = "cpu_us") -> float | None:
     """The median of the differences within each round; None: not measured."""
-    pairs = _pairs(outcome, upper, lower)
-    return median(read(above) - read(below) for above, below in pairs) if pairs else None
+    pairs = _pairs(outcome, upper, lower, read)
+    return median(above - below for above, below in pairs) if pairs else None
 
 
-def _pairs(outcome: Outcome, upper: Key, lower: Key) -> list[tuple[Sample, Sample]]:
-    """Both samples of each round that has both."""
+def _pairs(outcome: Outcome, upper: Key, lower: Key, read: str) -> list[tuple[float, float]]:
+    """A figure of both samples, of each round that has both."""
     found = [(round_.samples.get(upper), round_.samples.get(lower)) for round_ in outcome.rounds]
-    return [(above, below) for above, below in found if above is not None and below is not None]
+    return [(getattr(above, read), getattr(below, read)) for above, below in found if above and below]
 
 
-def median_of(outcome: Outcome, key: Key, read: Callable[[Sample], float | None]) -> float | None:
-    """The median over the rounds; None if it was not measured."""
+def median_of(outcome: Outcome, key: Key, read: str) -> float | None:
+    """The median of a figure over the rounds; None if it was not measured."""
     samples = [round_.samples[key] for round_ in outcome.rounds if key in round_.samples]
-    found = [figure for figure in map(read, samples) if figure is not None]
+    found = [figure for sample in samples if (figure := getattr(sample, read)) is not None]
     return median(found) if found else None

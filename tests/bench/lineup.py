@@ -12,13 +12,12 @@ from tests.bench import calls, credentials, figures, peers, proxies
 from tests.bench.calls import Answer, Size
 from tests.bench.credentials import Config
 from tests.bench.figures import ALONE, CROWD, FEW, LOAD, PACES, paced
-from tests.bench.gateways import BACKEND, toolgate
-from tests.bench.subjects import Bed, Load, Running, Subject
+from tests.bench.subjects import BACKEND, Bed, Load, Running, Subject, toolgate
 
 Start = Callable[[Subject, Bed], AbstractContextManager[Running]]
 
 GENTLE_PACE = 250.0  # calls a second: few enough that none waits for another
-FOUR_KB, HUNDRED_KB, NOTES = Size(4_000), Size(100_000), Size(100_000, notes=True)
+HUNDRED_KB, NOTES = Size(100_000), Size(100_000, notes=True)
 MANY_ROUTES, MANY_BACKENDS = 1000, 100
 
 QUIET: Config = {"logging": {"level": "warning"}}  # no line for each call
@@ -48,8 +47,6 @@ def _proxies() -> Iterator[Subject]:
         (
             Load(figures.ECHO, ALONE),
             Load(figures.ECHO, LOAD),
-            Load(figures.ECHO_4K, LOAD, size=FOUR_KB),
-            Load(figures.ECHO_100K, LOAD, size=HUNDRED_KB),
         ),
     )
     yield Subject(
@@ -58,7 +55,6 @@ def _proxies() -> Iterator[Subject]:
         (
             Load(figures.NGINX_PROXY, ALONE),
             Load(figures.NGINX_PROXY, LOAD),
-            Load(figures.NGINX_100K, LOAD, size=HUNDRED_KB),
             *_paces(figures.NGINX_PROXY),
         ),
         missing=proxies.no_nginx,
@@ -110,8 +106,7 @@ def _kept() -> Iterator[Subject]:
 
 
 def _ways() -> Iterator[Subject]:
-    """From every protocol to every other."""
-    yield Subject("oxp-otc", toolgate, (Load(figures.TO_OTC, LOAD),), protocol="otc")
+    """To protocols whose tool servers answer later."""
     yield Subject("rcrt", toolgate, (Load(figures.TO_RCRT, LOAD),), protocol="rcrt")
     yield _callbacks("callback", figures.CALLBACK, figures.CALLBACK_PACED)
     yield _callbacks("callback-redis", figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED, redis=True)
@@ -127,13 +122,11 @@ def _sizes(many: int, crowd: int) -> Iterator[Subject]:
     plain = tuple(Load(figures.TOOLGATE, count) for count in (ALONE, FEW, LOAD, CROWD))
     yield Subject(figures.MAIN_SUBJECT, toolgate, (*plain, Load(figures.KEYED, LOAD, keyed=True)))
     large = (
-        Load(figures.TOOLGATE_4K, LOAD, size=FOUR_KB),
         Load(figures.TOOLGATE_100K, LOAD, size=HUNDRED_KB),
         Load(figures.TOOLGATE_NOTES, LOAD, size=NOTES),
     )
     yield Subject("bodies", toolgate, large)
     yield Subject("many", toolgate, (Load(figures.TOOLGATE_MANY, LOAD),), tools=many)
-    yield Subject("every", toolgate, (Load(figures.TOOLGATE_EVERY, LOAD),), tools=many, called=many - 1)
     yield _spread("routes", figures.TOOLGATE_ROUTES, min(many, MANY_ROUTES))
     yield _spread("backends", figures.TOOLGATE_BACKENDS, min(many, MANY_BACKENDS), apart=True)
     yield Subject("crowd", toolgate, (Load(figures.TOOLGATE_CROWD, LOAD),), waiting=crowd)

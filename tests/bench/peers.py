@@ -60,7 +60,7 @@ def _guarded(subject: Subject, pid: int, port: int, form: Form) -> Running:
     """A peer that is up. Raises BenchError if it lets in whoever comes."""
     tool = calls.find_tools(subject.tools)[0]
     demand(401, status_of(port, calls.request(tool, calls.arguments_of(tool, form=form), None, form=form)))
-    return Running(pid, port, Script(subject.tools, subject.called, subject.credentials().bearers, form))
+    return Running(pid, port, Script(subject.tools, subject.credentials().bearers, form))
 
 
 def not_installed(program: Path) -> Callable[[], str | None]:

@@ -90,7 +90,7 @@ def minimal(subject: Subject, bed: Bed, *, per_s: float) -> Iterator[Running]:
         tool, shown = calls.find_tools(subject.tools)[0], subject.credentials()
         demand(401, status_of(port, calls.request(tool, calls.arguments_of(tool), None)))
         demand(429 if per_s < 1 else 422, status_of(port, calls.wrong_request(tool, shown.good)))
-        script = Script(subject.tools, subject.called, shown.bearers, OTC)
+        script = Script(subject.tools, shown.bearers, OTC)
         yield Running(process.pid, port, script, subject.answer)
 
 
@@ -101,4 +101,4 @@ def direct(subject: Subject, bed: Bed) -> Iterator[Running]:
 
 
 def _script(subject: Subject, form: Form) -> Script:
-    return Script(subject.tools, subject.called, hs256().bearers, form)
+    return Script(subject.tools, hs256().bearers, form)

@@ -9,8 +9,7 @@ from collections import deque
 
 from tests.bench.calls import SCHEMA, SENT_NS, TOOLKIT, VALUE, WAIT_WORD, words
 from tests.bench.machine import BenchError
-from tests.bench.messages import post, reply, text_after
-from tests.bench.poller import Peer, Poller
+from tests.bench.poller import Peer, Poller, post, reply, text_after
 from tests.bench.toolserver import ToolServer
 
 WORK_NS = 2_000_000  # between acknowledgement and result, so that the one is over before the other begins

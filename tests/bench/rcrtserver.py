@@ -8,8 +8,7 @@ import time
 from typing import Any
 
 from tests.bench.calls import SCHEMA, VALUE, WAIT_WORD, words
-from tests.bench.messages import reply, text_after
-from tests.bench.poller import Peer, Poller
+from tests.bench.poller import Peer, Poller, reply, text_after
 from tests.bench.toolserver import ToolServer
 
 WORKSPACE = "workspace:tools"

@@ -10,19 +10,19 @@ from importlib import metadata
 from itertools import groupby
 from typing import Any
 
-from tests.bench.calls import SMALL
+from tests.bench.calls import CALLED, SMALL
 from tests.bench.credentials import CALLERS
 from tests.bench.figures import Outcome, Round, Row, rows
 from tests.bench.lineup import MANY_BACKENDS, MANY_ROUTES
 from tests.bench.machine import QUIET_CORES, Cores, processor
 from tests.bench.rounds import Effort
-from tests.bench.subjects import CALLED_TOOLS, FEW_TOOLS
+from tests.bench.subjects import FEW_TOOLS
 from tests.bench.verdicts import Line, lines
 
-COLUMNS = ("subject", "conns", "CPU us/call", "(min-max)", "calls/s", "busy", "p50 ms", "p99 ms", "x echo", "x nginx")
+COLUMNS = ("subject", "conns", "CPU us/call", "(min-max)", "calls/s", "busy", "p50 ms", "p99 ms", "x echo")
 DISTRIBUTIONS = ("toolgate", "uvicorn", "uvloop", "httptools", "msgspec", "pyjwt", "cryptography", "redis")
 TOLD = 5  # disturbed rows that are named; all are in the JSON
-ROW = "{:<30}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}{:>9}"
+ROW = "{:<30}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}"
 
 
 def text(outcome: Outcome, effort: Effort, cores: Cores) -> str:
@@ -72,10 +72,6 @@ def _preamble(outcome: Outcome, effort: Effort, cores: Cores) -> Iterator[str]:
     yield "Servers that are measured are batch processes, which take long turns where several share a core."
     if outcome.rounds:
         yield from _about_rounds(outcome, effort)
-    if outcome.waiting is not None:
-        yield f"Waiting calls: {outcome.waiting.calls:,} at once, with their callers' and tool server's connections."
-    if outcome.waiting_callbacks is not None:
-        yield f"Waiting callback calls: {outcome.waiting_callbacks.calls:,} at once, with their callers' connections."
     if (steady := outcome.sustained) is not None:
         yield (
             f"Memory growth: over {steady.wall_s:.0f} s with {steady.calls_per_s:,.0f} callback calls/s and "
@@ -89,22 +85,16 @@ def _about_rounds(outcome: Outcome, effort: Effort) -> Iterator[str]:
         f"{effort.slices} slices of {effort.slice_s} s, all loads by turns."
     )
     yield (
-        f"Calls of {SMALL.body_bytes} bytes from {CALLERS} callers to {CALLED_TOOLS} of {FEW_TOOLS} tools, OTC to OXP "
-        f"with HS256; many tools: as many of {effort.many_tools:,}; all called: each of {effort.many_tools:,} in turn."
+        f"Calls of {SMALL.body_bytes} bytes from {CALLERS} callers to {CALLED} of {FEW_TOOLS} tools, OTC to OXP "
+        f"with HS256; many tools: as many of {effort.many_tools:,}."
     )
     yield (
         f"Many routes: one for each of {MANY_ROUTES:,} tools; many backends: {MANY_BACKENDS}, a tool of each; many "
-        f"waiting: {effort.crowd:,} further calls wait meanwhile."
+        f"waiting: {effort.crowd:,} further calls wait meanwhile. What else rows are: docs/performance.md."
     )
-    yield "Bare: no limit and no access line (metrics cannot be switched off). Guarded: RS256, one limit, a line each."
-    yield "Minimal gateway: each step of the reference once, with nothing to choose and nothing to keep."
-    yield "Reference: guarded, and each call has a call_id of its own, as in rows called keyed."
-    yield "Callback: the tool server posts results; paced: 250 calls/s."
-    yield "Rows with a rate: calls come at it whatever becomes of them; the time of each counts from when it was due."
     samples = [sample for round_ in outcome.rounds for sample in round_.samples.values()]
     calm, of_all = sum(sample.calm_slices for sample in samples), sum(sample.slices for sample in samples)
     yield f"Latency is of slices in which nobody else had our cores, {calm} of {of_all}; a row without any counts all."
-    yield "CPU time is the operating system's for the subject's whole process tree, without Redis."
     yield "Busy: the share of its core it used; far below 100 % the callers were the limit, and calls/s is theirs."
     yield from outcome.left_out
 
@@ -119,13 +109,8 @@ def _table_row(row: Row) -> str:
         f"{row.busy:.0%}" if row.cpu_us else "",
         f"{row.p50_ms:.2f}",
         f"{row.p99_ms:.2f}",
-        _times(row.of_echo),
-        _times(row.of_nginx),
+        "" if row.of_echo is None else f"{row.of_echo:.2f}",
     )
-
-
-def _times(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _verdicts(found: Sequence[Line]) -> Iterator[list[str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,8 +15,9 @@ from tests.bench.machine import BenchError, Cores, CpuClock, Patience, Strangers
 from tests.bench.poller import Poller
 from tests.bench.subjects import TOOL_SERVERS, Bed, Load, Running, Subject
 from tests.bench.swarm import Swarm
-from tests.bench.waiting import waiting_calls
 
+ARRIVAL_TIMEOUT_S = 30.0  # for thousands of calls to reach the tool server; they take about a second
+GROUP = 50  # callers that come at once
 TRIES = 3  # of one slice while others disturb it
 
 
@@ -76,6 +79,20 @@ def _crowded(subject: Subject, bed: Bed, running: Running) -> Iterator[None]:
         yield
         bed.server.release()
         swarm.finish()
+
+
+@contextmanager
+def waiting_calls(bed: Bed, running: Running, count: int) -> Iterator[Swarm]:
+    """Callers whose calls all wait at the tool server. They come in groups: what a rush takes is not their weight."""
+    with Swarm(bed.poller, running.port, cycle(running.script.waiting()), running.answer, 0) as swarm:
+        while len(swarm) < count:
+            swarm.grow(min(GROUP, count - len(swarm)))
+            deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
+            while bed.server.held < len(swarm):
+                if time.monotonic() > deadline:
+                    raise BenchError(f"Only {bed.server.held} of {len(swarm)} waiting calls reached the tool server.")
+                bed.poller.turn()
+        yield swarm
 
 
 class Rounds:

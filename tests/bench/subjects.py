@@ -1,30 +1,51 @@
-"""What a subject is: one server under test, what is put behind it, and what callers ask of it."""
+"""What a subject is: one server under test, what is put behind it, and what callers ask of it; and Toolgate as one.
+
+Toolgate has to prove that it does its full work before it is measured.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from tests.bench import calls
 from tests.bench.calls import SMALL, Answer, Script, Size
-from tests.bench.credentials import Config, Credentials, hs256
+from tests.bench.children import ask, child, demand, free_port, redis_server, status_of, wait_until
+from tests.bench.credentials import Config, Credentials, hs256, new_secret
 from tests.bench.machine import Cores
 from tests.bench.poller import Poller
 from tests.bench.rapserver import RapServer
-from tests.bench.rcrtserver import RcrtServer
-from tests.bench.toolserver import OtcServer, OxpServer, RestServer, ToolServer
+from tests.bench.rcrtserver import AGENT_ID, OWNER_ID, RcrtServer
+from tests.bench.toolserver import OxpServer, RestServer, ToolServer
 
 TOOL_SERVERS: Mapping[str, Callable[[Poller, int], ToolServer]] = {
-    "otc": OtcServer,
     "oxp": OxpServer,
     "callback": RapServer,
     "rcrt": RcrtServer,
     "rest": RestServer,
 }
+BACKEND = "bench"
+# What a backend of that protocol needs besides.
+BACKENDS: Mapping[str, Config] = {
+    "oxp": {"dialect": "oxp"},
+    "callback": {},
+    "rcrt": {"owner_id": OWNER_ID, "agent_id": AGENT_ID, "toolkit": calls.TOOLKIT},
+}
+# Kept calls are forgotten again within the time of a slice or two: a run must not be measured in what it piles up.
+SHORT_MEMORY: Config = {
+    "result_ttl": "1s",
+    "seen_ttl": "1s",
+    "max_bytes": "1GiB",
+    "max_pending_per_caller": 100_000,
+    "max_records_per_caller": 1_000_000,
+}
 FEW_TOOLS = 10
 FOUND_ANSWER = Answer()
-CALLED_TOOLS = FEW_TOOLS - 1  # all but the one that waits; as many in a large catalogue, so that only its size differs
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +90,14 @@ class Load:
 class Subject:
     """One server under test, started afresh for every round and measured under each of its loads.
 
-    The tool server behind it speaks `protocol` and lists `tools`, of which callers use `called`; `waiting` further
-    calls wait there all the time. `config` replaces sections of the gateway's configuration; with `redis` it gets a
-    state in a Redis server of its own.
+    The tool server behind it speaks `protocol` and lists `tools`; `waiting` further calls wait there all the time.
+    `config` replaces sections of the gateway's configuration; with `redis` its state is in a Redis server of its own.
     """
 
     name: str
     start: Callable[[Subject, Bed], AbstractContextManager[Running]]
     loads: tuple[Load, ...] = ()
     tools: int = FEW_TOOLS
-    called: int = CALLED_TOOLS
     protocol: str = "oxp"
     redis: bool = False
     waiting: int = 0
@@ -86,3 +105,54 @@ class Subject:
     credentials: Callable[[], Credentials] = hs256
     config: Config = field(default_factory=dict)
     missing: Callable[[], str | None] = lambda: None  # why it cannot be measured here, if it cannot
+
+
+@contextmanager
+def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
+    """The gateway with tokens, validated arguments, OTC towards callers and another protocol behind."""
+    port, log, credentials = free_port(), bed.folder / "toolgate.log", subject.credentials()
+    config = {**_config(subject, port, bed.server.port), "auth": credentials.auth}
+    with ExitStack() as stack:
+        if subject.redis:
+            url = stack.enter_context(redis_server(bed.cores.others, bed.folder))
+            config["state"] = {**config["state"], "url": url, "keys": [new_secret()]}
+        file = bed.folder / "toolgate.yaml"
+        file.write_text(json.dumps(config))  # JSON is YAML
+        command = [*bed.prefix, sys.executable, "-m", "gateway", "serve", "-c", str(file)]
+        process = stack.enter_context(child(command, bed.cores.subject, log, measured=True))
+        wait_until(lambda: ask(port, "GET", "/health")[0] == 200, process, log, bed.poller.serve_for)
+        demand(401, status_of(port, calls.request(calls.WAIT_TOOL, {}, None)))
+        wrong = calls.wrong_request(calls.find_tools(subject.tools)[-1], credentials.good)
+        # A gateway that has many tools to read serves before it knows all of them, and refuses calls of the others.
+        wait_until(lambda: status_of(port, wrong) != 400, process, log, bed.poller.serve_for)
+        demand(422, status_of(port, wrong))
+        yield Running(process.pid, port, Script(subject.tools, credentials.bearers), subject.answer)
+
+
+def _config(subject: Subject, port: int, tools_port: int) -> dict[str, Any]:
+    """Sections that the subject's own configuration has too are put together, its keys winning."""
+    ours: dict[str, Any] = {
+        "server": {"host": "127.0.0.1", "port": port, "admin": {"host": "127.0.0.1", "port": 0}},
+        "state": SHORT_MEMORY,
+        "backends": {BACKEND: backend(subject.protocol, tools_port)},
+        "routes": [{"tools": f"{calls.TOOLKIT}.*", "backend": BACKEND}],
+    }
+    theirs = dict(subject.config)
+    # Where one tool server is to look like many, each of them has its address.
+    for name in theirs.pop("further_backends", ()):
+        ours["backends"][name] = backend(subject.protocol, tools_port)
+    for section, keys in theirs.items():
+        ours[section] = {**ours.get(section, {}), **keys} if isinstance(keys, Mapping) else keys
+    return ours
+
+
+def backend(protocol: str, tools_port: int) -> Config:
+    """The section of one tool server."""
+    return {
+        "protocol": protocol,
+        "url": f"http://127.0.0.1:{tools_port}",
+        "timeout": "30m",  # waiting calls wait for us
+        "max_concurrency": 8192,
+        "discovery": {"refresh": "1h"},  # once: reading the catalogue is not the cost of a call
+        **BACKENDS[protocol],
+    }

@@ -18,8 +18,7 @@ from typing import Self
 
 from tests.bench.calls import SENT_NS, Answer
 from tests.bench.machine import BenchError
-from tests.bench.messages import message_size
-from tests.bench.poller import Poller
+from tests.bench.poller import Poller, message_size
 
 REPLY_TIMEOUT_S = 10.0  # a loopback call takes milliseconds; silence for this long means it hangs
 LEAST = 3  # calls a connection, in each stretch of load

@@ -42,8 +42,6 @@ RELATIVE = {
     figures.TOOLGATE_ROUTES: 1.05,
     figures.TOOLGATE_BACKENDS: 1.05,
     figures.TOOLGATE_CROWD: 1.05,
-    figures.TOOLGATE_EVERY: 1.5,
-    figures.TOOLGATE_4K: 1.1,
     figures.TOOLGATE_100K: 3.0,
 }
 OF_ECHO = "a call without a line in the log / uvicorn echo"
@@ -76,8 +74,8 @@ def measured_round(echo_us: float, toolgate_us: float, *, foreign_cores: float =
 def measured(*rounds: Round) -> Outcome:
     return Outcome(
         rounds=list(rounds),
-        waiting=Waiting(10, 32 * 1024),
-        waiting_callbacks=Waiting(10, 16 * 1024),
+        waiting=Waiting(10, 32),
+        waiting_callbacks=Waiting(10, 16),
         stream=Stream(1000, 0.5, 100.0),
         sustained=Sustained(1000, 1.0, 6, 100_000_000, 104_000_000),
         verification_us=30.0,
@@ -130,8 +128,8 @@ def test_everything_owed_is_judged_and_what_is_just_within_holds() -> None:
     ("outcome", "over"),
     [
         (replace(GOOD, rounds=[replace(GOOD.rounds[0], idle_bytes={figures.MAIN_SUBJECT: 81_000_000})]), "idle memory"),
-        (replace(GOOD, waiting=Waiting(10, 33 * 1024)), "memory of a waiting call"),
-        (replace(GOOD, waiting_callbacks=Waiting(10, 17 * 1024)), "memory of a waiting callback call"),
+        (replace(GOOD, waiting=Waiting(10, 33)), "memory of a waiting call"),
+        (replace(GOOD, waiting_callbacks=Waiting(10, 17)), "memory of a waiting callback call"),
         (replace(GOOD, stream=Stream(999, 0.5, 100.0)), "calls at once on one event stream"),
         (replace(GOOD, sustained=Sustained(980, 1.0, 6, 1000, 1040)), "steady callback calls, Redis"),
         (replace(GOOD, sustained=Sustained(1000, 1.0, 6, 1000, 1060)), "memory growth meanwhile"),
@@ -198,12 +196,12 @@ def test_the_picture_shows_what_was_measured_and_marks_what_is_over() -> None:
     assert {figures.ECHO, figures.REFERENCE, figures.paced(figures.REFERENCE, 1500)[:9]} <= set(texts)
     assert set(verdicts(GOOD)) <= set(texts)
     assert picture.OVER not in picture.svg(GOOD)
-    assert picture.OVER in picture.svg(replace(GOOD, waiting=Waiting(10, 33 * 1024)))
+    assert picture.OVER in picture.svg(replace(GOOD, waiting=Waiting(10, 33)))
     assert ElementTree.fromstring(picture.svg(Outcome([]))).tag.endswith("svg")
 
 
 def test_what_was_not_measured_is_not_judged() -> None:
-    outcome = Outcome([], waiting=Waiting(10, 1024))
+    outcome = Outcome([], waiting=Waiting(10, 1))
     assert verdicts(outcome) == {"memory of a waiting call": True}
     assert "memory of a waiting call" in report.text(outcome, FULL, CORES)
 

@@ -16,13 +16,12 @@ from tests.bench import credentials
 from tests.bench.calls import OTC, OXP, Answer, Form, Script
 from tests.bench.children import child, demand, status_of, wait_until
 from tests.bench.machine import BenchError
-from tests.bench.messages import message_size, reply
-from tests.bench.poller import Poller
+from tests.bench.poller import Poller, message_size, reply
 from tests.bench.swarm import Swarm, percentile_ms
-from tests.bench.toolserver import OtcServer, OxpServer, RestServer, ToolServer
+from tests.bench.toolserver import OxpServer, RestServer, ToolServer
 
 BEARERS = credentials.hs256().bearers
-SCRIPT = Script(10, 9, BEARERS)
+SCRIPT = Script(10, BEARERS)
 FOUND = Answer()
 PROOF = Answer(200, "proof")
 ANSWER = reply(b'{"value":"proof"}')
@@ -73,11 +72,11 @@ def test_every_connection_keeps_calling_until_the_time_is_over(poller: Poller) -
     assert 0 < percentile_ms(timings.latencies_ns, 50) <= percentile_ms(timings.latencies_ns, 99) < 1000
 
 
-@pytest.mark.parametrize(("kind", "form"), [(OxpServer, OXP), (OtcServer, OTC), (RestServer, OTC)])
+@pytest.mark.parametrize(("kind", "form"), [(OxpServer, OXP), (RestServer, OTC)])
 def test_tool_servers_answer_at_once_whatever_they_speak(
     kind: type[OxpServer | RestServer], form: Form, poller: Poller
 ) -> None:
-    script = Script(10, 9, BEARERS, form)
+    script = Script(10, BEARERS, form)
     with running(kind(poller, 10)) as port, Swarm(poller, port, script.requests(keyed=True), FOUND, 2) as swarm:
         swarm.finish()
 

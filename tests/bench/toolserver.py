@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from tests.bench.calls import VALUE, WAIT_TOOL, definitions
-from tests.bench.messages import reply, text_after
-from tests.bench.poller import Listener, Peer, Poller
+from tests.bench.poller import Listener, Peer, Poller, reply, text_after
 
 FLAT = "OXP-Version: 1.0\r\n"
-OTC_SCHEMA = {"$schema": "otc://1.0"}
 VALUE_TEXT = json.dumps(VALUE, separators=(",", ":")).encode()
 
 
@@ -45,36 +42,19 @@ class ToolServer:
 class OxpServer(ToolServer):
     """Answers every call with the same value: OXP 1.0, flat."""
 
-    headers = FLAT
-    head, tail = b'{"call_id":"', b'","success":true,"value":%b}' % VALUE_TEXT
-
     def __init__(self, poller: Poller, tools: int) -> None:
         super().__init__(poller)
-        self._catalogue = reply(json.dumps(self._list(tools)).encode(), self.headers)
-
-    def _list(self, tools: int) -> Any:
-        return {"items": definitions(tools)}
+        self._catalogue = reply(json.dumps({"items": definitions(tools)}).encode(), FLAT)
 
     def _answer(self, peer: Peer, request: bytes) -> None:
         if not request.startswith(b"POST /tools/call "):
             return peer.send(self._catalogue)
         # A plain proxy passes on callers' requests, and those carry no call id.
-        answer = reply(self.head + text_after(request, b'"call_id":"', b"none") + self.tail, self.headers)
+        call_id = text_after(request, b'"call_id":"', b"none")
+        answer = reply(b'{"call_id":"%b","success":true,"value":%b}' % (call_id, VALUE_TEXT), FLAT)
         if WAIT_TOOL.encode() in request:
             return self._held.append(lambda: peer.send(answer))
         return peer.send(answer)
-
-
-class OtcServer(OxpServer):
-    """The same in OTC 1.0: everything has an envelope, and the schema of arguments is one level down."""
-
-    headers = ""
-    head = b'{"$schema":"otc://1.0","result":{"call_id":"'
-    tail = OxpServer.tail + b"}"
-
-    def _list(self, tools: int) -> Any:
-        wrapped = [each | {"input_schema": {"parameters": each["input_schema"]}} for each in definitions(tools)]
-        return OTC_SCHEMA | {"tools": wrapped}
 
 
 class RestServer(ToolServer):

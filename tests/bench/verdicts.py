@@ -8,22 +8,7 @@ from functools import partial
 from statistics import median
 
 from tests.bench import figures as f
-from tests.bench.figures import (
-    ALONE,
-    CROWD,
-    FEW,
-    LOAD,
-    PACES,
-    Key,
-    Outcome,
-    Sample,
-    Stream,
-    Sustained,
-    difference,
-    median_of,
-    paced,
-    ratio,
-)
+from tests.bench.figures import ALONE, CROWD, FEW, LOAD, PACES, Key, Outcome, difference, median_of, paced, ratio
 
 Measure = Callable[[Outcome], float | None]  # None: not measured
 MAIN: Key = (f.TOOLGATE, LOAD)
@@ -86,25 +71,12 @@ def _line(outcome: Outcome, group: str, figure: Figure, measured: float) -> Line
     return replace(line, lowest=min(each), highest=max(each))
 
 
-def _p50(sample: Sample) -> float:
-    return sample.p50_ms
-
-
-def _p99(sample: Sample) -> float:
-    return sample.p99_ms
-
-
-def _over(upper: Key | str, lower: Key | str, read: Callable[[Sample], float] = f.cpu_us) -> Measure:
-    """The ratio of two rows, at 64 connections where nothing else is said."""
+def _over(upper: Key | str, lower: Key | str, read: str = "cpu_us") -> Measure:
+    """The ratio of two rows, at 64 connections where nothing else is said; `read` is what of their samples."""
     return partial(ratio, upper=_key(upper), lower=_key(lower), read=read)
 
 
-def _beyond(upper: Key | str, lower: Key | str, read: Callable[[Sample], float]) -> Measure:
-    """The difference of two rows."""
-    return partial(difference, upper=_key(upper), lower=_key(lower), read=read)
-
-
-def _of(row: Key | str, read: Callable[[Sample], float | None]) -> Measure:
+def _of(row: Key | str, read: str) -> Measure:
     """A figure of one row."""
     return partial(median_of, key=_key(row), read=read)
 
@@ -113,11 +85,11 @@ def _key(row: Key | str) -> Key:
     return (row, LOAD) if isinstance(row, str) else row
 
 
-def _slope(long: str, short: str) -> Measure:
+def _slope(long: str) -> Measure:
     """Nanoseconds of CPU time for each further byte of a body."""
 
     def measure(outcome: Outcome) -> float | None:
-        more_us = difference(outcome, (long, LOAD), (short, LOAD))
+        more_us = difference(outcome, (long, LOAD), MAIN)
         return None if more_us is None else more_us * 1000 / (LONG_BYTES - SHORT_BYTES)
 
     return measure
@@ -134,39 +106,16 @@ def _idle_mb(outcome: Outcome) -> float | None:
     return median(idle) / 1e6 if idle else None
 
 
-def _waiting_kb(outcome: Outcome) -> float | None:
-    return None if outcome.waiting is None else outcome.waiting.bytes_per_call / 1024
-
-
-def _waiting_callback_kb(outcome: Outcome) -> float | None:
-    return None if outcome.waiting_callbacks is None else outcome.waiting_callbacks.bytes_per_call / 1024
-
-
-def _sustained(read: Callable[[Sustained], float]) -> Measure:
-    """A figure of the steady rate of callbacks."""
-    return lambda outcome: None if outcome.sustained is None else read(outcome.sustained)
-
-
-def _streamed(read: Callable[[Stream], float]) -> Measure:
-    """A figure of the crowd on one event stream."""
-    return lambda outcome: None if outcome.stream is None else read(outcome.stream)
-
-
-def _tail(sample: Sample) -> float:
-    return sample.p99_ms / sample.p50_ms
-
-
-def _calls_per_s(sample: Sample) -> float:
-    return sample.calls_per_s
-
-
-def _handover_ms(sample: Sample) -> float | None:
-    return sample.handover_p99_ms
+def _apart(path: str) -> Measure:
+    """A figure of what is measured after the rounds: `part.figure`, where the part was measured."""
+    part, read = path.split(".")
+    return lambda outcome: None if (found := getattr(outcome, part)) is None else getattr(found, read)
 
 
 def _added(rate: float, owed: float | None = None) -> Figure:
     what = f"p99 added to the tool server's, {rate:,.0f} calls/s"
-    return Figure(what, _beyond(paced(f.REFERENCE, rate), paced(f.DIRECT, rate), _p99), "ms", owed)
+    upper, lower = (paced(f.REFERENCE, rate), LOAD), (paced(f.DIRECT, rate), LOAD)
+    return Figure(what, partial(difference, upper=upper, lower=lower, read="p99_ms"), "ms", owed)
 
 
 # What is owed comes first in each group. It is relative to the minimal gateway of the same run where it can be: ratios
@@ -180,8 +129,8 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("without a call_id / Envoy with JWT and MCP bridge", _over(f.GUARDED, f.ENVOY_BRIDGE), owed=0.85),
         # The minimal gateway itself takes a 28th of FastMCP.
         Figure("FastMCP / reference", _over(f.FASTMCP, REFERENCE), owed=20.0, at_least=True),
-        Figure("p50 of a lone caller, reference / minimal gateway", _over(LONE, LONE_MINIMAL, _p50), owed=1.3),
-        Figure("p99 / p50, reference, 64 connections", _of(REFERENCE, _tail), owed=2.5),
+        Figure("p50 of a lone caller, reference / minimal gateway", _over(LONE, LONE_MINIMAL, "p50_ms"), owed=1.3),
+        Figure("p99 / p50, reference, 64 connections", _of(REFERENCE, "tail"), owed=2.5),
         *(_added(rate, 1.0 if rate == PACES[0] else None) for rate in PACES),
         Figure("idle memory", _idle_mb, "MB", 80.0),
         Figure("a call without a line in the log / uvicorn echo", _over(f.BARE, f.ECHO)),
@@ -189,7 +138,7 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("minimal gateway / uvicorn echo", _over(f.MINIMAL, f.ECHO)),
         Figure("reference / nginx proxy", _over(REFERENCE, f.NGINX_PROXY)),
         Figure("minimal gateway / nginx proxy", _over(f.MINIMAL, f.NGINX_PROXY)),
-        Figure("p50 of a lone caller, reference / nginx", _over(LONE, (f.NGINX_PROXY, ALONE), _p50)),
+        Figure("p50 of a lone caller, reference / nginx", _over(LONE, (f.NGINX_PROXY, ALONE), "p50_ms")),
         Figure("reference / Envoy with JWT, a plain proxy", _over(REFERENCE, f.ENVOY)),
     ],
     "the guard": [
@@ -207,17 +156,17 @@ FIGURES: dict[str, list[Figure]] = {
     "kept calls": [
         Figure("keyed / without id", _over(f.KEYED, MAIN), owed=1.08),
         Figure("keyed / without id, Redis", _over(f.REDIS_KEYED, f.REDIS), owed=1.35),
-        Figure("memory of a waiting call", _waiting_kb, "KB", 32.0),
-        Figure("memory of a waiting callback call", _waiting_callback_kb, "KB", 16.0),
-        Figure("callback to answer, p99", _of(f.CALLBACK_PACED, _handover_ms), "ms", 2.0),
-        Figure("callback to answer, p99, Redis", _of(f.CALLBACK_REDIS_PACED, _handover_ms), "ms", 5.0),
-        Figure("callback calls on one core, Redis", _of(f.CALLBACK_REDIS, _calls_per_s), "/s", 1000.0, at_least=True),
+        Figure("memory of a waiting call", _apart("waiting.kb_per_call"), "KB", 32.0),
+        Figure("memory of a waiting callback call", _apart("waiting_callbacks.kb_per_call"), "KB", 16.0),
+        Figure("callback to answer, p99", _of(f.CALLBACK_PACED, "handover_p99_ms"), "ms", 2.0),
+        Figure("callback to answer, p99, Redis", _of(f.CALLBACK_REDIS_PACED, "handover_p99_ms"), "ms", 5.0),
+        Figure("callback calls on one core, Redis", _of(f.CALLBACK_REDIS, "calls_per_s"), "/s", 1000.0, at_least=True),
         # Asked for is 1,000; the last of them is answered a moment after the end.
-        Figure("steady callback calls, Redis", _sustained(lambda it: it.calls_per_s), "/s", 990.0, at_least=True),
-        Figure("memory growth meanwhile", _sustained(lambda it: it.growth_percent), "%", 5.0),
-        Figure("calls at once on one event stream", _streamed(lambda it: it.calls), "", 1000.0, at_least=True),
-        Figure("time until all of them are answered", _streamed(lambda it: it.wall_s), "s"),
-        Figure("CPU of each of them", _streamed(lambda it: it.cpu_us), "us"),
+        Figure("steady callback calls, Redis", _apart("sustained.calls_per_s"), "/s", 990.0, at_least=True),
+        Figure("memory growth meanwhile", _apart("sustained.growth_percent"), "%", 5.0),
+        Figure("calls at once on one event stream", _apart("stream.calls"), "", 1000.0, at_least=True),
+        Figure("time until all of them are answered", _apart("stream.wall_s"), "s"),
+        Figure("CPU of each of them", _apart("stream.cpu_us"), "us"),
     ],
     "size": [
         Figure("512 connections / 16", _over((f.TOOLGATE, CROWD), (f.TOOLGATE, FEW)), owed=1.4),
@@ -225,12 +174,7 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("many routes / one", _over(f.TOOLGATE_ROUTES, MAIN), owed=1.1),
         Figure("many backends / one", _over(f.TOOLGATE_BACKENDS, MAIN), owed=1.1),
         Figure("many waiting calls / none", _over(f.TOOLGATE_CROWD, MAIN), owed=1.1),
-        # The catalogue no longer fits the processor's caches when every tool of it is used.
-        Figure("all of many tools called / 10", _over(f.TOOLGATE_EVERY, MAIN)),
-        Figure("4 KB / 300 B", _over(f.TOOLGATE_4K, MAIN)),
-        Figure("a byte of the body", _slope(f.TOOLGATE_100K, f.TOOLGATE), "ns"),
-        Figure("a byte of a body of notes", _slope(f.TOOLGATE_NOTES, f.TOOLGATE), "ns"),
-        Figure("a byte of the body, uvicorn echo", _slope(f.ECHO_100K, f.ECHO), "ns"),
-        Figure("a byte of the body, nginx proxy", _slope(f.NGINX_100K, f.NGINX_PROXY), "ns"),
+        Figure("a byte of the body", _slope(f.TOOLGATE_100K), "ns"),
+        Figure("a byte of a body of notes", _slope(f.TOOLGATE_NOTES), "ns"),
     ],
 }

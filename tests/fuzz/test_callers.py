@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.auth.compact import MalformedError, take_apart
+from gateway.auth.tokens import MalformedError, take_apart
 from gateway.calls.callbacks import CallbackTokens
 from gateway.calls.preference import MAX_WAIT_S, read_preference
 from gateway.calls.status import CallMetadata, metadata_of, pack, pack_metadata, view_of_record

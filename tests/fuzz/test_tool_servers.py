@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway import jsontext
-from gateway.auth.keyset import KeySet, KeySetError
+from gateway.auth.keys import KeySet, KeySetError
 from gateway.backends import challenges
 from gateway.dialects import callback, rcrt, rcrt_tools, recognise
 from gateway.dialects.callback_toolset import ToolsetError, decode_toolset
@@ -56,7 +56,7 @@ def test_anything_posted_means_something(body: bytes) -> None:
     match read_callback(body):
         case callback.Result(result=ToolResult(value=value)):
             jsontext.decode(jsontext.encode(value), callback.MAX_DEPTH)
-        case callback.Malformed(reason=reason):
+        case callback.Refused(reason=reason):
             assert reason
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gateway import config
 from gateway.cli.demo import introduction
-from gateway.dialects.fields import status_of
+from gateway.dialects.fields import STATUSES
 from gateway.dialects.recognise import DIALECTS
 from gateway.errors import ErrorCode
 from tests.live.docs.terminal import ANY_PORT, USUAL, Terminal, assert_made
@@ -95,5 +95,5 @@ def test_every_status_in_the_table_of_refusals_is_one_the_gateway_answers() -> N
     _, _, table = README.partition("## What a refusal looks like")
     cells = re.findall(r"^\| ([\d, ]+)", table, re.MULTILINE)
     told = {int(status) for cell in cells for status in re.findall(r"\d+", cell)}
-    answered = {status_of(code) for code in ErrorCode} - {404, 405, 503}  # for paths, methods and lists, not for calls
+    answered = {STATUSES[code] for code in ErrorCode} - {404, 405, 503}  # for paths, methods and lists, not for calls
     assert told - {200} == answered

@@ -11,7 +11,7 @@ from typing import Any
 import jwt
 import pytest
 
-from gateway.auth import ApiKey, Authentication, FixedKeys, JwtIssuer, Reason
+from gateway.auth import ApiKey, Authentication, JwtIssuer, Keys, Reason
 from gateway.errors import ErrorCode, UnauthenticatedError
 from gateway.wire import Head
 
@@ -34,7 +34,7 @@ class Clock:
 
 def issuer(secret: str = SECRET, **settings: Any) -> JwtIssuer:
     """One with a shared secret."""
-    return JwtIssuer(keys=FixedKeys.secret(secret), **settings)
+    return JwtIssuer(keys=Keys.secret(secret), **settings)
 
 
 def authentication(

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from gateway.auth import FixedKeys, JwtIssuer
+from gateway.auth import JwtIssuer, Keys
 
 KINDS = {
     "RS256": "rsa",
@@ -80,4 +80,4 @@ def jwk(kind: str, number: int = 0, *, secret: bool = False, **members: Any) -> 
 
 def issuer_with(kind: str, *algorithms: str, **settings: Any) -> JwtIssuer:
     """An issuer with one public key, from its PEM form's reader's point of view already read."""
-    return JwtIssuer(keys=FixedKeys.public_key(public(kind), algorithms), **settings)
+    return JwtIssuer(keys=Keys.public_key(public(kind), algorithms), **settings)

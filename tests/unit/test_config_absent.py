@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.lint import warnings
+from gateway.cli.configuration import warnings
 from gateway.config import read
 from gateway.errors import ConfigError
 

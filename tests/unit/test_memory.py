@@ -11,7 +11,7 @@ class Arriving:
     def __init__(self) -> None:
         self.went_on = 0
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.went_on += 1
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.errors import ErrorCode, GatewayError, UnauthenticatedError
 from gateway.request import Request
 from gateway.responses import refusal

@@ -32,9 +32,7 @@ EVENTS = [
     (b"event: add\ndata: a\n\ndata: b\n\n", [Event(b"a", "add"), Event(b"b")]),
     (b"event: add\n\ndata: b\n\n", [Event(b"b")]),  # an event without data is none
     (b"event\ndata: a\n\n", [Event(b"a", "message")]),
-    (b"id: 7\ndata: a\n\ndata: b\n\n", [Event(b"a", id="7"), Event(b"b", id="7")]),
-    (b"id: 7\ndata: a\n\nid\ndata: b\n\n", [Event(b"a", id="7"), Event(b"b")]),
-    (b"id: 7\ndata: a\n\nid: x\x00y\ndata: b\n\n", [Event(b"a", id="7"), Event(b"b", id="7")]),
+    (b"id: 7\nretry: 3000\ndata: a\n\nid\ndata: b\n\n", [Event(b"a"), Event(b"b")]),
     (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
     (b"\xef\xbbdata: a\n\n", []),  # half a byte order mark is part of the name
     (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [Event(b"a")]),  # as is one that comes later
@@ -76,7 +74,7 @@ def test_any_stream_has_the_same_events_whole_and_in_pieces(pieces: list[bytes],
     whole, cut = EventParser(LIMIT), EventParser(LIMIT)
     chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert [event for chunk in chunks for event in cut.feed(chunk)] == whole.feed(stream)
-    assert (cut.skipped, cut.last_id, cut.retry_ms) == (whole.skipped, whole.last_id, whole.retry_ms)
+    assert cut.skipped == whole.skipped
 
 
 TOO_LARGE = [
@@ -112,20 +110,3 @@ def test_no_more_is_kept_than_the_limit(start: bytes) -> None:
 def test_comments_of_any_size_and_number_cost_an_event_nothing() -> None:
     comments = [b": still here\n"] * 100 + [b":" + b"x" * 2 * LIMIT + b"\n"]
     assert events(b"data: a\n", *comments, b"\n") == [Event(b"a")]
-
-
-def test_the_last_id_is_that_of_the_last_event_that_is_complete() -> None:
-    parser = EventParser(LIMIT)
-    parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n")
-    assert parser.last_id == "1"
-    parser.feed(b"\n")
-    assert parser.last_id == "2"
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(b"3000", 3000), (b"3s", None), (b"-1", None), (b"", None), (b"9" * 50, None)]
-)
-def test_the_wait_before_a_new_connection_is_a_number_of_milliseconds(value: bytes, expected: int | None) -> None:
-    parser = EventParser(LIMIT)
-    parser.feed(b"retry: " + value + b"\n\n")
-    assert parser.retry_ms == expected

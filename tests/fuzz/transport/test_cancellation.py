@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from gateway.pacing import ParseQueue
 from gateway.transport import Limits, Origin, Pool, Reply
 from gateway.transport.connection import Connection
 from gateway.transport.dial import Dialler
 from tests.fuzz.transport.loops import DEADLINE_S, Leftovers, run, set_resolver, turns, until
-from tests.fuzz.transport.plans import HEAD_BYTES, LONG_S, Plan
+from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange
 from tests.fuzz.transport.server import Server, listening
 from tests.fuzz.transport.stepping import Cancel, after_turns, at_point
-from tests.unit.transport.stats import Stats, stats_of
+from tests.unit.transport.scripted import Stats, stats_of
 
 HOST = "127.0.0.1"
 MOST_POINTS = 400  # more awaits than any exchange here has
@@ -135,21 +134,6 @@ def test_a_caller_may_leave_at_any_turn_of_the_loop(loop_name: str, contexts: Co
     assert run(loop_name, every_turn()) > 5
 
 
-class Keeper:
-    """Owns connections that no pool knows."""
-
-    parse_queue = ParseQueue()
-
-    def release(self, connection: Connection) -> None:
-        pass
-
-    def discard(self, connection: Connection) -> None:
-        pass
-
-    def lost(self, connection: Connection) -> None:
-        pass
-
-
 @MOMENTS
 def test_a_dial_cancelled_at_any_await_leaves_no_socket(
     loop_name: str, contexts: Contexts, tls: bool, at_once: bool
@@ -157,7 +141,7 @@ def test_a_dial_cancelled_at_any_await_leaves_no_socket(
     context: ssl.SSLContext | None = contexts.trusting if tls else None
 
     async def dial_and_drop(dialler: Dialler) -> None:
-        connection = await dialler.dial(lambda: Connection(Keeper(), HEAD_BYTES))
+        connection = await dialler.dial(lambda: Connection(Pool(Origin("http", NAME, 1))))
         connection.drop()
 
     async def every_point() -> int:

@@ -14,7 +14,7 @@ from tests.fuzz.transport.loops import Leftovers, run, set_resolver, turns, unti
 from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange
 from tests.fuzz.transport.server import Server, listening
-from tests.unit.transport.stats import stats_of
+from tests.unit.transport.scripted import stats_of
 
 STEPS = 12
 

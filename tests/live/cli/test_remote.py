@@ -23,16 +23,12 @@ from tests.support.demonstration import Demo
 from tests.support.terminal import DEADLINE_S, TOOLGATE, entered, environment, running, toolgate
 
 
-def test_tools_are_a_table(demo: Demo) -> None:
+def test_tools_are_a_table_and_for_a_program_the_catalogue_itself(demo: Demo) -> None:
     done = entered("tools", *demo.options)
     head, *rows = done.stdout.splitlines()
     assert head.split() == ["TOOL", "INPUT", "NEEDS", "DESCRIPTION"]
     assert re.search(r"^Calculator\.Add@1\.1\.0 +a b \[terms\] +- +\S", done.stdout, re.MULTILINE)
-    assert len(rows) == 20
-    assert done.stderr == ""
-
-
-def test_tools_for_a_program_are_the_catalogue_itself(demo: Demo) -> None:
+    assert (len(rows), done.stderr) == (20, "")
     items = json.loads(entered("tools", "--json", *demo.options).stdout)["items"]
     assert {"Calculator.Add@1.0.0", "Mail.Search@1.0.0"} <= {item["id"] for item in items}
 
@@ -59,28 +55,22 @@ def test_a_program_gets_the_whole_answer(demo: Demo) -> None:
 
 
 def test_a_tool_that_fails_says_why_on_standard_error_and_exits_1(demo: Demo) -> None:
-    done = entered("call", "Doorbell.Ring", "doorbell_id=none", *demo.options)
+    words = ("call", "Doorbell.Ring", "doorbell_id=none", *demo.options)
+    done = entered(*words)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == ("Doorbell ID not found\n  ids: doorbell42,doorbell84\nIt may be called again in 0.5 s.\n")
-
-
-def test_a_failure_for_a_program_is_json_and_exits_1(demo: Demo) -> None:
-    done = entered("call", "Doorbell.Ring", "doorbell_id=none", "--json", *demo.options)
-    assert done.returncode == 1
-    assert json.loads(done.stdout)["error"]["can_retry"] is True
+    assert done.stderr == "Doorbell ID not found\n  ids: doorbell42,doorbell84\nIt may be called again in 0.5 s.\n"
+    for_a_program = entered(*words, "--json")
+    assert (for_a_program.returncode, json.loads(for_a_program.stdout)["error"]["can_retry"]) == (1, True)
 
 
 def test_wrong_input_names_each_parameter_and_exits_2(demo: Demo) -> None:
-    done = entered("call", "Calculator.Add", "a=x", *demo.options)
+    words = ("call", "Calculator.Add", "a=x", *demo.options)
+    done = entered(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert "\n  a: " in done.stderr
     assert "\n  b: " in done.stderr
-
-
-def test_a_refusal_for_a_program_is_json_and_exits_2(demo: Demo) -> None:
-    done = entered("call", "Calculator.Add", "a=x", "--json", *demo.options)
-    assert done.returncode == 2
-    assert set(json.loads(done.stdout)["parameter_errors"]) == {"a", "b"}
+    for_a_program = entered(*words, "--json")
+    assert (for_a_program.returncode, set(json.loads(for_a_program.stdout)["parameter_errors"])) == (2, {"a", "b"})
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from tests.support.terminal import (
     ROOT,
     TOOLGATE,
     Running,
-    entered,
     environment,
     eventually,
     healthy,
@@ -169,14 +168,6 @@ def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:
     assert done.stderr.splitlines()[-1] == (
         f"Cannot listen on 127.0.0.1:{port}: the port is in use. Choose another host or port, or stop what is there."
     )
-
-
-def test_a_broken_configuration_lists_its_problems(tmp_path: Path) -> None:
-    path = tmp_path / "broken.yaml"
-    path.write_text("auth: none\nbackend: {}\nroutes: [{tools: 5}]\n")
-    done = entered("serve", "-c", str(path))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{path}:2:1: backend: is not a known key; did you mean 'backends'?" in done.stderr
 
 
 def test_a_missing_configuration_says_how_to_name_one(tmp_path: Path) -> None:

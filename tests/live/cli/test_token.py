@@ -1,4 +1,4 @@
-"""`toolgate token` and `--version`: small commands, their output ready for `$(...)`."""
+"""`toolgate token`: its output is ready for `$(...)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import jwt
 import pytest
 
-from gateway import __version__
 from tests.support.terminal import entered, toolgate
 
 SECRET = "a secret of at least thirty-two bytes"
@@ -27,65 +26,61 @@ def test_a_token_is_all_it_prints(config: str) -> None:
     assert (done.returncode, done.stderr, claims["sub"], claims["scope"]) == (0, "", "ada", "a b")
 
 
-def test_an_unknown_issuer_names_those_there_are(config: str) -> None:
-    done = entered("token", "-c", config, "--issuer", "them")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "No entry of auth.jwt has the issuer 'them' ('us').\n"
+def entries(*jwts: str) -> str:
+    return f"auth: {{jwt: [{', '.join(jwts)}]}}\n"
+
+
+OURS = f"{{issuer: us, secret: '{SECRET}'}}"
+REMOTE = "{issuer: 'https://a.example', discovery: true, algorithms: [RS256], audience: [x]}"
 
 
 def test_claims_are_put_where_the_configuration_looks_for_them(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
-    path.write_text(f"auth: {{jwt: [{{secret: '{SECRET}', scope_claim: a.scopes, user_id_claim: a.user}}]}}\n")
+    path.write_text(entries(f"{{secret: '{SECRET}', scope_claim: a.scopes, user_id_claim: a.user}}"))
     done = entered("token", "-c", str(path), "--sub", "ada", "--scope", "x")
     claims = jwt.decode(done.stdout.strip(), SECRET, algorithms=["HS256"])
     assert (claims["sub"], claims["a"]) == ("ada", {"scopes": "x", "user": "ada"})
 
 
-def test_a_claim_below_one_that_is_text_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_the_first_entry_with_a_secret_signs(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(entries(REMOTE, OURS))
+    done = entered("token", "-c", str(path))
+    assert jwt.decode(done.stdout.strip(), SECRET, algorithms=["HS256"])["iss"] == "us"
+
+
+BAD_NAME = "--sub must be 1 to 256 printable characters."
+REFUSED: list[tuple[str, list[str], str]] = [
+    (entries(OURS), ["--issuer", "them"], "No entry of auth.jwt has the issuer 'them' ('us')."),
+    (entries(OURS), ["--sub", ""], BAD_NAME),
+    (entries(OURS), ["--sub", "a\nb"], BAD_NAME),
+    (entries(OURS), ["--sub", "a" * 257], BAD_NAME),
+    (
+        entries(f"{{secret: '{SECRET}', user_id_claim: sub.name}}"),
+        [],
+        "No token has a claim 'sub.name': 'sub' holds no others.",
+    ),
+    (
+        entries(f"{{secret: '{SECRET}', require: [exp, sub, iss]}}"),
+        [],
+        "This gateway refuses tokens without iss; give the entry one.",
+    ),
+    (
+        entries(REMOTE, OURS),
+        ["--issuer", "https://a.example"],
+        "Tokens of an issuer with public keys are made by the issuer; ask it for one.",
+    ),
+    (entries(REMOTE), [], "No entry of auth.jwt has a secret to sign with."),
+    ("auth: none\n", [], "FILE has `auth: none`: its gateway takes callers without a token."),
+]
+
+
+@pytest.mark.parametrize(("text", "words", "sentence"), REFUSED)
+def test_a_token_that_cannot_be_made_gets_a_sentence(
+    tmp_path: Path, text: str, words: list[str], sentence: str
+) -> None:
     path = tmp_path / "it.yaml"
-    path.write_text(f"auth: {{jwt: [{{secret: '{SECRET}', user_id_claim: sub.name}}]}}\n")
-    done = entered("token", "-c", str(path))
-    assert (done.returncode, done.stderr) == (2, "No token has a claim 'sub.name': 'sub' holds no others.\n")
-
-
-@pytest.mark.parametrize("subject", ["", "a\nb", "a" * 257])
-def test_a_name_that_the_gateway_refuses_is_told_in_a_sentence(config: str, subject: str) -> None:
-    done = entered("token", "-c", config, "--sub", subject)
+    path.write_text(text)
+    done = entered("token", "-c", str(path), *words)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "--sub must be 1 to 256 printable characters.\n"
-
-
-def test_a_claim_that_it_requires_and_nobody_names_is_told_in_a_sentence(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.yaml"
-    path.write_text(f"auth: {{jwt: [{{secret: '{SECRET}', require: [exp, sub, iss]}}]}}\n")
-    done = entered("token", "-c", str(path))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "This gateway refuses tokens without iss; give the entry one.\n"
-
-
-def test_the_first_entry_with_a_secret_signs_and_no_other_can(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.yaml"
-    remote = "{issuer: 'https://a.example', discovery: true, algorithms: [RS256], audience: [x]}"
-    path.write_text(f"auth: {{jwt: [{remote}, {{issuer: b, secret: '{SECRET}'}}]}}\n")
-    done = entered("token", "-c", str(path))
-    assert jwt.decode(done.stdout.strip(), SECRET, algorithms=["HS256"])["iss"] == "b"
-    done = entered("token", "-c", str(path), "--issuer", "https://a.example")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "are made by the issuer" in done.stderr
-    path.write_text(f"auth: {{jwt: [{remote}]}}\n")
-    done = entered("token", "-c", str(path))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "No entry of auth.jwt has a secret to sign with.\n"
-
-
-def test_without_authentication_there_is_no_token_to_make(tmp_path: Path) -> None:
-    path = tmp_path / "open.yaml"
-    path.write_text("auth: none\n")
-    done = entered("token", "-c", str(path))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "takes callers without a token" in done.stderr
-
-
-def test_the_version_is_the_package_s() -> None:
-    done = toolgate("--version")
-    assert (done.returncode, done.stdout) == (0, f"toolgate {__version__}\n")
+    assert done.stderr.replace(str(path), "FILE") == f"{sentence}\n"

@@ -79,12 +79,11 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = (DOCS / "extending.md").read_text("utf-8")
     for block in blocks(page):
         if block.mark == "gateway/settings/backends.py":
-            insert(folder / block.mark, "PROTOCOLS: ", block.text + "\n\n")
+            insert(folder / block.mark, "def _by_word", block.text + "\n\n")
         elif block.mark.startswith("gateway/") or block.mark == "functions.yaml":
             (folder / block.mark).write_text(block.text, "utf-8")
-    for registry, file in (("PROTOCOLS", "gateway/settings/backends.py"), ("ADAPTERS", "gateway/assembly/parts.py")):
-        (line,) = re.findall(rf"in `{registry}` of[^`]+`([^`]+,)`", re.sub(r"\(\.\./[^)]+\)|\[`[^]]+`\]", "", page))
-        insert(folder / file, r"^\}", f"    {line}\n", after=f"{registry}: ")
+    (line,) = re.findall(r"in `ADAPTERS` of[^`]+`([^`]+,)`", re.sub(r"\(\.\./[^)]+\)|\[`[^]]+`\]", "", page))
+    insert(folder / "gateway/assembly/parts.py", r"^\}", f"    {line}\n", after="ADAPTERS: ")
     insert(
         folder / "gateway/assembly/parts.py",
         "from gateway.backends.http ",

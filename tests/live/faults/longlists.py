@@ -13,6 +13,7 @@ from typing import Any
 
 LONG = 60 * 1000 * 1000  # bytes, below the limit of 64 MiB
 RECURSIVE = 50  # tools of the mixed list
+MANY_RECURSIVE = 500  # of a list of nothing else: 5 s of processor time on a quiet machine, 15 on a busy one
 
 
 def _definition(tool: str, schema: dict[str, Any]) -> bytes:
@@ -46,7 +47,7 @@ def _tools(name: str) -> Iterator[bytes]:
             yield from (_recursive(f"Hostile.T{number}") for number in range(1, RECURSIVE + 1))
             yield b",".join([b"{}"] * (LONG // 6))  # 10 million tools that are none
         case "recursive":
-            yield from (_recursive(f"Hostile.T{number}") for number in range(2_000))
+            yield from (_recursive(f"Hostile.T{number}") for number in range(MANY_RECURSIVE))
         case "ordinary":
             yield from (_ordinary(f"Hostile.T{number}") for number in range(20_000))
         case _:

@@ -206,7 +206,7 @@ async def _dead_issuers_are_shown_to_operators(site: Site) -> None:
     assert shown.keys() == {site.discovered.url, site.listed.url, site.quiet.url}  # all that are fetched
     for url in (site.discovered.url, site.listed.url):
         assert (shown[url]["up"], shown[url]["keys"] > 0, shown[url]["age_s"] > 0) == (False, True, True)
-        assert shown[url]["last_error"] in ("connect", "closed", "protocol")
+        assert shown[url]["last_error"] in ("ConnectError", "ReadError", "RemoteProtocolError")
         assert await metric(site.running, "toolgate_issuer_up", issuer=url) == 0
         assert await metric(site.running, "toolgate_issuer_keys_age_seconds", issuer=url) > 0
     assert shown[site.quiet.url] | {"age_s": 0} == {"up": True, "age_s": 0, "keys": 1, "last_error": None}

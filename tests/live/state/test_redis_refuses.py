@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 import pytest
 from redis import Redis
 
+from gateway.state.owned_calls import MAX_RECENT_BYTES
 from gateway.state.port import Created, Full, OutcomeTooLarge, StateUnavailable
-from gateway.state.recent import MAX_BYTES
 from gateway.state.redis import RedisState
 from tests.live.state.conftest import Replicas
 from tests.support.redis_server import RedisServer
@@ -178,7 +178,7 @@ async def test_calls_that_run_again_in_old_data_are_claimed_by_their_owner(
         redis.save()
     for ended in (accepted, dispatching):
         assert await state.settle(ended.key, b"outcome")
-    for _ in range(MAX_BYTES // RESULT_BYTES + 1):  # so many results later that those are not reported again
+    for _ in range(MAX_RECENT_BYTES // RESULT_BYTES + 1):  # so many results later that those are not reported again
         assert await state.settle((await began(state)).key, bytes(RESULT_BYTES))
     redis_server.kill()
     redis_server.start()

@@ -71,8 +71,7 @@ async def test_calls_beyond_those_that_run_wait_in_turn_and_those_beyond_are_ref
     for _ in range(7):
         calls.start()
     await turns()
-    status = calls.entrance.snapshot()
-    assert (calls.running, status.in_flight, status.queued) == ({0, 1}, CONCURRENCY, QUEUE)
+    assert (calls.running, calls.entrance.in_flight, calls.entrance.queued) == ({0, 1}, CONCURRENCY, QUEUE)
     assert list(calls.refused) == [5, 6]
     refusal = calls.refused[5]
     assert (refusal.code, refusal.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
@@ -80,7 +79,7 @@ async def test_calls_beyond_those_that_run_wait_in_turn_and_those_beyond_are_ref
         calls.finish(number)
         await turns()
     assert calls.entered == [0, 1, 2, 3, 4]
-    assert calls.entrance.snapshot().in_flight == 0
+    assert calls.entrance.in_flight == 0
 
 
 @pytest.mark.anyio
@@ -91,10 +90,10 @@ async def test_a_call_waits_no_longer_than_it_may(clock: Clock, timeout_s: float
     late = calls.start(timeout_s)
     async with asyncio.timeout(5.0):
         await late
-    assert (list(calls.refused), calls.entrance.snapshot().queued) == ([1], 0)
+    assert (list(calls.refused), calls.entrance.queued) == ([1], 0)
     calls.finish(0)
     await turns()
-    assert calls.entrance.snapshot().in_flight == 0
+    assert calls.entrance.in_flight == 0
 
 
 @pytest.mark.anyio
@@ -109,7 +108,7 @@ async def test_a_call_whose_turn_comes_when_its_time_is_up_is_refused_and_the_ne
     assert (list(calls.refused), calls.running) == ([1], {2})
     calls.finish(2)
     await turns()
-    assert calls.entrance.snapshot().in_flight == 0
+    assert calls.entrance.in_flight == 0
 
 
 @pytest.mark.anyio
@@ -125,7 +124,7 @@ async def test_when_the_last_replica_fails_the_whole_queue_is_refused_at_once(cl
     entrance.leave(lease)
     await turns()
     assert [error.retry_after_s for error in calls.refused.values()] == [10.0] * QUEUE
-    assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
+    assert (entrance.in_flight, entrance.queued) == (0, 0)
 
 
 @pytest.mark.anyio
@@ -139,7 +138,7 @@ async def test_closing_the_backend_refuses_the_queue(clock: Clock) -> None:
     assert sorted(calls.refused) == [1, 2]
     calls.finish(0)
     await turns()
-    assert calls.entrance.snapshot().in_flight == 0
+    assert calls.entrance.in_flight == 0
 
 
 @pytest.mark.anyio
@@ -158,7 +157,7 @@ async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_th
     assert (await asyncio.gather(*waiting, return_exceptions=True))[0] is failure
     assert (gate.events, wanted.events) == (["queued", "sent"], ["queued", "sent"])
     entrance.leave(await waiting[1])
-    assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
+    assert (entrance.in_flight, entrance.queued) == (0, 0)
 
 
 @pytest.mark.anyio
@@ -179,7 +178,7 @@ async def test_a_call_gets_a_place_that_is_freed_while_its_gate_is_called(clock:
     left.cancel()  # the place is its own by now
     answered.set()
     entrance.leave(await waits)
-    assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
+    assert (entrance.in_flight, entrance.queued) == (0, 0)
 
 
 STEP = st.one_of(
@@ -213,11 +212,10 @@ async def play(steps: list[tuple[str, int]]) -> None:
             case "cancel" if number < len(calls.tasks):
                 calls.tasks[number].cancel()
         assert len(calls.running) <= CONCURRENCY
-        assert calls.entrance.snapshot().queued <= QUEUE
+        assert calls.entrance.queued <= QUEUE
     await turns()
-    status = calls.entrance.snapshot()
-    assert status.in_flight == len(calls.running) == status.replicas[0].in_flight
-    assert status.queued == 0 or status.in_flight == CONCURRENCY  # nobody waits beside a free place
+    assert calls.entrance.in_flight == len(calls.running) == calls.entrance.replicas[0].in_flight
+    assert calls.entrance.queued == 0 or calls.entrance.in_flight == CONCURRENCY  # nobody waits beside a free place
     assert calls.waited == sorted(calls.waited)  # with two places free, a new call may go before one that wakes up
     await empty(calls)
 
@@ -227,8 +225,7 @@ async def empty(calls: Calls) -> None:
     for number in range(len(calls.tasks)):
         calls.finish(number)
     await asyncio.gather(*calls.tasks, return_exceptions=True)
-    status = calls.entrance.snapshot()
-    assert (status.in_flight, status.queued, status.replicas[0].in_flight) == (0, 0, 0)
+    assert (calls.entrance.in_flight, calls.entrance.queued, calls.entrance.replicas[0].in_flight) == (0, 0, 0)
     for number, task in enumerate(calls.tasks):
         assert (number in calls.entered) + (number in calls.refused) <= 1
         assert task.cancelled() or number in calls.entered or number in calls.refused

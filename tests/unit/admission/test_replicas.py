@@ -39,7 +39,7 @@ def refusal(entrance: Admission[str]) -> GatewayError:
 
 
 def states(entrance: Admission[str]) -> dict[str, str]:
-    return {replica.name: replica.breaker for replica in entrance.snapshot().replicas}
+    return {replica.name: replica.breaker.state for replica in entrance.replicas}
 
 
 def give_up(entrance: Admission[str], *names: str) -> None:
@@ -61,7 +61,7 @@ def test_replicas_with_equally_many_calls_take_turns(clock: Clock) -> None:
 def test_a_call_goes_to_the_replica_with_the_fewest(clock: Clock) -> None:
     entrance = admission("a", "b", "c", clock=clock)
     held = {lease.replica.name: lease for lease in (enter(entrance) for _ in range(6))}
-    assert [replica.in_flight for replica in entrance.snapshot().replicas] == [2, 2, 2]
+    assert [replica.in_flight for replica in entrance.replicas] == [2, 2, 2]
     entrance.leave(held["b"])
     assert enter(entrance).replica.name == "b"
 
@@ -86,7 +86,7 @@ def test_while_all_are_left_out_calls_are_refused_until_the_next_probe(clock: Cl
     assert (refusal(entrance).code, refusal(entrance).retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 6.0)
     clock.now += 5.0
     assert refusal(entrance).retry_after_s == 1.0
-    assert (entrance.snapshot().breaker, entrance.snapshot().up, entrance.in_flight) == ("open", False, 0)
+    assert (entrance.breaker, entrance.in_flight) == ("open", 0)
 
 
 def test_one_call_probes_and_the_others_are_refused_meanwhile(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -140,7 +140,7 @@ def test_an_attempt_that_shows_nothing_is_not_counted(clock: Clock) -> None:
     entrance = admission(clock=clock)
     for _ in range(20):
         asked(entrance, answered=None)
-    assert entrance.snapshot().replicas[0].failures == 0
+    assert entrance.replicas[0].breaker.failures == 0
 
 
 def test_a_call_that_was_not_sent_moves_to_each_other_replica_once(clock: Clock) -> None:
@@ -150,11 +150,14 @@ def test_a_call_that_was_not_sent_moves_to_each_other_replica_once(clock: Clock)
     while entrance.move(lease, reason="connect", counts=True):
         visited.append(lease.replica.name)
     assert sorted(visited) == ["a", "b", "c"]
-    assert [replica.in_flight for replica in entrance.snapshot().replicas if replica.in_flight] == [1]
+    assert [replica.in_flight for replica in entrance.replicas if replica.in_flight] == [1]
     entrance.leave(lease)
-    status = entrance.snapshot()
-    assert (status.in_flight, sum(replica.in_flight for replica in status.replicas)) == (0, 0)
-    assert sorted(replica.failures for replica in status.replicas) == [0, 1, 1]  # the last is for the caller to tell
+    assert (entrance.in_flight, sum(replica.in_flight for replica in entrance.replicas)) == (0, 0)
+    assert sorted(replica.breaker.failures for replica in entrance.replicas) == [
+        0,
+        1,
+        1,
+    ]  # the last is for the caller to tell
 
 
 def test_a_replica_that_is_only_busy_is_passed_without_blame(clock: Clock) -> None:
@@ -162,7 +165,7 @@ def test_a_replica_that_is_only_busy_is_passed_without_blame(clock: Clock) -> No
     lease = enter(entrance)
     assert entrance.move(lease, reason="busy", counts=False)
     entrance.leave(lease)
-    assert [replica.failures for replica in entrance.snapshot().replicas] == [0, 0]
+    assert [replica.breaker.failures for replica in entrance.replicas] == [0, 0]
 
 
 def test_without_a_check_a_call_probes_although_there_are_others(clock: Clock) -> None:
@@ -249,7 +252,7 @@ async def test_once_no_other_is_left_a_call_is_risked_without_a_check(clock: Clo
     clock.now += OPEN_FOR_S
     assert asked(entrance) in ("a", "b")
     assert checked.asked == []
-    assert entrance.snapshot().breaker == "closed"
+    assert entrance.breaker == "closed"
 
 
 def test_replicas_that_take_calls_come_first(clock: Clock) -> None:
@@ -265,7 +268,7 @@ def test_its_state_is_described_for_operators(clock: Clock) -> None:
     give_up(entrance, "a")
     held = enter(entrance)
     none = {"count": 0, "first": []}
-    assert entrance.snapshot().as_json() == {
+    assert entrance.as_json() == {
         "in_flight": 1,
         "queued": 0,
         "breaker": "closed",

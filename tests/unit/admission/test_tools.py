@@ -8,8 +8,7 @@ import logging
 import pytest
 
 from gateway.admission import Admission, Lease
-from gateway.admission.replica import MAX_FAILING_TOOLS
-from gateway.admission.status import MAX_SHOWN
+from gateway.admission.replica import MAX_FAILING_TOOLS, MAX_SHOWN
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission
 
@@ -46,11 +45,11 @@ def refusal(entrance: Admission[str], tool: str) -> GatewayError:
 
 
 def shut(entrance: Admission[str]) -> dict[str, tuple[str, ...]]:
-    return {replica.name: replica.tools_shut for replica in entrance.snapshot().replicas}
+    return {replica.name: tuple(replica.tools_shut) for replica in entrance.replicas}
 
 
 def breaker(entrance: Admission[str]) -> str:
-    return entrance.snapshot().breaker
+    return entrance.breaker
 
 
 def test_a_tool_that_fails_in_a_row_is_shut_and_no_other(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -60,8 +59,8 @@ def test_a_tool_that_fails_in_a_row_is_shut_and_no_other(clock: Clock, caplog: p
     assert (refused.code, refused.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, OPEN_FOR_S)
     assert refused.detail == "the tool failed too often lately"
     assert [succeed(entrance) for _ in range(5)] == ["a"] * 5
-    assert (breaker(entrance), shut(entrance), entrance.snapshot().tools_shut) == ("closed", {"a": (CRASH,)}, 1)
-    assert entrance.snapshot().replicas[0].failures == 0
+    assert (breaker(entrance), shut(entrance), entrance.tools_shut) == ("closed", {"a": (CRASH,)}, 1)
+    assert entrance.replicas[0].breaker.failures == 0
     (record,) = caplog.records
     assert (record.levelno, record.message) == (logging.WARNING, "a tool gets no more calls for now")
     told = record.__dict__
@@ -142,7 +141,7 @@ def test_calls_from_before_it_was_shut_change_nothing_any_more(clock: Clock) -> 
 def test_two_tools_that_fail_in_a_row_speak_against_the_replica(clock: Clock) -> None:
     entrance = admission(clock=clock, failures=5)
     fail(entrance, CRASH, CRASH, CRASH)
-    assert entrance.snapshot().replicas[0].failures == 0
+    assert entrance.replicas[0].breaker.failures == 0
     fail(entrance, WORSE, CRASH, WORSE, WORSE)
     assert breaker(entrance) == "closed"
     fail(entrance, WORSE)
@@ -157,7 +156,7 @@ def test_two_tools_with_a_success_in_between_do_not(clock: Clock) -> None:
         succeed(entrance)
         fail(entrance, WORSE)
         succeed(entrance, WORSE)
-        if entrance.snapshot().tools_shut:
+        if entrance.tools_shut:
             break
     assert (breaker(entrance), shut(entrance)) == ("closed", {"a": (CRASH,)})
 
@@ -192,7 +191,7 @@ def test_a_tool_that_fails_at_one_replica_only_goes_to_the_others(clock: Clock) 
         else:
             lease.answered = True
         entrance.leave(lease)
-    assert (shut(entrance), entrance.snapshot().tools_shut) == ({"a": (CRASH,), "b": ()}, 0)
+    assert (shut(entrance), entrance.tools_shut) == ({"a": (CRASH,), "b": ()}, 0)
     assert {succeed(entrance, CRASH) for _ in range(4)} == {"b"}
     assert {succeed(entrance) for _ in range(4)} == {"a", "b"}
 
@@ -242,7 +241,7 @@ def test_a_call_that_broke_off_may_come_back_when_the_others_are_gone(clock: Clo
     assert lease.replica is first
     assert not entrance.move(lease, reason="connect", counts=True)
     entrance.leave(lease)
-    assert [replica.in_flight for replica in entrance.snapshot().replicas] == [0, 0]
+    assert [replica.in_flight for replica in entrance.replicas] == [0, 0]
 
 
 @pytest.mark.anyio
@@ -266,7 +265,7 @@ async def test_a_call_that_waits_is_refused_at_once_while_its_tool_is_shut_and_w
     with pytest.raises(GatewayError, match="temporarily unavailable"):
         await entrance.wait(CRASH, 60.0)
     entrance.leave(held)
-    assert (entrance.snapshot().in_flight, entrance.snapshot().queued) == (0, 0)
+    assert (entrance.in_flight, entrance.queued) == (0, 0)
 
 
 def test_with_no_failures_to_count_nothing_is_remembered(clock: Clock) -> None:
@@ -280,8 +279,7 @@ def test_of_very_many_failing_tools_some_are_remembered_and_few_are_shown(clock:
     for number in range(MAX_FAILING_TOOLS + 10):
         fail(entrance, f"Crm.Tool{number}@1.0.0")
         succeed(entrance)
-    status = entrance.snapshot()
-    assert len(entrance.replicas[0].tools) == status.tools_shut == MAX_FAILING_TOOLS
-    document = status.replicas[0].as_json()["tools_shut"]
+    assert len(entrance.replicas[0].tools) == entrance.tools_shut == MAX_FAILING_TOOLS
+    document = entrance.replicas[0].as_json()["tools_shut"]
     assert (document["count"], len(document["first"])) == (MAX_FAILING_TOOLS, MAX_SHOWN)
     fail(entrance, "Crm.Tool0@1.0.0")  # it is not known any more to have failed

@@ -8,8 +8,8 @@ from typing import Any
 import jwt
 import pytest
 
-from gateway.auth import FixedKeys, Reason
-from gateway.auth.signatures import UnfitKeyError
+from gateway.auth import Keys, Reason
+from gateway.auth.keys import UnfitKeyError
 from tests.support.authenticators import CLAIMS, SECRET, authentication, bearer, handmade, issuer, refused, with_header
 from tests.support.keys import KINDS, issuer_with, jwk, private, public, public_pem
 
@@ -143,4 +143,4 @@ def test_each_issuer_is_verified_with_its_own_kind_of_key() -> None:
 )
 def test_a_key_cannot_be_put_together_with_an_algorithm_it_is_not_for(kind: str, algorithm: str) -> None:
     with pytest.raises(UnfitKeyError):
-        FixedKeys.public_key(public(kind), [algorithm])
+        Keys.public_key(public(kind), [algorithm])

@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 import pytest
 
-from gateway.auth.compact import MalformedError, take_apart
+from gateway.auth.tokens import MalformedError, take_apart
 from tests.support.authenticators import CLAIMS, SECRET, bearer
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.auth.keyset import MAX_KEYS, KeySet, KeySetError
+from gateway.auth.keys import MAX_KEYS, KeySet, KeySetError
 from tests.support.keys import jwk, public
 
 ALL = ("RS256", "PS256", "ES256", "EdDSA")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import PublicFormat
 
-from gateway.auth.signatures import FOR_RSA, UnfitKeyError, algorithms_for, read_jwk, read_pem, with_secret
+from gateway.auth.keys import FOR_RSA, UnfitKeyError, algorithms_for, read_jwk, read_pem, with_secret
 from tests.support.keys import jwk, private, private_pem, public, public_pem
 
 KINDS = {

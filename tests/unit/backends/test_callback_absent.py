@@ -17,7 +17,7 @@ from gateway.backends.callback_receiver import absent_receivers
 from gateway.calls.backlog import MAX_BYTES
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, CallStatus, Consent, DeferredCall, pack_metadata, status_of
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.model import ONCE, ToolFailure, ToolResult
 from gateway.offload import Checker
 from gateway.request import Request

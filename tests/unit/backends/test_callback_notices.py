@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, SENDERS, Notices, Outbox
+from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, SENDERS, Notices
 from gateway.backends.credentials import Fixed
+from gateway.backends.server import Server
 from gateway.transport import Pool
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
-from tests.unit.transport.scripted import Peer, serving, until
-from tests.unit.transport.stats import stats_of
+from tests.unit.transport.scripted import Peer, serving, stats_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -76,16 +76,17 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
         return [now, stats_of(pool).is_unused]
 
     async with serving(toolset) as server:
-        pool, outbox = Pool(server.origin), Outbox("builds", Fixed())
+        pool = Pool(server.origin)
+        notices = Notices("builds", Server(server.url, pool, 1.0), {}, Fixed())
         for count in (1, 2):  # at the second there is already somebody who sends them
             end = loop.create_future()
             waiting = asyncio.create_task(hears(end, pool))
             await asyncio.sleep(0)
             end.set_result(None)
-            outbox.post("close", pool, b"/close_thread", b"{}")
+            notices.close_if_over(f"{LONE}-{count}")
             assert await waiting == [True, True]
             await until(lambda: stats_of(pool).is_unused and len(toolset.noted) == count)  # noqa: B023 - called at once
-        await outbox.aclose()
+        await notices.aclose()
         await pool.aclose()
 
 

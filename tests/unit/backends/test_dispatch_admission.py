@@ -44,7 +44,7 @@ async def test_a_callback_tool_whose_calls_are_not_taken_gets_none_for_a_while(a
         assert (error.code, len(toolset.noted)) == (ErrorCode.BACKEND_UNAVAILABLE, 2)
         toolset.acknowledgement = reply(200, b"")
         assert await backend.dispatch(OTHER, CALLBACK_URL) is None
-        assert (way_in.snapshot().breaker, way_in.snapshot().in_flight) == ("closed", 0)
+        assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
         await backend.aclose()
 
 
@@ -59,10 +59,10 @@ async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while() -> 
         error = await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))
         assert (error.code, len(toolset.noted)) == (ErrorCode.BACKEND_UNAVAILABLE, 2)
         await backend.list_tools()  # it answers that, so one call may find out
-        assert way_in.snapshot().breaker == "open"
+        assert way_in.breaker == "open"
         toolset.acknowledgement = reply(200, b"")
         assert await backend.dispatch(INVOCATION, CALLBACK_URL) is None
-        assert (way_in.snapshot().breaker, way_in.snapshot().in_flight) == ("closed", 0)
+        assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
         await backend.aclose()
 
 
@@ -76,8 +76,7 @@ async def test_a_callback_server_that_calls_back_first_goes_on_getting_calls(ack
         for _ in range(3):
             answered = RecordingGate(answered=True)
             assert await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL, answered) is None
-        status = way_in.snapshot()
-        assert (status.breaker, status.tools_shut, status.in_flight, len(toolset.noted)) == ("closed", 0, 0, 3)
+        assert (way_in.breaker, way_in.tools_shut, way_in.in_flight, len(toolset.noted)) == ("closed", 0, 0, 3)
         await backend.aclose()
 
 
@@ -106,7 +105,7 @@ async def test_calls_to_a_callback_server_wait_in_its_queue_while_others_are_han
         backend = backend_at(server.url, Ends(), [], way_in=way_in)
         await backend.list_tools()
         first, second = (asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL)) for _ in range(2))
-        await until(lambda: len(toolset.noted) == 1 and way_in.snapshot().queued == 1)
+        await until(lambda: len(toolset.noted) == 1 and way_in.queued == 1)
         assert (await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))).code is ErrorCode.BACKEND_UNAVAILABLE
         let_go.set()
         assert (await first, await second, len(toolset.noted)) == (None, None, 2)
@@ -133,7 +132,7 @@ async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(c
         again = call_id()
         await backend.dispatch(invocation("echo", again), "")
         assert (await kept.outcome(again)).failure is None
-        assert (way_in.snapshot().breaker, way_in.snapshot().in_flight) == ("closed", 0)
+        assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
 
 
 async def test_requests_an_rcrt_server_refuses_do_not_count_against_it(crumbs: Crumbs) -> None:
@@ -142,7 +141,7 @@ async def test_requests_an_rcrt_server_refuses_do_not_count_against_it(crumbs: C
         crumbs.order("create", "status_401", times=5)
         for _ in range(5):
             await refusal(backend.dispatch(invocation("echo", call_id()), ""))
-        assert (way_in.snapshot().breaker, way_in.snapshot().replicas[0].failures) == ("closed", 0)
+        assert (way_in.breaker, way_in.replicas[0].breaker.failures) == ("closed", 0)
 
 
 async def test_an_rcrt_server_that_is_gone_and_issues_no_tokens_is_refusing() -> None:
@@ -152,4 +151,4 @@ async def test_an_rcrt_server_that_is_gone_and_issues_no_tokens_is_refusing() ->
     async with facing_crumbs(gone, way_in=way_in) as (backend, _):
         for _ in range(2):
             await refusal(backend.dispatch(invocation("echo", call_id()), ""))
-        assert way_in.snapshot().breaker == "open"
+        assert way_in.breaker == "open"

@@ -50,7 +50,7 @@ class Fleet:
 
     @property
     def states(self) -> list[str]:
-        return [replica.breaker for replica in self.way_in.snapshot().replicas]
+        return [replica.breaker.state for replica in self.way_in.replicas]
 
     def calls(self, server: Scripted) -> int:
         return sum(request.startswith(b"POST") for request in server.requests)
@@ -71,8 +71,7 @@ async def fleet(*scripts: Script | None, breaker: BreakerRules = LASTING, **limi
         backend = backend_at(servers[0].url, way_in=way_in)
         try:
             yield Fleet(backend, way_in, servers)
-            status = way_in.snapshot()
-            assert (status.in_flight, status.queued, {one.in_flight for one in status.replicas}) == (0, 0, {0})
+            assert (way_in.in_flight, way_in.queued, {one.in_flight for one in way_in.replicas}) == (0, 0, {0})
         finally:
             await backend.aclose()
 
@@ -159,7 +158,7 @@ async def test_when_all_replicas_refuse_connections_the_call_is_refused() -> Non
     async with fleet(None, None, None) as of:
         error = await refusal(of.backend.call(INVOCATION))
         assert error.code is ErrorCode.BACKEND_UNAVAILABLE
-        assert [replica.failures for replica in of.way_in.snapshot().replicas] == [1, 1, 1]
+        assert [replica.breaker.failures for replica in of.way_in.replicas] == [1, 1, 1]
 
 
 REPLICAS: list[tuple[str, Script]] = [
@@ -191,7 +190,7 @@ async def test_a_tool_that_fails_is_shut_and_its_server_only_with_another(script
     async with fleet(script) as of:
         calls = [of.backend.call(replace(INVOCATION, timeout_s=timeout_s)) for _ in range(2)]
         assert all(result.failure for result in await asyncio.gather(*calls))
-        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 1)
+        assert (of.states, of.way_in.tools_shut) == (["closed"], 1)
         assert_shut(await refusal(of.backend.call(INVOCATION)))
         assert of.calls(of.servers[0]) == 2
         assert all([(await of.backend.call(replace(OTHER, timeout_s=timeout_s))).failure for _ in range(2)])
@@ -208,7 +207,7 @@ async def test_a_langchain_tool_that_raises_has_answered() -> None:
         way_in = admission(server.url, breaker=LASTING)
         backend = backend_at(server.url, "lc", protocol="otc", way_in=way_in)
         assert all([(await backend.call(INVOCATION)).failure for _ in range(5)])
-        assert (way_in.snapshot().breaker, way_in.snapshot().tools_shut) == ("closed", 0)
+        assert (way_in.breaker, way_in.tools_shut) == ("closed", 0)
         await backend.aclose()
 
 
@@ -224,8 +223,8 @@ async def test_what_the_tool_server_says_no_to_is_no_failure_of_it(call: bytes) 
     async with fleet(answer(call)) as of:
         for _ in range(5):
             await asyncio.gather(of.backend.call(INVOCATION), return_exceptions=True)
-        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 0)
-        assert of.way_in.snapshot().replicas[0].failures == 0
+        assert (of.states, of.way_in.tools_shut) == (["closed"], 0)
+        assert of.way_in.replicas[0].breaker.failures == 0
 
 
 async def test_callers_in_a_hurry_cannot_take_a_tool_server_away_from_others() -> None:
@@ -234,7 +233,7 @@ async def test_callers_in_a_hurry_cannot_take_a_tool_server_away_from_others() -
         calls = (of.backend.call(hurried) for _ in range(10))
         await asyncio.gather(*calls, return_exceptions=True)  # on a busy machine some find no connection in time
         assert of.calls(of.servers[0]) > 0
-        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 0)
+        assert (of.states, of.way_in.tools_shut) == (["closed"], 0)
 
 
 async def test_callers_that_leave_cannot_take_a_tool_server_away_from_others() -> None:
@@ -244,7 +243,7 @@ async def test_callers_that_leave_cannot_take_a_tool_server_away_from_others() -
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
-        assert (of.states, of.way_in.snapshot().tools_shut) == (["closed"], 0)
+        assert (of.states, of.way_in.tools_shut) == (["closed"], 0)
 
 
 async def test_a_frozen_replica_gets_no_call_before_it_has_answered_something_else() -> None:
@@ -252,7 +251,7 @@ async def test_a_frozen_replica_gets_no_call_before_it_has_answered_something_el
         frozen, well = of.servers
         slow = replace(INVOCATION, timeout_s=PATIENCE_S)
         await asyncio.gather(*(of.backend.call(slow) for _ in range(4)))
-        assert [len(replica.tools_shut) for replica in of.way_in.snapshot().replicas] == [1, 0]
+        assert [len(replica.tools_shut) for replica in of.way_in.replicas] == [1, 0]
         calls = of.calls(frozen)
         async with asyncio.timeout(5.0):
             while not any(request.startswith(b"GET /tools ") for request in frozen.requests):
@@ -359,4 +358,4 @@ async def test_a_request_that_cannot_be_written_is_nobodys_fault() -> None:
         forged = replace(INVOCATION, headers=((b"x", b"a\r\nb: c"),))
         error = await refusal(of.backend.call(forged))
         assert isinstance(error.__cause__, TransportError)
-        assert [replica.failures for replica in of.way_in.snapshot().replicas] == [0, 0]
+        assert [replica.breaker.failures for replica in of.way_in.replicas] == [0, 0]

@@ -13,7 +13,7 @@ import pytest
 from gateway.calls.backlog import Backlog
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, DeferredCall, pack_metadata
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.request import Request
 from gateway.state.memory import MemoryState
 from gateway.state.port import NewCall, StateLimits

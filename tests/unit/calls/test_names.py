@@ -9,7 +9,7 @@ import pytest
 
 from gateway.calls.names import CallNames
 from gateway.model import ONCE, CallContext, ToolCall, ToolRef
-from gateway.state.checks import check_digest
+from gateway.state.common import check_digest
 from gateway.state.sealing import Digester
 
 OLD, NEW = "the older key of these tests, long enough", "the newer key of these tests, long enough"

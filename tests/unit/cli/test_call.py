@@ -14,7 +14,7 @@ from gateway.model import Json
 def asked(*words: str) -> Json:
     """The request that these words ask for."""
     parser = argparse.ArgumentParser()
-    call.COMMAND.add_arguments(parser)
+    call.add_arguments(parser)
     return request_of(parser.parse_intermixed_args(["--call-id", "c", *words]))
 
 

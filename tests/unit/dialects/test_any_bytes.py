@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway import jsontext
 from gateway.dialects import definitions, fields, recognise, replies
 from gateway.dialects.definitions import DefinitionError
+from gateway.dialects.recognise import REST
 from gateway.dialects.replies import BrokenReplyError
-from gateway.dialects.rest_surface import REST
 from gateway.errors import GatewayError
 from gateway.jsontext import JsonError
 from gateway.model import Invocation, ToolDefinition

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.dialects import definitions, recognise, versions
-from gateway.dialects.definitions import MAX_LISTED, DefinitionError
+from gateway.dialects import definitions, recognise, rest
+from gateway.dialects.definitions import DefinitionError
+from gateway.dialects.lists import open_list
 from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
 
 OWN = definition_examples(*DIALECTS)
@@ -118,34 +119,6 @@ def test_a_schema_with_a_parameter_called_parameters_is_no_wrapper() -> None:
     assert definitions.read_definition(USABLE | {"input_schema": schema}, "kit")[0].input_schema == schema
 
 
-LISTS = [
-    ({"$schema": "otc://1.0", "tools": [1]}, [1]),
-    ({"items": [2]}, [2]),
-    ([3], [3]),
-    ([], []),
-    ({"tools": [], "items": [4]}, []),
-    ({"tools": None, "items": [5]}, [5]),
-]
-
-
-@pytest.mark.parametrize(("document", "entries"), LISTS)
-def test_a_catalogue_is_found_under_any_of_its_names(document: Any, entries: list[Any]) -> None:
-    assert definitions.listed(document) == entries
-
-
-@pytest.mark.parametrize("document", [None, 7, "tools", {}, {"tools": None}, {"items": {}}, {"tool": []}])
-def test_an_answer_without_a_list_is_no_catalogue(document: Any) -> None:
-    with pytest.raises(DefinitionError):
-        definitions.listed(document)
-
-
-def test_a_list_of_millions_is_no_catalogue() -> None:
-    """Of 64 MiB that say nothing, each entry would be kept with the reason why it is left out: gigabytes."""
-    assert len(definitions.listed([None] * MAX_LISTED)) == MAX_LISTED
-    with pytest.raises(DefinitionError, match="1000001 tools; 1000000 are allowed"):
-        definitions.listed({"tools": [None] * (MAX_LISTED + 1)})
-
-
 CATALOGUES = {
     "rfc": '{"$schema":"X","tools":[1,2]}',
     "otc": '{"$schema":"X","tools":[1,2]}',
@@ -159,7 +132,7 @@ CATALOGUES = {
 def test_encoded_tools_are_joined_as_the_dialect_lists_them(name: str) -> None:
     dialect = recognise.DIALECTS[name]
     assert type(dialect)("X").join([b"1", b"2"]).body.decode() == CATALOGUES[name]
-    assert definitions.listed(jsontext.decode(dialect.join([]).body)) == []
+    assert list(open_list(dialect.join([]).body, 1, 1)[1]) == []
 
 
 def test_only_flat_oxp_answers_with_its_version_in_a_header() -> None:
@@ -175,8 +148,8 @@ SPEAKERS = [
     ("oxp-env", (), {"items": []}),
     ("oxp-env", (), {"$schema": "urn:oxp:1.0", "tools": []}),
     ("oxp-env", (), {"$schema": "otc://1.0", "items": []}),
-    ("rfc", (), {"$schema": versions.RFC_SCHEMA, "tools": [{"input_schema": {}}]}),
-    ("otc", (), {"$schema": versions.OTC_URL, "tools": []}),
+    ("rfc", (), {"$schema": rest.RFC_SCHEMA, "tools": [{"input_schema": {}}]}),
+    ("otc", (), {"$schema": rest.OTC_URL, "tools": []}),
     ("otc", (), {"$schema": "mine", "tools": []}),
     ("rfc", (), {"tools": [7, {"toolkit": {"name": "A"}}]}),
     ("rfc", (), {"tools": [{"input": {"parameters": {}}}]}),

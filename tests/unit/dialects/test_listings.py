@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects import callback_toolset, listings, lists, rcrt_tools
 from gateway.dialects.definitions import UnreadableTool
-from gateway.jsontext import JsonError, encode
+from gateway.jsontext import encode
 from gateway.model import Rejected, ToolDefinition
 
 TOOL = {"id": "A.B@1.0.0", "description": "Does.", "input_schema": {}}
@@ -102,12 +102,8 @@ def test_what_is_no_list_is_a_failure(text: bytes) -> None:
 
 def test_of_a_tool_too_long_only_short_names_are_shown() -> None:
     for names in (b'"id":7', b'"id":"%b"' % (b"x" * 5000), b'"id":"\\ud800"', b'"x":{"id":"A.B"}'):
-        _, entries = lists.open_list(b'[{"a":"%b",%b}]' % (b"y" * 200, names), 1, 100)
-        try:
-            (entry,) = entries
-        except JsonError:
-            continue
-        assert isinstance(entry, UnreadableTool) or entry["id"] == "\ud800"
+        (entry,) = lists.open_list(b'[{"a":"%b",%b}]' % (b"y" * 200, names), 1, 100)[1]
+        assert isinstance(entry, UnreadableTool)
         assert entry.get("id") is None
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects import recognise, versions
-from gateway.dialects.rest_surface import REST
+from gateway.dialects import recognise, rest
+from gateway.dialects.recognise import REST
 from gateway.errors import ErrorCode, GatewayError
 from gateway.wire import Head
 from tests.wire import DIALECTS
@@ -40,10 +40,10 @@ CALLS: list[tuple[str, str, dict[str, str], dict[str, Any]]] = [
     ("rfc", "/call", {}, ENVELOPED | schema("https://example.com/unknown")),
     ("oxp-env", "/tools/call", {}, ENVELOPED | schema("urn:oxp:1.0")),
     ("oxp-env", "/tools/call", {}, ENVELOPED | schema("urn:oxp:2.0")),  # to be refused in its own shape
-    ("rfc", "/tools/call", {}, ENVELOPED | schema(versions.RFC_SCHEMA)),
+    ("rfc", "/tools/call", {}, ENVELOPED | schema(rest.RFC_SCHEMA)),
     ("otc", "/tools/call", {}, ENVELOPED | schema("otc://9.9")),
-    ("otc", "/tools/call", {}, ENVELOPED | schema(versions.OTC_URL)),  # never renamed in OXP's pages: a guess
-    ("otc", "/call", {}, ENVELOPED | schema(versions.OTC_URL_DRAFT)),
+    ("otc", "/tools/call", {}, ENVELOPED | schema(rest.OTC_URL)),  # never renamed in OXP's pages: a guess
+    ("otc", "/call", {}, ENVELOPED | schema(rest.OTC_URL_DRAFT)),
     ("otc", "/tools/call", {}, ENVELOPED | schema(7)),
     ("otc", "/tools/call", {}, ENVELOPED),
     ("oxp", "/tools/call", {}, FLAT),
@@ -97,9 +97,9 @@ LISTS: list[tuple[str, dict[str, str], Any]] = [
     ("otc", {}, schema("otc://1.0")),
     ("otc", LC_AGENTS[0], schema("otc://1.0")),  # a body's word before the program's name
     ("otc", {}, schema("otc://9.9")),
-    ("rfc", {}, schema(versions.RFC_SCHEMA)),
+    ("rfc", {}, schema(rest.RFC_SCHEMA)),
     ("oxp-env", {}, schema("urn:oxp:1.0")),
-    ("otc", {}, schema(versions.OTC_URL)),
+    ("otc", {}, schema(rest.OTC_URL)),
     ("oxp-env", OXP_AGENT, None),
     ("oxp-env", OXP_AGENT, {}),  # the Go client sends a body of two bytes
     ("lc", LC_AGENTS[0], None),

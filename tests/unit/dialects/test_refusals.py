@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gateway import jsontext
-from gateway.dialects import recognise
-from gateway.dialects.fields import status_of
+from gateway.dialects import fields, recognise
 from gateway.dialects.oxp import OxpFlat
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
 from gateway.wire import Head
 from tests.wire import DIALECTS
@@ -35,7 +34,7 @@ STATUSES = {
 
 @pytest.mark.parametrize("code", ErrorCode)
 def test_no_refusal_is_a_5xx_which_callers_would_send_again(code: ErrorCode) -> None:
-    assert status_of(code) == STATUSES[code]
+    assert fields.STATUSES[code] == STATUSES[code]
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from gateway.dialects import recognise
+from gateway.dialects.recognise import REST
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, ToolCall, ToolRef
+from gateway.ports import RefusedOpening
+from gateway.wire import Head
 from tests.wire import DIALECTS
 
 STRICT = [name for name in DIALECTS if name != "lc"]
@@ -159,9 +162,12 @@ def test_what_is_neither_id_nor_name_is_refused_there_too(wire_id: Any) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("document", [None, [], "x", 7, {"request": None}, {"request": []}, {"request": "x"}])
 def test_a_body_that_is_no_request_object_is_refused(name: str, document: Any) -> None:
-    with pytest.raises(GatewayError) as caught:
-        recognise.DIALECTS[name].decode_call(document)
-    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    try:
+        opened = REST.open(Head(method="POST", path="/tools/call", headers={}, dialect=name), document)
+    except GatewayError as error:  # the body is no object at all
+        opened = RefusedOpening(recognise.DIALECTS[name], error)
+    assert isinstance(opened, RefusedOpening)
+    assert opened.error.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("member", ["tool", "user_id", "Input", "$schema", "request", ""])

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gateway import jsontext
 from gateway.dialects import fields, recognise, replies
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolDefinition, ToolRef, ToolResult
 from gateway.ports import OpenedCall
@@ -102,7 +102,7 @@ def test_the_answer_of_a_tool_server_means_the_result(example: CallExample) -> N
 
 def refusal(error: GatewayError) -> tuple[Any, ...]:
     """What of a refusal crosses the wire: its status, not its code."""
-    return fields.status_of(error.code), error.message, error.parameters, error.missing
+    return fields.STATUSES[error.code], error.message, error.parameters, error.missing
 
 
 def test_every_dialect_has_its_examples() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gateway.auth.refusals import Reason
-from gateway.dialects.fields import status_of
+from gateway.dialects.fields import STATUSES
 from gateway.dialects.recognise import DIALECTS
 from gateway.errors import ErrorCode, FailureCode, GatewayError, ServerCode
 from gateway.http.accesslog import AccessLine
@@ -33,7 +33,7 @@ def words(cell: str) -> list[str]:
 
 def test_every_error_code_is_listed_with_its_status() -> None:
     told = {words(row[0])[0]: (int(row[1]), int(row[2])) for row in rows(ERRORS, "Refusals")}
-    codes = {str(code): status_of(code) for code in ErrorCode}
+    codes = {str(code): STATUSES[code] for code in ErrorCode}
     assert told == {code: (status, 400 if status in STRICT else status) for code, status in codes.items()}
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.http.edge import Edge
 from gateway.http.observer import LEFT
 from gateway.request import Request
 from gateway.server_extension import SERVED
-from gateway.tracing import IdSource
+from gateway.tracing import random_digits
 from gateway.wire import Body, Headers, WireReply
 from tests.unit.http.test_observer import Noted
 
@@ -45,7 +45,7 @@ def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = 
         rest=nothing,
         ip_of=lambda scope: "127.0.0.1",
         observer=noted.observer,
-        ids=IdSource(),
+        digits=random_digits(),
         max_body_bytes=100,
         strict=False,
     )

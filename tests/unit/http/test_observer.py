@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from gateway.dialects import recognise
-from gateway.dialects.rest_surface import REST
+from gateway.dialects.recognise import REST
 from gateway.errors import UnauthenticatedError
 from gateway.http.accesslog import AccessLog
 from gateway.http.observer import LEFT, Observer
 from gateway.logs.lines import Lines
 from gateway.request import Request
-from gateway.tracing import IdSource, identify
+from gateway.tracing import identify, random_digits
 from gateway.wire import Head
 from tests.support.scraping import Samples, made, scraped
 from tests.unit.published import published
@@ -45,7 +45,7 @@ class Noted:
 
 def asked(path: str = "/tools/call", prefix: str | None = None) -> Request:
     head = Head(method="POST", path=path, headers={b"x-request-id": b"request-1"}, dialect=prefix)
-    return Request(head, REST, trace=identify(head.headers, IdSource()))
+    return Request(head, REST, trace=identify(head.headers, random_digits()))
 
 
 async def test_a_call_that_ran_is_noted_with_its_tool() -> None:

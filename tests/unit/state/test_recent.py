@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.state.owned_calls import MAX_RECENT, MAX_RECENT_BYTES, RecentEndings
 from gateway.state.port import REGISTERED, NewCall, Record
-from gateway.state.recent import MAX_BYTES, MAX_COUNT, RecentEndings
 
 RECORD = Record.of(NewCall(key="k", fingerprint="f", principal="p", backend="b"), "replica", 0.0, REGISTERED, b"")
 KEPT_S = 3600.0
@@ -33,7 +33,7 @@ def test_both_halves_of_an_ending_are_remembered_as_one_in_either_order() -> Non
 def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
     recent = RecentEndings(KEPT_S, Clock())
     for number in range(10):
-        recent.add(str(number), RECORD, bytes(MAX_BYTES // 2))
+        recent.add(str(number), RECORD, bytes(MAX_RECENT_BYTES // 2))
         recent.reduce(str(number), b"short")
     recent.reduce("nobody", b"short")
     known = [(ending.key, ending.record, ending.outcome, ending.is_reduced) for ending in recent.all()]
@@ -43,23 +43,23 @@ def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
 def test_an_ending_is_remembered_as_long_as_its_result_and_goes_when_something_ends() -> None:
     clock = Clock()
     recent = RecentEndings(KEPT_S, clock)
-    recent.add("old", None, bytes(MAX_BYTES // 2))
+    recent.add("old", None, bytes(MAX_RECENT_BYTES // 2))
     clock.now = KEPT_S - 1
     assert keys(recent) == ["old"]
     clock.now = KEPT_S
     assert keys(recent) == []
-    recent.add("new", None, bytes(MAX_BYTES // 2))
-    recent.add("newer", None, bytes(MAX_BYTES // 4))
+    recent.add("new", None, bytes(MAX_RECENT_BYTES // 2))
+    recent.add("newer", None, bytes(MAX_RECENT_BYTES // 4))
     assert keys(recent) == ["new", "newer"]  # there is room for them
 
 
 def test_count_and_bytes_are_bounded_and_the_latest_stays() -> None:
     recent = RecentEndings(KEPT_S, Clock())
-    for number in range(MAX_COUNT + 10):
+    for number in range(MAX_RECENT + 10):
         recent.add(str(number), RECORD)
-    assert keys(recent) == [str(number) for number in range(10, MAX_COUNT + 10)]
-    recent.add("big", None, bytes(MAX_BYTES // 2))
-    recent.add("bigger", None, bytes(MAX_BYTES // 2))
+    assert keys(recent) == [str(number) for number in range(10, MAX_RECENT + 10)]
+    recent.add("big", None, bytes(MAX_RECENT_BYTES // 2))
+    recent.add("bigger", None, bytes(MAX_RECENT_BYTES // 2))
     assert keys(recent) == ["bigger"]
     recent.add("small", None, b"")
     assert keys(recent) == ["bigger", "small"]

@@ -1,5 +1,31 @@
-"""Both event loops: their sockets differ in what they promise."""
+"""Both event loops, whose sockets differ in what they promise, and an authority that servers and pools share."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+import trustme
 
 from tests.unit.loops import anyio_backend
 
-__all__ = ["anyio_backend"]
+__all__ = ["anyio_backend", "authority", "server_context", "trusting"]
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def server_context(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture(scope="session")
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
 from gateway.transport.connection import Connection
 from tests.streams import accepting
-from tests.unit.transport.stats import Stats, stats_of
 
 DEADLINE_S = 5.0  # no test waits longer for anything within this process
 ELSEWHERE_S = 20.0  # or for what another process brings about, on a busy machine
@@ -136,6 +136,29 @@ async def pooled(
     assert stats_of(pool) == Stats(0, 0, 0, 0)
 
 
+class Stats(NamedTuple):
+    """Connections being opened, open, open and unused; callers without one."""
+
+    connecting: int
+    live: int
+    idle: int
+    waiting: int
+
+    @property
+    def slots(self) -> int:
+        """How many connections count against the limit."""
+        return self.connecting + self.live
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no caller has, opens or waits for a connection."""
+        return self.live == self.idle and not self.connecting and not self.waiting
+
+
+def stats_of(pool: Pool) -> Stats:
+    return Stats(len(pool._connecting), len(pool._live), len(pool._idle), len(pool._waiters))
+
+
 def assert_balanced(pool: Pool) -> None:
     stats = stats_of(pool)
     assert stats.slots <= pool.limits.connections, stats
@@ -155,7 +178,9 @@ async def call(
 
 async def acquire(pool: Pool) -> Connection:
     """Takes a connection as a call does; a test has to start an exchange on it, or to give it back."""
-    return pool._take_idle() or await pool._wait_for_connection(DEADLINE_S)
+    connection = pool._take_idle() or await pool._wait_for_connection(DEADLINE_S)
+    connection.deadline = math.inf
+    return connection
 
 
 async def failure(calling: Awaitable[Any]) -> TransportError:
@@ -196,3 +221,29 @@ async def listening(peer: Peer) -> None:
     """Reads one request and says nothing until the other side closes."""
     await peer.request()
     await peer.until_closed()
+
+
+class Gate:
+    """A server whose replies wait until the test lets them go, one by one or all."""
+
+    def __init__(self) -> None:
+        self.waiting: list[bytes] = []
+        self._tickets = asyncio.Semaphore(0)
+
+    def open(self, times: int = 1) -> None:
+        for _ in range(times):
+            self._tickets.release()
+
+    async def script(self, peer: Peer) -> None:
+        while True:
+            target = (await peer.request()).split(b" ")[1]
+            self.waiting.append(target)
+            await self._tickets.acquire()
+            await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(target), target))
+
+
+def start(pool: Pool, target: bytes) -> asyncio.Task[bytes]:
+    async def body() -> bytes:
+        return (await call(pool, target)).body
+
+    return asyncio.create_task(body())

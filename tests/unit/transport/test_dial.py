@@ -14,6 +14,8 @@ from gateway.transport.dial import Address, Dialler, close_loser, first_connecte
 from tests.unit.transport.scripted import DEADLINE_S, echo_target, serving
 from tests.unit.transport.test_pool import unanswering
 
+pytestmark = pytest.mark.anyio
+
 FOUR, SIX = socket.AF_INET, socket.AF_INET6
 
 
@@ -28,7 +30,6 @@ def refusing(stack: contextlib.ExitStack) -> Address:
     return FOUR, sock.getsockname()
 
 
-@pytest.mark.anyio
 async def test_addresses_that_refuse_are_passed_over_at_once() -> None:
     with contextlib.ExitStack() as stack:
         async with serving(echo_target) as server:
@@ -39,7 +40,6 @@ async def test_addresses_that_refuse_are_passed_over_at_once() -> None:
             assert time.monotonic() - started < 1.0  # half of what eight would cost that do not answer
 
 
-@pytest.mark.anyio
 async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second() -> None:
     async with serving(echo_target) as server:
         good: Address = (FOUR, ("127.0.0.1", server.origin.port))
@@ -50,7 +50,6 @@ async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second() -> 
             assert 0.2 < time.monotonic() - started < DEADLINE_S
 
 
-@pytest.mark.anyio
 async def test_when_all_addresses_fail_the_last_reason_is_raised() -> None:
     with contextlib.ExitStack() as stack, pytest.raises(ConnectionRefusedError):
         await first_connected([refusing(stack), refusing(stack)])
@@ -58,7 +57,6 @@ async def test_when_all_addresses_fail_the_last_reason_is_raised() -> None:
         await first_connected([])
 
 
-@pytest.mark.anyio
 async def test_an_attempt_that_succeeds_too_late_is_closed() -> None:
     async def connected() -> socket.socket:
         return socket.socket()
@@ -73,7 +71,6 @@ async def test_an_attempt_that_succeeds_too_late_is_closed() -> None:
     assert late.result().fileno() == -1
 
 
-@pytest.mark.anyio
 async def test_lookups_of_the_same_moment_share_one_answer() -> None:
     dialler = Dialler(Origin("http", "localhost", 80), None, 2.0)
     first, second = await asyncio.gather(dialler._addresses(), dialler._addresses())

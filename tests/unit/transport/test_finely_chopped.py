@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import tracemalloc
 
 import pytest
-import trustme
 
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 from gateway.transport.connection import Connection
-from gateway.transport.exchange import Headers, WholeReply
+from gateway.transport.replies import Headers, Incoming, WholeReply
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
@@ -23,9 +23,11 @@ from tests.unit.transport.scripted import (
     failure,
     pooled,
     serving,
+    stats_of,
     until,
 )
-from tests.unit.transport.stats import stats_of
+
+pytestmark = pytest.mark.anyio
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 BODY = bytes(range(32, 127)) * 600  # 57 KB: 340 KB in chunks of one byte
@@ -34,12 +36,11 @@ SMALLEST_CHUNK = len(b"1\r\nx\r\n")
 SMALL = Limits(head_bytes=1000)
 
 
-class Watching:
-    """An exchange that notes how many chunks came in each turn of the loop."""
+class Watching(Incoming):
+    """A reply that notes how many chunks came in each turn of the loop."""
 
-    is_head = False
-
-    def __init__(self) -> None:
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, b"GET", math.inf, None)
         self.turn = 0
         self.chunks: dict[int, int] = {}
         self.over = asyncio.get_running_loop().create_future()
@@ -63,41 +64,30 @@ class Watching:
         self.over.set_exception(error)
 
 
-@pytest.mark.anyio
 async def test_a_reply_in_chunks_of_one_byte_leaves_turns_of_the_loop_to_others() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
-        connection, watching = await acquire(pool), Watching()
+        connection = await acquire(pool)
+        watching = Watching(connection)
         connection.start(watching, b"GET / HTTP/1.1\r\n\r\n")
         await watching.over
     assert sum(watching.chunks.values()) == len(BODY)
     assert max(watching.chunks.values()) <= MAX_PIECES + SLICE_BYTES // SMALLEST_CHUNK + 1
 
 
-@pytest.mark.anyio
-async def test_it_is_read_whole_and_its_connection_used_again() -> None:
-    async with serving(answering(CHOPPED, CHOPPED, OK)) as server, pooled(server) as pool:
-        assert (await call(pool)).body == BODY
-        assert (await call(pool)).body == BODY
-        assert (await call(pool)).body == b"ok"
-        assert server.connections == 1
-
-
-@pytest.mark.anyio
-async def test_so_it_is_over_tls() -> None:
-    authority, server_context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(server_context)
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+async def test_it_is_read_whole_and_its_connection_used_again(
+    is_tls: bool, server_context: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
     async with (
-        serving(answering(CHOPPED, OK), ssl_context=server_context) as server,
+        serving(answering(CHOPPED, CHOPPED, OK), ssl_context=server_context if is_tls else None) as server,
         pooled(server, ssl_context=trusting) as pool,
     ):
         assert (await call(pool)).body == BODY
+        assert (await call(pool)).body == BODY
         assert (await call(pool)).body == b"ok"
         assert server.connections == 1
 
 
-@pytest.mark.anyio
 async def test_a_reader_who_takes_it_in_parts_gets_all_of_it() -> None:
     async with (
         serving(answering(CHOPPED)) as server,
@@ -107,7 +97,6 @@ async def test_a_reader_who_takes_it_in_parts_gets_all_of_it() -> None:
         assert b"".join([piece async for piece in reply]) == BODY
 
 
-@pytest.mark.anyio
 async def test_a_caller_who_leaves_in_the_middle_of_it_costs_the_connection_only() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
         task = asyncio.create_task(call(pool))
@@ -118,7 +107,6 @@ async def test_a_caller_who_leaves_in_the_middle_of_it_costs_the_connection_only
         assert (await call(pool)).body == BODY
 
 
-@pytest.mark.anyio
 async def test_bytes_behind_a_large_reply_cost_the_connection() -> None:
     large = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (2 * SLICE_BYTES, bytes(2 * SLICE_BYTES))
 
@@ -133,7 +121,6 @@ async def test_bytes_behind_a_large_reply_cost_the_connection() -> None:
         assert server.connections == 2
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("size", [1, 10])
 async def test_chunk_extensions_count(size: int) -> None:
     piece, sent = b"%x;%b\r\n%b\r\n" % (size, b"a" * 40 * size, b"x" * size), 0
@@ -153,17 +140,15 @@ async def test_chunk_extensions_count(size: int) -> None:
     assert sent < 32 * 2**20  # what the sockets hold; the body alone would be let in up to a gigabyte
 
 
-@pytest.mark.anyio
 async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None:
     raw = CHUNKED + b"100;sum=0123456789abcdef\r\n%b\r\n" % bytes(256) * 1000 + b"0\r\n\r\n"
     async with serving(answering(raw)) as server, pooled(server, SMALL) as pool:
         assert (await call(pool)).body == bytes(256_000)
 
 
-@pytest.mark.anyio
 async def test_many_small_pieces_take_no_more_memory_than_their_bytes() -> None:
     count = 50_000
-    exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9)), 1000), b"GET", 2 * count)
+    exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9))), b"GET", 2 * count, None)
     exchange.reply = asyncio.get_running_loop().create_future()
     exchange.on_head(200, ())
     tracemalloc.start()

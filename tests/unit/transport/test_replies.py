@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gateway.transport import Kind, Limits, Reply
-from tests.unit.transport.scripted import OK, Peer, answering, call, failure, pooled, serving
-from tests.unit.transport.stats import stats_of
+from tests.unit.transport.scripted import OK, Peer, answering, call, failure, pooled, serving, stats_of
+
+pytestmark = pytest.mark.anyio
 
 GOOD = {
     "content-length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello"),
@@ -39,7 +40,6 @@ GOOD = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", GOOD)
 async def test_a_whole_reply_is_read_and_its_connection_used_again(name: str) -> None:
     raw, status, body = GOOD[name]
@@ -50,7 +50,6 @@ async def test_a_whole_reply_is_read_and_its_connection_used_again(name: str) ->
         assert server.connections == 1
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", GOOD)
 async def test_a_reply_that_comes_byte_by_byte_is_the_same_reply(name: str) -> None:
     raw, status, body = GOOD[name]
@@ -66,7 +65,6 @@ async def test_a_reply_that_comes_byte_by_byte_is_the_same_reply(name: str) -> N
         assert (reply.status, reply.body) == (status, body)
 
 
-@pytest.mark.anyio
 async def test_header_names_are_lower_case_and_fields_keep_order_and_number() -> None:
     raw = b"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nX-Empty:\r\nSET-COOKIE: b  \r\nContent-Length: 0\r\n\r\n"
     async with serving(answering(raw)) as server, pooled(server) as pool:
@@ -91,7 +89,6 @@ ENDS_THE_CONNECTION = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ENDS_THE_CONNECTION)
 async def test_such_a_reply_is_delivered_and_the_next_call_takes_a_new_connection(name: str) -> None:
     async def script(peer: Peer) -> None:
@@ -106,7 +103,6 @@ async def test_such_a_reply_is_delivered_and_the_next_call_takes_a_new_connectio
         assert server.connections == 2
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
 async def test_a_reply_without_a_length_ends_with_its_connection(version: bytes) -> None:
     async def script(peer: Peer) -> None:
@@ -119,7 +115,6 @@ async def test_a_reply_without_a_length_ends_with_its_connection(version: bytes)
         assert stats_of(pool).live == 0
 
 
-@pytest.mark.anyio
 async def test_a_reset_is_no_end_of_a_reply_without_a_length() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -131,7 +126,6 @@ async def test_a_reset_is_no_end_of_a_reply_without_a_length() -> None:
     assert (error.kind, error.sent) == (Kind.CLOSED, True)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "raw",
     [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n"],
@@ -179,7 +173,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", BROKEN)
 async def test_what_is_not_http_is_a_protocol_error_and_costs_the_connection(name: str) -> None:
     async with serving(answering(BROKEN[name])) as server, pooled(server) as pool:
@@ -195,7 +188,6 @@ CUT = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", CUT)
 async def test_a_server_that_closes_after_any_byte_gives_a_whole_reply_or_an_error_that_says_sent(name: str) -> None:
     raw = CUT[name]
@@ -212,7 +204,6 @@ async def test_a_server_that_closes_after_any_byte_gives_a_whole_reply_or_an_err
         assert len(server.requests) == len(raw) + 1  # none was sent twice
 
 
-@pytest.mark.anyio
 async def test_without_a_length_only_a_cut_in_the_head_is_seen() -> None:
     raw = b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nhello"
     head = raw.index(b"hello")
@@ -239,7 +230,6 @@ TOO_MUCH = {
 }
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", TOO_MUCH)
 async def test_a_head_has_a_limit(name: str) -> None:
     async with serving(answering(TOO_MUCH[name])) as server, pooled(server, SMALL) as pool:
@@ -248,7 +238,6 @@ async def test_a_head_has_a_limit(name: str) -> None:
         assert stats_of(pool).live == 0
 
 
-@pytest.mark.anyio
 async def test_a_chunk_extension_without_end_meets_the_same_limit() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -260,14 +249,12 @@ async def test_a_chunk_extension_without_end_meets_the_same_limit() -> None:
         assert (await failure(call(pool))).kind is Kind.TOO_LARGE
 
 
-@pytest.mark.anyio
 async def test_a_large_body_in_small_chunks_is_no_large_head() -> None:
     raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 3000 + b"0\r\n\r\n"
     async with serving(answering(raw)) as server, pooled(server, SMALL) as pool:
         assert (await call(pool)).body == b"x" * 3000
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("framing", ["length", "chunks", "close"])
 async def test_a_body_has_a_limit_and_may_be_exactly_that_long(framing: str) -> None:
     body = b"x" * 1000
@@ -291,7 +278,6 @@ async def test_a_body_has_a_limit_and_may_be_exactly_that_long(framing: str) -> 
         assert stats_of(pool).live == 0
 
 
-@pytest.mark.anyio
 async def test_a_reply_that_overtakes_its_request_is_delivered_and_costs_the_connection() -> None:
     async def script(peer: Peer) -> None:
         await peer.wait_for_input()  # and leave nearly all of the 16 MiB unread

@@ -25,9 +25,11 @@ from tests.unit.transport.scripted import (
     failure,
     pooled,
     serving,
+    stats_of,
     until,
 )
-from tests.unit.transport.stats import stats_of
+
+pytestmark = pytest.mark.anyio
 
 CANCELLATIONS = 3500  # pools that lose slots have been seen to die after 440 to 2,700
 
@@ -67,7 +69,6 @@ async def outcome_of(calling: Awaitable[Reply]) -> Reply | TransportError:
         return error
 
 
-@pytest.mark.anyio
 async def test_thousands_of_random_cancellations_lose_no_slot_and_mix_no_replies() -> None:
     dice = random.Random(20)
     calm = asyncio.Event()
@@ -98,20 +99,6 @@ async def test_thousands_of_random_cancellations_lose_no_slot_and_mix_no_replies
         assert stats_of(pool).slots == stats_of(pool).live == stats_of(pool).idle <= 20
 
 
-@pytest.mark.anyio
-async def test_a_surplus_reply_in_the_same_packet_never_reaches_the_next_caller() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nforeign")
-        await peer.until_closed()
-
-    async with serving(script) as server, pooled(server) as pool:
-        bodies = [(await call(pool)).body for _ in range(10)]
-        assert bodies == [b"ok"] * 10
-        assert server.connections == 10
-
-
-@pytest.mark.anyio
 async def test_a_reply_that_no_request_asked_for_closes_the_idle_connection() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -164,7 +151,6 @@ def by_hand() -> Iterator[ByHand]:
         yield ByHand(listener)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("what", ["a reply nobody asked for", "the end", "a reset"])
 async def test_what_the_loop_has_not_read_yet_is_seen_before_a_request_is_written(what: str) -> None:
     with by_hand() as server:
@@ -185,7 +171,6 @@ async def test_what_the_loop_has_not_read_yet_is_seen_before_a_request_is_writte
         await pool.aclose()
 
 
-@pytest.mark.anyio
 async def test_a_post_is_never_sent_twice() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -199,22 +184,3 @@ async def test_a_post_is_never_sent_twice() -> None:
             assert (error.kind, error.sent) == (Kind.CLOSED, True)
         targets = [request.split(b" ")[1] for request in server.requests]
         assert len(targets) == len(set(targets)) == 20
-
-
-@pytest.mark.anyio
-async def test_a_server_that_closes_around_each_reply_is_told_apart_by_sent() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(OK)  # closes at once, without having said that it would
-
-    async with serving(script) as server, pooled(server) as pool:
-        answered = sent = 0
-        for number in range(200):
-            outcome = await outcome_of(call(pool, b"/%d" % number))
-            answered += isinstance(outcome, Reply)
-            if isinstance(outcome, TransportError):
-                assert outcome.kind is Kind.CLOSED
-                sent += outcome.sent
-        targets = [request.split(b" ")[1] for request in server.requests]
-        assert len(targets) == len(set(targets))
-        assert answered <= len(targets) <= answered + sent

@@ -11,12 +11,13 @@ import pytest
 
 from gateway.memory import BodyMemory
 from gateway.transport import Kind, Limits, Pool, StreamedReply, TransportError
-from gateway.transport.exchange import UNCOUNTED_BYTES
+from gateway.transport.replies import UNCOUNTED_BYTES
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
     Peer,
     Script,
+    Stats,
     answering,
     call,
     echo_target,
@@ -24,9 +25,9 @@ from tests.unit.transport.scripted import (
     listening,
     pooled,
     serving,
+    stats_of,
     until,
 )
-from tests.unit.transport.stats import Stats, stats_of
 
 pytestmark = pytest.mark.anyio
 
@@ -161,18 +162,6 @@ async def test_a_stream_left_early_closes_its_connection_and_no_other_call_gets_
         await until(lambda: server.open == 0)
 
 
-async def test_an_error_of_the_reader_closes_the_connection_too() -> None:
-    async def read_and_fail() -> None:
-        async with stream(pool) as reply:
-            await anext(reply)
-            raise KeyError
-
-    async with serving(trickling) as server, pooled(server) as pool:
-        with pytest.raises(KeyError):
-            await read_and_fail()
-        assert stats_of(pool).slots == 0
-
-
 @pytest.mark.parametrize("parts", [[], [EVENTS], [EVENTS + chunk(b"x")]], ids=["no head", "no body", "a piece"])
 async def test_a_reader_who_is_cancelled_frees_the_slot(parts: list[bytes]) -> None:
     async with serving(sending(*parts)) as server, pooled(server, Limits(connections=1)) as pool:
@@ -262,12 +251,6 @@ async def test_a_stream_that_breaks_gives_what_came_and_then_the_error() -> None
         for _ in range(2):
             error = await failure(anext(reply))
             assert (error.kind, error.sent) == (Kind.CLOSED, True)
-
-
-async def test_what_is_no_http_is_a_protocol_error() -> None:
-    async with serving(sending(b"rubbish\r\n\r\n")) as server, pooled(server) as pool:
-        error = await failure(everything(pool))
-        assert (error.kind, error.sent) == (Kind.PROTOCOL, True)
 
 
 async def test_before_a_connection_is_there_nothing_was_sent() -> None:

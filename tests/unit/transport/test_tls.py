@@ -8,30 +8,22 @@ import pytest
 import trustme
 
 from gateway.transport import Kind, Limits, Origin, Pool
-from tests.unit.transport.scripted import OK, Peer, answering, call, echo_target, failure, pooled, serving
-from tests.unit.transport.stats import Stats, stats_of
+from tests.unit.transport.scripted import (
+    OK,
+    Peer,
+    Stats,
+    answering,
+    call,
+    echo_target,
+    failure,
+    pooled,
+    serving,
+    stats_of,
+)
+
+pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def server_context(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
-    return context
-
-
-@pytest.fixture(scope="module")
-def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    return context
-
-
-@pytest.mark.anyio
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 async def test_a_trusted_server_is_called_and_its_connection_kept(
     name: str, server_context: ssl.SSLContext, trusting: ssl.SSLContext
@@ -45,7 +37,18 @@ async def test_a_trusted_server_is_called_and_its_connection_kept(
         assert server.connections == 1
 
 
-@pytest.mark.anyio
+async def test_a_large_body_arrives_whole_under_tls(server_context: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+    body = bytes(range(256)) * 8192
+    async with (
+        serving(answering(OK, OK), ssl_context=server_context) as server,
+        pooled(server, ssl_context=trusting) as pool,
+    ):
+        for _ in range(2):
+            await call(pool, body=body)
+        assert server.connections == 1
+        assert all(request.endswith(b"\r\n\r\n" + body) for request in server.requests)
+
+
 async def test_the_handshake_names_the_host(
     server_context: ssl.SSLContext, trusting: ssl.SSLContext, authority: trustme.CA
 ) -> None:
@@ -61,7 +64,6 @@ async def test_the_handshake_names_the_host(
     assert names == ["localhost"]
 
 
-@pytest.mark.anyio
 async def test_an_untrusted_certificate_is_refused_with_nothing_sent(server_context: ssl.SSLContext) -> None:
     async with serving(echo_target, ssl_context=server_context, name="localhost") as server, pooled(server) as pool:
         error = await failure(call(pool, body=b"secret"))
@@ -71,7 +73,6 @@ async def test_an_untrusted_certificate_is_refused_with_nothing_sent(server_cont
         assert stats_of(pool) == Stats(0, 0, 0, 0)
 
 
-@pytest.mark.anyio
 async def test_a_certificate_for_another_name_is_refused_with_nothing_sent(
     authority: trustme.CA, trusting: ssl.SSLContext
 ) -> None:
@@ -85,7 +86,6 @@ async def test_a_certificate_for_another_name_is_refused_with_nothing_sent(
         assert (error.kind, error.sent) == (Kind.TLS, False)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 async def test_a_server_that_does_not_speak_tls_is_a_tls_error(greeting: bytes, trusting: ssl.SSLContext) -> None:
     async def script(peer: Peer) -> None:
@@ -100,7 +100,6 @@ async def test_a_server_that_does_not_speak_tls_is_a_tls_error(greeting: bytes, 
         await pool.aclose()
 
 
-@pytest.mark.anyio
 async def test_a_handshake_that_hangs_meets_the_connect_timeout(trusting: ssl.SSLContext) -> None:
     async def script(peer: Peer) -> None:
         await peer.until_closed()
@@ -113,7 +112,6 @@ async def test_a_handshake_that_hangs_meets_the_connect_timeout(trusting: ssl.SS
         await pool.aclose()
 
 
-@pytest.mark.anyio
 async def test_a_surplus_reply_reaches_no_call_under_tls_either(
     server_context: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
@@ -127,7 +125,6 @@ async def test_a_surplus_reply_reaches_no_call_under_tls_either(
         assert server.connections == 3
 
 
-@pytest.mark.anyio
 async def test_a_reply_without_a_length_ends_with_close_notify(
     server_context: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
@@ -139,7 +136,6 @@ async def test_a_reply_without_a_length_ends_with_close_notify(
         assert (await call(pool)).body == b"all of it"
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
 async def test_a_reply_without_a_length_that_is_cut_off_under_tls_is_no_reply(
     server_context: ssl.SSLContext, trusting: ssl.SSLContext

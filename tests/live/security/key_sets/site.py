@@ -12,10 +12,9 @@ from typing import Any
 import jwt
 import pytest
 
-from gateway.auth import Authentication, IssuerClient, JwtIssuer, RemoteKeys
+from gateway.auth import Authentication, JwtIssuer, RemoteKeys
 from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import Caller
-from gateway.transport import Fetcher
 from gateway.wire import Head
 from tests.live.security.issuer import Issuer
 from tests.support.keys import private
@@ -77,10 +76,8 @@ async def watched(
 ) -> AsyncIterator[Site]:
     """Has an issuer's keys used, from the moment that `start` is called or the first token comes."""
     clock = Clock()
-    client = IssuerClient(Fetcher())
     keys = RemoteKeys(
         issuer.url,
-        client,
         None if discovery else issuer.jwks_url,
         algorithms=frozenset({"RS256", "ES256"}),
         refresh_s=refresh_s,

@@ -1,15 +1,18 @@
-"""What a state accepts: digests and notes in bounds, and calls that move forward."""
+"""What both implementations share: the bounds of what they accept, and the waiters of this process."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from itertools import chain
 
-from gateway.state.port import AWAITING_USER, DISPATCHING, MAX_NOTE_BYTES, CallState, NewCall
+from gateway.state.port import AWAITING_USER, DISPATCHING, MAX_NOTE_BYTES, CallState, NewCall, Record
 
 MAX_DIGEST_CHARACTERS = 64
 DASHES_AS_DIGITS = bytes.maketrans(b"-_", b"00")
 MAX_BACKEND_CHARACTERS = 200
+
+Waiter = asyncio.Future[Record | None]
 
 
 def check_digest(*digests: str) -> None:
@@ -47,3 +50,33 @@ def check_move(from_states: Collection[CallState], to: CallState) -> None:
     furthest = AWAITING_USER if to is AWAITING_USER else DISPATCHING
     if to.is_over or not from_states or any(state > furthest for state in from_states):
         raise ValueError("a call moves forward, and only `settle` ends it")
+
+
+class Waiters(dict[str, dict[Waiter, CallState]]):
+    """One future for each waiter, by the key of its call, with the state that it waits to see passed."""
+
+    def threshold(self, key: str) -> CallState:
+        """The lowest state that a waiter wants to see passed; DONE without waiters."""
+        return min(self.get(key, {}).values(), default=CallState.DONE)
+
+    def add(self, key: str, beyond: CallState) -> Waiter:
+        """A future that gets the record once the call is past `beyond`, or None once it is gone; `remove` it then.
+
+        A context manager would double the memory of each waiter, and thousands may wait for hours.
+        """
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self.setdefault(key, {})[waiter] = beyond
+        return waiter
+
+    def remove(self, key: str, waiter: Waiter) -> None:
+        """Forgets a future that `add` has made."""
+        here = self.get(key, {})
+        here.pop(waiter, None)
+        if not here:
+            self.pop(key, None)
+
+    def notify(self, key: str, record: Record | None) -> None:
+        """Wakes the waiters of a call that are to see this record of it."""
+        for waiter, beyond in self.get(key, {}).items():
+            if not waiter.done() and (record is None or record.state > beyond):
+                waiter.set_result(record)

@@ -1,0 +1,231 @@
+"""Keys that verify signatures, for the algorithms of RFC 7518 and RFC 8037: from the configuration, or of a JWK set.
+
+The operator chooses the algorithms, and what kind a key is decides which of them it is for. What the header of a token
+says only picks among keys that were fitted to an algorithm here, so it can never turn one kind of key into another
+(RFC 8725, sections 2.1 and 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from jwt.algorithms import Algorithm
+
+from gateway.model import Json
+
+HS256 = "HS256"
+SECRET_BYTES = 32  # RFC 7518, section 3.2: a key at least as long as the hash
+RSA_BITS = range(2048, 8192 + 1)  # RFC 7518, section 3.3; a longer key costs a millisecond and more per token
+MAX_NUMBER = 2048  # characters of one number of a JWK; the longest there can be, a modulus of 8192 bits, has 1366
+MAX_KEYS = 100  # large issuers have ten; each takes some 100 us to read, on the loop that serves calls
+MAX_KID = 256  # characters
+# RFC 7518, section 6. Whoever publishes one of these has no secret any more.
+PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+
+NONE: frozenset[str] = frozenset()
+FOR_RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+FOR_CURVE = {
+    "secp256r1": frozenset({"ES256"}),
+    "secp384r1": frozenset({"ES384"}),
+    "secp521r1": frozenset({"ES512"}),
+}
+FOR_EDWARDS = frozenset({"EdDSA"})
+
+PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey
+
+
+class UnfitKeyError(ValueError):
+    """A key that is not one, or not one for this; says why without showing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """One key and the one algorithm it is used with here."""
+
+    algorithm: Algorithm
+    key: Any = field(repr=False)
+
+    def accepts(self, signed: bytes, signature: bytes) -> bool:
+        """Whether the signature is over these bytes and was made with our key, or its private half."""
+        return self.algorithm.verify(signed, self.key, signature)
+
+
+def with_secret(secret: str) -> Verifier:
+    """Verifies HS256. Raises UnfitKeyError for text that is a public key, a certificate or a JWK."""
+    algorithm = jwt.get_algorithm_by_name(HS256)
+    try:
+        return Verifier(algorithm, algorithm.prepare_key(secret))
+    except jwt.InvalidKeyError:
+        raise UnfitKeyError("is an asymmetric key, a certificate or a JWK, not a shared secret") from None
+
+
+def with_key(key: PublicKey, name: str) -> Verifier:
+    """Verifies one of the algorithms the key is for. Raises UnfitKeyError."""
+    if name not in algorithms_for(key):
+        raise UnfitKeyError(f"is not for {name}")
+    algorithm = jwt.get_algorithm_by_name(name)
+    return Verifier(algorithm, algorithm.prepare_key(key))
+
+
+def algorithms_for(key: object) -> frozenset[str]:
+    """The algorithms a public key may be used with; none for one too weak, too costly or of another kind."""
+    match key:
+        case RSAPublicKey():
+            return FOR_RSA if key.key_size in RSA_BITS else NONE
+        case EllipticCurvePublicKey():
+            return FOR_CURVE.get(key.curve.name, NONE)
+        case Ed25519PublicKey() | Ed448PublicKey():
+            return FOR_EDWARDS
+        case _:
+            return NONE
+
+
+def read_pem(text: str) -> PublicKey:
+    """Reads `-----BEGIN PUBLIC KEY-----` or `BEGIN RSA PUBLIC KEY`. Raises UnfitKeyError."""
+    if "PRIVATE KEY-----" in text:
+        raise UnfitKeyError("is a private key; only its public half belongs here")
+    try:
+        key = load_pem_public_key(text.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise UnfitKeyError("is no public key in PEM form, which begins with -----BEGIN PUBLIC KEY-----") from None
+    if not isinstance(key, PublicKey) or not algorithms_for(key):
+        raise UnfitKeyError(
+            f"is of a kind no algorithm takes; RSA keys have {RSA_BITS[0]} to {RSA_BITS[-1]} bits, "
+            "elliptic curves are P-256, P-384, P-521, Ed25519 and Ed448"
+        )
+    return key
+
+
+def read_jwk(jwk: Mapping[str, Any]) -> PublicKey:
+    """Reads a JSON Web Key (RFC 7517) that has no private part. Raises UnfitKeyError."""
+    kind = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}.get(str(jwk.get("kty")))
+    if kind is None:
+        raise UnfitKeyError("is not asymmetric")
+    if any(len(str(jwk.get(number, ""))) > MAX_NUMBER for number in ("n", "e", "x", "y")):
+        raise UnfitKeyError("is too long")
+    try:
+        # The algorithm only names the family here; which ones the key is for is decided by `algorithms_for`.
+        key = jwt.PyJWK(dict(jwk), kind).key
+    except (jwt.PyJWTError, ValueError, TypeError, AttributeError, UnsupportedAlgorithm):
+        raise UnfitKeyError("cannot be read") from None
+    if not isinstance(key, PublicKey):
+        raise UnfitKeyError("is no public key")
+    return key
+
+
+class Keys:
+    """What the signatures of one issuer are verified with. These, from the configuration, stay as they are.
+
+    A token's `kid` does not matter to them: there is one key, once for each of `algorithms`.
+    """
+
+    def __init__(self, verifiers: Iterable[tuple[str, Verifier]]) -> None:
+        self._verifiers = dict(verifiers)
+        self.algorithms = frozenset(self._verifiers)
+
+    @classmethod
+    def secret(cls, secret: str) -> Self:
+        """A secret shared with the issuer, for HS256. Raises UnfitKeyError."""
+        return cls([(HS256, with_secret(secret))])
+
+    @classmethod
+    def public_key(cls, key: PublicKey, algorithms: Iterable[str]) -> Self:
+        """Raises UnfitKeyError for an algorithm the key is not for."""
+        return cls((name, with_key(key, name)) for name in algorithms)
+
+    def find(self, kid: object, algorithm: str) -> Verifier | None:
+        """The key that a token's header asks for, as far as it may."""
+        return self._verifiers.get(algorithm)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no key yet."""
+        return False
+
+    @property
+    def may_change(self) -> bool:
+        """Whether `refresh` would ask, or wait for, the issuer."""
+        return False
+
+    async def refresh(self) -> None:
+        """Has the issuer asked for its keys, unless that was done a moment ago; waits some seconds at most."""
+
+    def start(self) -> None:
+        """Begins to keep the keys current, unless it does already."""
+
+    async def aclose(self) -> None:
+        """Stops that; the keys stay."""
+
+
+class KeySetError(ValueError):
+    """A document that is no key set, or one without a limit."""
+
+
+class KeySet:
+    """The keys that fit an issuer's algorithms, by what a token's header may ask for."""
+
+    def __init__(self, keys: Sequence[tuple[str | None, str, Verifier]] = ()) -> None:
+        """Takes triples of key id, algorithm and verifier; of two with one id and algorithm the first counts."""
+        self._named = {(kid, name): verifier for kid, name, verifier in reversed(keys) if kid is not None}
+        self._all: dict[str, list[Verifier]] = {}
+        for _, name, verifier in keys:
+            self._all.setdefault(name, []).append(verifier)
+
+    @classmethod
+    def read(cls, document: Json, algorithms: Collection[str]) -> Self:
+        """Reads `{"keys": [...]}`; keys that cannot be used are left out. Raises KeySetError."""
+        entries = document.get("keys") if isinstance(document, dict) else None
+        if not isinstance(entries, list):
+            raise KeySetError("it is no JWK set")
+        if len(entries) > MAX_KEYS:
+            raise KeySetError(f"it has more than {MAX_KEYS} keys")
+        found: list[tuple[str | None, str, Verifier]] = []
+        for entry in entries:
+            if isinstance(entry, dict) and _is_for_verifying(entry):
+                found += _fitted(entry, algorithms)
+        return cls(found)
+
+    def find(self, kid: object, algorithm: str) -> Verifier | None:
+        """The key of that id; for a token without one, the only key there is (OpenID Connect Core, section 10.1)."""
+        if isinstance(kid, str):
+            return self._named.get((kid, algorithm))
+        fitting = self._all.get(algorithm, ())
+        return fitting[0] if kid is None and len(fitting) == 1 else None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._all
+
+    def __len__(self) -> int:
+        """How many pairs of a key and an algorithm there are."""
+        return sum(map(len, self._all.values()))
+
+
+def _is_for_verifying(jwk: Mapping[str, Any]) -> bool:
+    """RFC 7517, sections 4.2 and 4.3: both members are optional, but what they say holds."""
+    if PRIVATE & jwk.keys() or jwk.get("use", "sig") != "sig":
+        return False
+    operations = jwk.get("key_ops", ["verify"])
+    return isinstance(operations, list) and "verify" in operations
+
+
+def _fitted(jwk: Mapping[str, Any], algorithms: Collection[str]) -> list[tuple[str | None, str, Verifier]]:
+    """The key, once for each of the algorithms it may be used with."""
+    kid, only = jwk.get("kid"), jwk.get("alg")
+    if kid is not None and not (isinstance(kid, str) and len(kid) <= MAX_KID):
+        return []
+    try:
+        key = read_jwk(jwk)
+    except UnfitKeyError:
+        return []
+    names = (name for name in algorithms if only in (None, name))
+    return [(kid, name, with_key(key, name)) for name in names if name in algorithms_for(key)]
