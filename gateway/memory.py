@@ -93,7 +93,7 @@ class BodyMemory:
         """Whether arriving answers hold more than a half, which together with bodies fills the memory."""
         return self._holders.get(ARRIVING, 0) > self.limit_bytes // BODIES_SHARE
 
-    def give_back(self) -> None:
+    def trim_heap(self) -> None:
         """Has the C library return free memory to the system, once most of a large amount has become free."""
         if self.peak >= MUCH_BYTES and self.held <= self.peak // 4:
             self.peak = self.held
@@ -109,7 +109,7 @@ class BodyMemory:
                 one.resume()
 
 
-def give_back_freed() -> None:
+def limit_heap() -> None:
     """Has the C library return large blocks to the system as soon as they are freed.
 
     glibc raises its limit to the largest block ever freed, up to 32 MiB: after one large answer, all others lie in the

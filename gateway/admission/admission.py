@@ -291,9 +291,8 @@ class Admission(Generic[T]):
                     breaker.record_failure(generation)
                 else:
                     breaker.record_nothing(generation)
-        if answers:
-            for breaker, _ in probes:
-                breaker.note_alive()
+                if answers:
+                    breaker.note_alive()
 
 
 def _lease(replica: Replica[T], tool: str) -> Lease[T]:

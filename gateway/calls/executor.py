@@ -19,7 +19,6 @@ from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
 from gateway.ports import Backend, Caller, DeferredBackend
 from gateway.routing import PublishedTool
-from gateway.server_extension import ServerRequest
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -30,6 +29,7 @@ from gateway.state.port import (
     State,
     StateUnavailable,
 )
+from gateway.wire import ServerRequest
 
 log = logging.getLogger("gateway.calls")
 
@@ -206,7 +206,8 @@ class Executor:
         running = self._run(execution, metadata, request, started_at)
         until_end = not request.tool.backend.deferred and (request.preference is NO_PREFERENCE or request.stays)
         if until_end and request.served is not None:
-            execution.task = request.served.keep()
+            request.served.keep()
+            execution.task = asyncio.current_task(self._loop)
             return running
         execution.task = self._loop.create_task(running)
         timeout_s = None if until_end else self.until(started_at + request.patience_s)

@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Message, Scope
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
 from gateway.server.uvicorn_parts import STATUS_LINE, FlowControl
-from gateway.server_extension import SERVED
-from gateway.wire import Headers
+from gateway.wire import SERVED, Headers
 
 log = logging.getLogger("gateway.server")
 
@@ -122,11 +121,9 @@ class Exchange(Struct, eq=False):
             self.task.cancel()
         return "extensions" in self.scope
 
-    def keep(self) -> asyncio.Task[None]:
+    def keep(self) -> None:
         """Makes the application go on if the caller leaves (see `ServerRequest`)."""
-        assert self.task is not None  # the application asks, and runs in it
         self.is_kept = True
-        return self.task
 
     def take_body(self) -> bytes | None:
         """The whole body, if all of it is there (see `Served`)."""

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import uvloop
 from starlette.types import ASGIApp
 
-from gateway.memory import give_back_freed
+from gateway.memory import limit_heap
 from gateway.server.acceptor import Acceptor
 from gateway.server.connection import Connection
 from gateway.server.listener import Listener
@@ -50,7 +50,7 @@ BIND_ERRORS = {
 
 def main_loop(coro: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine on uvloop and returns what it returns."""
-    give_back_freed()
+    limit_heap()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(coro)
 

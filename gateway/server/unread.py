@@ -71,5 +71,5 @@ class Relief:
             self._full_since = None
         elif self._full_since is None:
             self._full_since = now
-        memory.give_back()
+        memory.trim_heap()
         memory.refuses = self._full_since is not None and now - self._full_since >= 2 * PRESSED_S

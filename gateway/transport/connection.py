@@ -25,7 +25,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, SlicedInput
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.replies import Incoming
+from gateway.transport.replies import Exchange
 
 if TYPE_CHECKING:
     from gateway.transport.pool import Pool
@@ -54,7 +54,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
         self._poll = select.poll()
-        self._exchange: Incoming | None = None
+        self._exchange: Exchange | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._status = 0
         self._framing = 0  # bytes of the reply that are not body, less what its body allows
@@ -77,7 +77,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self._poll.poll(0)
 
-    def start(self, exchange: Incoming, data: bytes, deadline: float = inf) -> None:
+    def start(self, exchange: Exchange, data: bytes, deadline: float = inf) -> None:
         """Writes a request in one piece. From here on it counts as sent."""
         transport = self._transport
         assert self._exchange is None  # else the replies of two requests would mix
@@ -104,7 +104,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         else:
             self.read_on()
 
-    def abandon(self, exchange: Incoming) -> None:
+    def abandon(self, exchange: Exchange) -> None:
         """Drops the connection if that exchange is still under way. Reports nothing to the exchange."""
         if self._exchange is exchange:
             self._exchange = None

@@ -42,8 +42,8 @@ class Reply(Head, frozen=True):
 class Incoming:
     """A body while it arrives: its bytes, its limit, and what it takes of the memory for bodies.
 
-    While that memory is full, the connection is not read. The connection calls exactly one of `on_end` and `on_error`,
-    once, as the last.
+    While that memory is full, the connection is not read. A subclass adds `on_head`, `on_end` and `on_error`; the
+    connection calls exactly one of the last two, once, at the end.
     """
 
     __slots__ = ("_body", "_connection", "_counted", "_max_body", "_memory", "is_head")
@@ -55,9 +55,6 @@ class Incoming:
         self._memory = memory
         self._body: bytes | bytearray = b""
         self._counted = 0
-
-    def on_head(self, status: int, headers: Headers) -> None:
-        raise NotImplementedError
 
     def on_body(self, chunk: bytes) -> None:
         """Adds a piece. Raises TransportError to refuse the rest."""
@@ -72,12 +69,6 @@ class Incoming:
             self._count()
         elif len(self._body) > self._max_body:
             raise self._too_large()
-
-    def on_end(self) -> None:
-        raise NotImplementedError
-
-    def on_error(self, error: TransportError) -> None:
-        raise NotImplementedError
 
     def resume(self) -> None:
         """Reads on: there is room in memory again."""
@@ -259,3 +250,6 @@ class StreamedReply(Incoming):
         if self._memory is not None:
             self._memory.leave(self)
         self._wake()
+
+
+Exchange = WholeReply | StreamedReply  # what a connection reports a reply to

@@ -1,10 +1,13 @@
-"""A clock that a test moves, and an admission that goes by it."""
+"""A clock that a test moves, an admission that goes by it, and the short ways to make calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.admission import Admission, AdmissionLimits, BreakerRules
+import pytest
+
+from gateway.admission import Admission, AdmissionLimits, BreakerRules, Lease
+from gateway.errors import GatewayError
 
 OPEN_FOR_S = 10.0
 TOOL = "Crm.Find@1.0.0"  # where it does not matter which
@@ -30,3 +33,23 @@ def admission(*names: str, clock: Clock, failures: int = 3, **limits: Any) -> Ad
     rules = BreakerRules(failures=failures, open_for_s=OPEN_FOR_S)
     targets = [(name, name) for name in names or ("a",)]
     return Admission("crm", targets, AdmissionLimits(breaker=rules, **limits), clock=clock, uniform=middle)
+
+
+def enter(entrance: Admission[str], tool: str = TOOL) -> Lease[str]:
+    lease = entrance.enter(tool)
+    assert lease is not None
+    return lease
+
+
+def succeed(entrance: Admission[str], tool: str = TOOL) -> str:
+    """One call from beginning to end; returns which replica had it."""
+    lease = enter(entrance, tool)
+    lease.answered = True
+    entrance.leave(lease)
+    return lease.replica.name
+
+
+def refusal(entrance: Admission[str], tool: str = TOOL) -> GatewayError:
+    with pytest.raises(GatewayError) as caught:
+        entrance.enter(tool)
+    return caught.value

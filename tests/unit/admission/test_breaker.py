@@ -27,19 +27,6 @@ def opened(breaker: Breaker) -> Breaker:
     return breaker
 
 
-def test_failures_in_a_row_open_it_and_only_the_last_one_reports_so(breaker: Breaker, clock: Clock) -> None:
-    assert [breaker.record_failure(0) for _ in range(FAILURES)] == [False, False, True]
-    assert (breaker.state, breaker.probe_at) == ("open", clock.now + OPEN_FOR_S)
-
-
-def test_a_success_between_failures_starts_the_count_again(breaker: Breaker) -> None:
-    for _ in range(10):
-        breaker.record_failure(0)
-        breaker.record_failure(0)
-        assert breaker.record_success(0) is False
-    assert breaker.state == "closed"
-
-
 def test_the_time_it_stays_open_differs_between_gateways(clock: Clock) -> None:
     rules = BreakerRules(failures=1, open_for_s=OPEN_FOR_S)
     low, high = (opened_at_once(Breaker(rules, clock, pick)) for pick in (min, max))
@@ -50,25 +37,6 @@ def test_the_time_it_stays_open_differs_between_gateways(clock: Clock) -> None:
 def opened_at_once(breaker: Breaker) -> Breaker:
     assert breaker.record_failure(0)
     return breaker
-
-
-def test_a_probe_that_succeeds_closes_it_and_that_is_news(breaker: Breaker) -> None:
-    probe = opened(breaker).begin_probe()
-    assert breaker.state == "half_open"
-    assert breaker.record_success(probe) is True
-    assert (breaker.state, breaker.failures) == ("closed", 0)
-
-
-def test_a_probe_that_fails_opens_it_for_as_long_again_and_that_is_no_news(breaker: Breaker, clock: Clock) -> None:
-    probe = opened(breaker).begin_probe()
-    clock.now += 60.0
-    assert breaker.record_failure(probe) is False
-    assert (breaker.state, breaker.probe_at) == ("open", clock.now + OPEN_FOR_S)
-
-
-def test_after_a_probe_that_shows_nothing_the_next_attempt_is_the_probe(breaker: Breaker, clock: Clock) -> None:
-    breaker.record_nothing(opened(breaker).begin_probe())
-    assert (breaker.state, breaker.probe_at) == ("open", clock.now)
 
 
 def test_attempts_from_before_it_opened_change_nothing_any_more(breaker: Breaker) -> None:

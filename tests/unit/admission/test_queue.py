@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.admission import Admission, NotDispatchedError
 from gateway.errors import ErrorCode, GatewayError, unavailable
-from tests.unit.admission.clock import TOOL, Clock, admission
+from tests.unit.admission.clock import TOOL, Clock, admission, enter
 from tests.unit.dispatch_gate import RecordingGate
 
 CONCURRENCY, QUEUE = 2, 3
@@ -114,8 +114,7 @@ async def test_a_call_whose_turn_comes_when_its_time_is_up_is_refused_and_the_ne
 @pytest.mark.anyio
 async def test_when_the_last_replica_fails_the_whole_queue_is_refused_at_once(clock: Clock) -> None:
     entrance = admission(clock=clock, failures=1, concurrency=1, queue=QUEUE)
-    lease = entrance.enter(TOOL)
-    assert lease is not None
+    lease = enter(entrance)
     calls = Calls(entrance)
     for _ in range(QUEUE):
         calls.start()
@@ -147,8 +146,7 @@ async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_th
     clock: Clock, failure: Exception
 ) -> None:
     entrance = admission(clock=clock, concurrency=1, queue=2)
-    lease = entrance.enter(TOOL)
-    assert lease is not None
+    lease = enter(entrance)
     gate, wanted = RecordingGate(failure), RecordingGate()
     waiting = [asyncio.create_task(entrance.wait(TOOL, 60.0, each)) for each in (gate, wanted)]
     await turns()
@@ -163,8 +161,7 @@ async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_th
 @pytest.mark.anyio
 async def test_a_call_gets_a_place_that_is_freed_while_its_gate_is_called(clock: Clock) -> None:
     entrance = admission(clock=clock, concurrency=1, queue=2)
-    lease = entrance.enter(TOOL)
-    assert lease is not None
+    lease = enter(entrance)
     asked, answered = asyncio.Event(), asyncio.Event()
 
     class Slow(RecordingGate):

@@ -8,34 +8,18 @@ from collections import Counter
 
 import pytest
 
-from gateway.admission import Admission, Lease
-from gateway.errors import ErrorCode, GatewayError
-from tests.unit.admission.clock import OPEN_FOR_S, TOOL, Clock, admission
+from gateway.admission import Admission
+from gateway.errors import ErrorCode
+from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
 RUNS_OUT_S = 5.0
 
 
-def enter(entrance: Admission[str]) -> Lease[str]:
-    lease = entrance.enter(TOOL)
-    assert lease is not None
-    return lease
-
-
-def asked(entrance: Admission[str], *, answered: bool | None = True) -> str:
-    """One call from beginning to end; returns which replica had it."""
+def fail(entrance: Admission[str]) -> None:
+    """One call from beginning to end that breaks off."""
     lease = enter(entrance)
-    if answered is False:
-        lease.failed("timeout")
-    else:
-        lease.answered = answered
+    lease.failed("timeout")
     entrance.leave(lease)
-    return lease.replica.name
-
-
-def refusal(entrance: Admission[str]) -> GatewayError:
-    with pytest.raises(GatewayError) as caught:
-        entrance.enter(TOOL)
-    return caught.value
 
 
 def states(entrance: Admission[str]) -> dict[str, str]:
@@ -55,7 +39,7 @@ def give_up(entrance: Admission[str], *names: str) -> None:
 
 def test_replicas_with_equally_many_calls_take_turns(clock: Clock) -> None:
     entrance = admission("a", "b", "c", clock=clock)
-    assert Counter(asked(entrance) for _ in range(9)) == {"a": 3, "b": 3, "c": 3}
+    assert Counter(succeed(entrance) for _ in range(9)) == {"a": 3, "b": 3, "c": 3}
 
 
 def test_a_call_goes_to_the_replica_with_the_fewest(clock: Clock) -> None:
@@ -72,7 +56,7 @@ def test_a_replica_that_fails_in_a_row_is_left_out_and_the_others_go_on(
     entrance = admission("a", "b", "c", clock=clock)
     give_up(entrance, "b")
     assert states(entrance) == {"a": "closed", "b": "open", "c": "closed"}
-    assert Counter(asked(entrance) for _ in range(10)) == {"a": 5, "c": 5}
+    assert Counter(succeed(entrance) for _ in range(10)) == {"a": 5, "c": 5}
     (record,) = caplog.records
     assert (record.levelno, record.message) == (logging.WARNING, "a tool server gets no more calls for now")
     assert (record.__dict__["replica"], record.__dict__["reason"]) == ("b", "timeout")
@@ -99,7 +83,7 @@ def test_one_call_probes_and_the_others_are_refused_meanwhile(clock: Clock, capl
     assert refusal(entrance).retry_after_s == 1.0
     probe.answered = True
     entrance.leave(probe)
-    assert [asked(entrance) for _ in range(3)] == ["a", "a", "a"]
+    assert [succeed(entrance) for _ in range(3)] == ["a", "a", "a"]
     assert [(record.levelno, record.message) for record in caplog.records] == [
         (logging.WARNING, "a tool server gets no more calls for now"),
         (logging.INFO, "a tool server takes calls again"),
@@ -114,7 +98,7 @@ def test_probes_that_fail_are_as_far_apart_as_configured_and_said_once(
     for _ in range(5):
         assert refusal(entrance).retry_after_s == OPEN_FOR_S
         clock.now += OPEN_FOR_S
-        asked(entrance, answered=False)
+        fail(entrance)
     assert len(caplog.records) == 1
 
 
@@ -122,24 +106,15 @@ def test_a_caller_that_leaves_during_its_probe_leaves_it_to_the_next(clock: Cloc
     entrance = admission(clock=clock)
     give_up(entrance, "a")
     clock.now += OPEN_FOR_S
-    asked(entrance, answered=None)
-    assert asked(entrance) == "a"
+    entrance.leave(enter(entrance))
+    assert succeed(entrance) == "a"
     assert states(entrance) == {"a": "closed"}
-
-
-def test_an_answer_to_a_call_from_before_neither_closes_nor_probes(clock: Clock) -> None:
-    entrance = admission(clock=clock)
-    early = enter(entrance)
-    give_up(entrance, "a")
-    early.answered = True
-    entrance.leave(early)
-    assert states(entrance) == {"a": "open"}
 
 
 def test_an_attempt_that_shows_nothing_is_not_counted(clock: Clock) -> None:
     entrance = admission(clock=clock)
     for _ in range(20):
-        asked(entrance, answered=None)
+        entrance.leave(enter(entrance))
     assert entrance.replicas[0].breaker.failures == 0
 
 
@@ -153,11 +128,8 @@ def test_a_call_that_was_not_sent_moves_to_each_other_replica_once(clock: Clock)
     assert [replica.in_flight for replica in entrance.replicas if replica.in_flight] == [1]
     entrance.leave(lease)
     assert (entrance.in_flight, sum(replica.in_flight for replica in entrance.replicas)) == (0, 0)
-    assert sorted(replica.breaker.failures for replica in entrance.replicas) == [
-        0,
-        1,
-        1,
-    ]  # the last is for the caller to tell
+    failures = sorted(replica.breaker.failures for replica in entrance.replicas)
+    assert failures == [0, 1, 1]  # the last is for the caller to count
 
 
 def test_a_replica_that_is_only_busy_is_passed_without_blame(clock: Clock) -> None:
@@ -172,7 +144,7 @@ def test_without_a_check_a_call_probes_although_there_are_others(clock: Clock) -
     entrance = admission("a", "b", clock=clock)
     give_up(entrance, "a")
     clock.now += OPEN_FOR_S
-    assert asked(entrance) == "a"
+    assert succeed(entrance) == "a"
     assert states(entrance) == {"a": "closed", "b": "closed"}
 
 
@@ -201,16 +173,16 @@ async def test_with_others_left_no_call_is_risked_before_the_replica_answers_som
     entrance = admission("a", "b", clock=clock)
     checked = Checked(entrance)
     give_up(entrance, "a")
-    assert {asked(entrance) for _ in range(4)} == {"b"}
+    assert {succeed(entrance) for _ in range(4)} == {"b"}
     assert checked.asked == []
     clock.now += OPEN_FOR_S
-    assert {asked(entrance) for _ in range(4)} == {"b"}
+    assert {succeed(entrance) for _ in range(4)} == {"b"}
     await asyncio.sleep(0)
     assert (checked.asked, states(entrance)["a"]) == (["a"], "half_open")
     await checked.say(True)
     probe = enter(entrance)
     assert (probe.replica.name, states(entrance)["a"]) == ("a", "half_open")
-    assert {asked(entrance) for _ in range(4)} == {"b"}
+    assert {succeed(entrance) for _ in range(4)} == {"b"}
     probe.answered = True
     entrance.leave(probe)
     assert states(entrance) == {"a": "closed", "b": "closed"}
@@ -223,10 +195,10 @@ async def test_a_check_that_fails_keeps_the_replica_out_for_as_long_again(clock:
     checked = Checked(entrance)
     give_up(entrance, "a")
     clock.now += OPEN_FOR_S
-    asked(entrance)
+    succeed(entrance)
     await checked.say(False)
     clock.now += OPEN_FOR_S - 1.0
-    assert {asked(entrance) for _ in range(4)} == {"b"}
+    assert {succeed(entrance) for _ in range(4)} == {"b"}
     assert checked.asked == ["a"]
     await entrance.aclose()
 
@@ -237,7 +209,7 @@ async def test_a_check_that_is_cut_off_does_not_leave_the_replica_out_for_ever(c
     Checked(entrance)
     give_up(entrance, "a")
     clock.now += OPEN_FOR_S
-    asked(entrance)
+    succeed(entrance)
     await asyncio.sleep(0)
     await entrance.aclose()
     assert states(entrance)["a"] == "open"
@@ -250,7 +222,7 @@ async def test_once_no_other_is_left_a_call_is_risked_without_a_check(clock: Clo
     give_up(entrance, "a")
     give_up(entrance, "b")
     clock.now += OPEN_FOR_S
-    assert asked(entrance) in ("a", "b")
+    assert succeed(entrance) in ("a", "b")
     assert checked.asked == []
     assert entrance.breaker == "closed"
 

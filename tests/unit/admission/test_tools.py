@@ -7,19 +7,13 @@ import logging
 
 import pytest
 
-from gateway.admission import Admission, Lease
+from gateway.admission import Admission
 from gateway.admission.replica import MAX_FAILING_TOOLS, MAX_SHOWN
 from gateway.errors import ErrorCode, GatewayError
-from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission
+from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
 FAILURES = 3
 CRASH, WELL, WORSE = "Crm.Crash@1.0.0", "Crm.Well@1.0.0", "Crm.Worse@1.0.0"
-
-
-def enter(entrance: Admission[str], tool: str) -> Lease[str]:
-    lease = entrance.enter(tool)
-    assert lease is not None
-    return lease
 
 
 def fail(entrance: Admission[str], *tools: str) -> None:
@@ -30,26 +24,8 @@ def fail(entrance: Admission[str], *tools: str) -> None:
         entrance.leave(lease)
 
 
-def succeed(entrance: Admission[str], tool: str = WELL) -> str:
-    """One call from beginning to end; returns which replica had it."""
-    lease = enter(entrance, tool)
-    lease.answered = True
-    entrance.leave(lease)
-    return lease.replica.name
-
-
-def refusal(entrance: Admission[str], tool: str) -> GatewayError:
-    with pytest.raises(GatewayError) as caught:
-        entrance.enter(tool)
-    return caught.value
-
-
 def shut(entrance: Admission[str]) -> dict[str, tuple[str, ...]]:
     return {replica.name: tuple(replica.tools_shut) for replica in entrance.replicas}
-
-
-def breaker(entrance: Admission[str]) -> str:
-    return entrance.breaker
 
 
 def test_a_tool_that_fails_in_a_row_is_shut_and_no_other(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -58,8 +34,8 @@ def test_a_tool_that_fails_in_a_row_is_shut_and_no_other(clock: Clock, caplog: p
     refused = refusal(entrance, CRASH)
     assert (refused.code, refused.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, OPEN_FOR_S)
     assert refused.detail == "the tool failed too often lately"
-    assert [succeed(entrance) for _ in range(5)] == ["a"] * 5
-    assert (breaker(entrance), shut(entrance), entrance.tools_shut) == ("closed", {"a": (CRASH,)}, 1)
+    assert [succeed(entrance, WELL) for _ in range(5)] == ["a"] * 5
+    assert (entrance.breaker, shut(entrance), entrance.tools_shut) == ("closed", {"a": (CRASH,)}, 1)
     assert entrance.replicas[0].breaker.failures == 0
     (record,) = caplog.records
     assert (record.levelno, record.message) == (logging.WARNING, "a tool gets no more calls for now")
@@ -71,7 +47,7 @@ def test_successes_of_other_tools_do_not_hide_one_that_crashes(clock: Clock) -> 
     entrance = admission(clock=clock)
     for _ in range(FAILURES):
         fail(entrance, CRASH)
-        succeed(entrance)
+        succeed(entrance, WELL)
     assert shut(entrance) == {"a": (CRASH,)}
 
 
@@ -84,16 +60,6 @@ def test_a_success_of_the_tool_itself_starts_its_count_again_and_leaves_nothing_
     assert shut(entrance) == {"a": ()}
 
 
-def test_a_tool_is_shut_until_it_may_be_tried_and_while_it_is(clock: Clock) -> None:
-    entrance = admission(clock=clock)
-    fail(entrance, *[CRASH] * FAILURES)
-    assert shut(entrance) == {"a": (CRASH,)}
-    clock.now += OPEN_FOR_S
-    assert shut(entrance) == {"a": ()}
-    enter(entrance, CRASH)
-    assert shut(entrance) == {"a": (CRASH,)}
-
-
 def test_one_call_tries_the_tool_and_decides_for_the_others(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     entrance = admission(clock=clock)
@@ -102,9 +68,11 @@ def test_one_call_tries_the_tool_and_decides_for_the_others(clock: Clock, caplog
     fail(entrance, CRASH)
     assert refusal(entrance, CRASH).retry_after_s == OPEN_FOR_S
     clock.now += OPEN_FOR_S
+    assert shut(entrance) == {"a": ()}  # it may be tried
     probe = enter(entrance, CRASH)
+    assert shut(entrance) == {"a": (CRASH,)}
     assert refusal(entrance, CRASH).retry_after_s == 1.0
-    succeed(entrance)
+    succeed(entrance, WELL)
     probe.answered = True
     entrance.leave(probe)
     assert [succeed(entrance, CRASH) for _ in range(3)] == ["a"] * 3
@@ -143,9 +111,9 @@ def test_two_tools_that_fail_in_a_row_speak_against_the_replica(clock: Clock) ->
     fail(entrance, CRASH, CRASH, CRASH)
     assert entrance.replicas[0].breaker.failures == 0
     fail(entrance, WORSE, CRASH, WORSE, WORSE)
-    assert breaker(entrance) == "closed"
+    assert str(entrance.breaker) == "closed"
     fail(entrance, WORSE)
-    assert breaker(entrance) == "open"
+    assert str(entrance.breaker) == "open"
     assert refusal(entrance, WELL).detail == "its tool server failed too often lately"
 
 
@@ -153,18 +121,18 @@ def test_two_tools_with_a_success_in_between_do_not(clock: Clock) -> None:
     entrance = admission(clock=clock, failures=5)
     for _ in range(20):
         fail(entrance, CRASH)
-        succeed(entrance)
+        succeed(entrance, WELL)
         fail(entrance, WORSE)
         succeed(entrance, WORSE)
         if entrance.tools_shut:
             break
-    assert (breaker(entrance), shut(entrance)) == ("closed", {"a": (CRASH,)})
+    assert (entrance.breaker, shut(entrance)) == ("closed", {"a": (CRASH,)})
 
 
 def test_a_replica_given_up_for_its_tools_is_not_back_when_another_one_fails(clock: Clock) -> None:
     entrance = admission(clock=clock)
     fail(entrance, CRASH, WORSE, CRASH, WORSE)
-    assert breaker(entrance) == "open"
+    assert entrance.breaker == "open"
     clock.now += OPEN_FOR_S
     fail(entrance, WELL)
     assert refusal(entrance, WELL).retry_after_s == OPEN_FOR_S
@@ -178,8 +146,8 @@ def test_a_crashing_tool_does_not_keep_a_server_shut_that_was_gone(clock: Clock)
         entrance.leave(gone)
     clock.now += OPEN_FOR_S
     fail(entrance, CRASH)  # the probe reached it, and says no more
-    succeed(entrance)
-    assert (breaker(entrance), shut(entrance)) == ("closed", {"a": ()})
+    succeed(entrance, WELL)
+    assert (entrance.breaker, shut(entrance)) == ("closed", {"a": ()})
 
 
 def test_a_tool_that_fails_at_one_replica_only_goes_to_the_others(clock: Clock) -> None:
@@ -193,7 +161,7 @@ def test_a_tool_that_fails_at_one_replica_only_goes_to_the_others(clock: Clock) 
         entrance.leave(lease)
     assert (shut(entrance), entrance.tools_shut) == ({"a": (CRASH,), "b": ()}, 0)
     assert {succeed(entrance, CRASH) for _ in range(4)} == {"b"}
-    assert {succeed(entrance) for _ in range(4)} == {"a", "b"}
+    assert {succeed(entrance, WELL) for _ in range(4)} == {"a", "b"}
 
 
 @pytest.mark.anyio
@@ -260,7 +228,7 @@ async def test_a_call_that_waits_is_refused_at_once_while_its_tool_is_shut_and_w
         running += [task.result() for task in waiting[len(running) - 1 : len(running)] if not task.exception()]
     late = await asyncio.gather(*waiting[FAILURES - 1 :], return_exceptions=True)
     assert [type(each) for each in late] == [GatewayError, GatewayError]
-    succeed(entrance)
+    succeed(entrance, WELL)
     held = enter(entrance, WELL)
     with pytest.raises(GatewayError, match="temporarily unavailable"):
         await entrance.wait(CRASH, 60.0)
@@ -271,14 +239,14 @@ async def test_a_call_that_waits_is_refused_at_once_while_its_tool_is_shut_and_w
 def test_with_no_failures_to_count_nothing_is_remembered(clock: Clock) -> None:
     entrance = admission(clock=clock, failures=0)
     fail(entrance, *[CRASH, WORSE] * 100)
-    assert (breaker(entrance), entrance.replicas[0].tools) == ("closed", {})
+    assert (entrance.breaker, entrance.replicas[0].tools) == ("closed", {})
 
 
 def test_of_very_many_failing_tools_some_are_remembered_and_few_are_shown(clock: Clock) -> None:
     entrance = admission(clock=clock, failures=1)
     for number in range(MAX_FAILING_TOOLS + 10):
         fail(entrance, f"Crm.Tool{number}@1.0.0")
-        succeed(entrance)
+        succeed(entrance, WELL)
     assert len(entrance.replicas[0].tools) == entrance.tools_shut == MAX_FAILING_TOOLS
     document = entrance.replicas[0].as_json()["tools_shut"]
     assert (document["count"], len(document["first"])) == (MAX_FAILING_TOOLS, MAX_SHOWN)

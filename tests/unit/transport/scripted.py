@@ -210,6 +210,17 @@ def answering(*replies: bytes) -> Script:
     return script
 
 
+def then(script: Script) -> Script:
+    """Answers a first request, which opens the connection however slow the machine is, and goes on with `script`."""
+
+    async def both(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(OK)
+        await script(peer)
+
+    return both
+
+
 async def echo_target(peer: Peer) -> None:
     """Answers each request with its own target, so that a reply tells whose it is."""
     while True:

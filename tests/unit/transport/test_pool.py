@@ -113,7 +113,7 @@ async def test_a_full_queue_says_busy_at_once() -> None:
 
 
 async def test_an_idle_connection_is_closed_in_time() -> None:
-    async with serving(echo_target) as server, pooled(server, Limits(idle_s=0.05)) as pool:
+    async with serving(echo_target) as server, pooled(server, Limits(idle_s=0.3)) as pool:
         await call(pool)
         assert stats_of(pool).idle == 1
         await until(lambda: stats_of(pool).live == 0)
@@ -124,7 +124,7 @@ async def test_an_idle_connection_is_closed_in_time() -> None:
 
 async def test_only_the_connections_nobody_needs_grow_old() -> None:
     gate = Gate()
-    async with serving(gate.script) as server, pooled(server, Limits(idle_s=0.1)) as pool:
+    async with serving(gate.script) as server, pooled(server, Limits(idle_s=0.5)) as pool:
         calls = [start(pool, b"/%d" % i) for i in range(3)]
         await until(lambda: len(gate.waiting) == 3)
         gate.open(1000)

@@ -9,7 +9,6 @@ import pytest
 from gateway.transport import Kind, Limits, Origin, Pool
 from tests.unit.transport.scripted import (
     DEADLINE_S,
-    OK,
     Gate,
     Peer,
     Script,
@@ -24,6 +23,7 @@ from tests.unit.transport.scripted import (
     serving,
     start,
     stats_of,
+    then,
     until,
 )
 
@@ -78,13 +78,8 @@ async def trickling(peer: Peer) -> None:
 async def test_the_timeout_covers_everything_after_the_request_says_sent_and_costs_the_connection(
     late: Script, size: int
 ) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(OK)
-        await late(peer)
-
-    async with serving(script) as server, pooled(server) as pool:
-        await call(pool)  # opens the connection, which may take longer than the timeout
+    async with serving(then(late)) as server, pooled(server) as pool:
+        await call(pool)
         error = await failure(call(pool, body=bytes(size), timeout_s=0.05))
         assert (error.kind, error.sent) == (Kind.TIMEOUT, True)
         assert (stats_of(pool).live, server.connections) == (0, 1)

@@ -238,23 +238,6 @@ async def test_a_head_has_a_limit(name: str) -> None:
         assert stats_of(pool).live == 0
 
 
-async def test_a_chunk_extension_without_end_meets_the_same_limit() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n1;")
-        while True:
-            await peer.send(b"a" * 500)
-
-    async with serving(script) as server, pooled(server, SMALL) as pool:
-        assert (await failure(call(pool))).kind is Kind.TOO_LARGE
-
-
-async def test_a_large_body_in_small_chunks_is_no_large_head() -> None:
-    raw = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 3000 + b"0\r\n\r\n"
-    async with serving(answering(raw)) as server, pooled(server, SMALL) as pool:
-        assert (await call(pool)).body == b"x" * 3000
-
-
 @pytest.mark.parametrize("framing", ["length", "chunks", "close"])
 async def test_a_body_has_a_limit_and_may_be_exactly_that_long(framing: str) -> None:
     body = b"x" * 1000

@@ -26,6 +26,7 @@ from tests.unit.transport.scripted import (
     pooled,
     serving,
     stats_of,
+    then,
     until,
 )
 
@@ -211,8 +212,8 @@ async def test_a_reader_who_pauses_slows_the_server_down_and_loses_nothing(frami
 
 async def test_a_slow_reader_is_no_silent_server() -> None:
     script = sending(EVENTS + chunk(b"a") + b"0\r\n\r\n")
-    async with serving(script) as server, pooled(server) as pool, stream(pool, idle_s=SHORT_S) as reply:
-        await asyncio.sleep(3 * SHORT_S)
+    async with serving(script) as server, pooled(server) as pool, stream(pool, idle_s=0.5) as reply:
+        await asyncio.sleep(0.6)
         assert (await reply.read()).body == b"a"
 
 
@@ -221,7 +222,8 @@ async def test_a_slow_reader_is_no_silent_server() -> None:
 
 @pytest.mark.parametrize("parts", [[], [EVENTS], [EVENTS + chunk(b"x")]], ids=["no head", "no body", "a piece"])
 async def test_a_server_that_is_silent_for_too_long_ends_the_stream(parts: list[bytes]) -> None:
-    async with serving(sending(*parts)) as server, pooled(server) as pool:
+    async with serving(then(sending(*parts))) as server, pooled(server) as pool:
+        await call(pool)
         error = await failure(everything(pool, idle_s=SHORT_S))
         assert (error.kind, error.sent) == (Kind.TIMEOUT, True)
         assert stats_of(pool).slots == 0
@@ -237,7 +239,7 @@ async def test_a_stream_may_last_longer_than_its_silences() -> None:
 
 @pytest.mark.parametrize("reads", [True, False])
 async def test_the_deadline_ends_a_stream_whether_it_is_read_or_not(reads: bool) -> None:
-    async with serving(trickling) as server, pooled(server) as pool, stream(pool, timeout_s=SHORT_S) as reply:
+    async with serving(trickling) as server, pooled(server) as pool, stream(pool, timeout_s=0.5) as reply:
         if not reads:
             await until(lambda: stats_of(pool).slots == 0)
         error = await failure(read_into([], reply))
