@@ -26,14 +26,13 @@ from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import CallChallenge, Challenge, Challenges
+from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
 from gateway.checks import Checks
-from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
 from gateway.http.apps import admin_app
+from gateway.http.clientip import ip_of
 from gateway.http.observer import Observer
 from gateway.http.routes import CALLBACKS, CALLS
-from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
@@ -213,7 +212,7 @@ class Gateway:
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
         parts.update_timeouts(setup.admissions, config)
-        self.ip_of = middleware.ip_of(config.server)
+        self.ip_of = ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.use_labels(reporting.label_values(config, self._surfaces), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gateway.calls.executor import CallRequest
 from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
+from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, CallView
 from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
@@ -34,8 +35,7 @@ from gateway.ports import (
     RefusedOpening,
     SyncBackend,
 )
-from gateway.request import Request
-from gateway.request_parsing import forwarded, read_document
+from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import PublishedTool, Router
@@ -59,18 +59,6 @@ class Catalogue(Protocol):
         ...
 
 
-class KeptCalls(Protocol):
-    """Runs the calls that leave a record."""
-
-    async def run(self, asked: CallRequest) -> CallView: ...
-
-    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None: ...
-
-    async def cancel(self, call_id: str, caller: Caller) -> CallView | None: ...
-
-    def group_of(self, principal: str, name: str | None) -> str: ...
-
-
 class Pipeline:
     """Answers requests.
 
@@ -84,7 +72,7 @@ class Pipeline:
         authenticator: Authenticator,
         limiter: Limiter,
         catalogue: Catalogue,
-        calls: KeptCalls,
+        calls: Calls,
         responses: ResponseBuilder,
         checks: Checks,
         digits: Iterator[bytes],

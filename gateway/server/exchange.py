@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Message, Scope
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
 from gateway.server.uvicorn_parts import STATUS_LINE, FlowControl
-from gateway.server_extension import SERVED
-from gateway.wire import Headers
+from gateway.wire import SERVED, Headers
 
 log = logging.getLogger("gateway.server")
 

@@ -53,9 +53,8 @@ class MemoryState:
         self._limits = limits
         self._clock = clock
         self._calls: dict[str, Entry] = {}
-        self._open: dict[
-            str, str
-        ] = {}  # question -> the call that waits for its user, or whose result is not delivered
+        # By question, the key of the call that waits for its user, or whose result is not delivered.
+        self._open: dict[str, str] = {}
         self._pending: OrderedDict[str, Entry] = OrderedDict()  # what expires first is first, here and below
         self._results: OrderedDict[str, Entry] = OrderedDict()
         self._seen = SeenKeys()
