@@ -8,6 +8,7 @@ the caller's own dialect; afterwards every failure is a result.
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Iterator
 from time import monotonic
 from typing import Protocol
@@ -295,6 +296,7 @@ class Pipeline:
             preference=preference,
             dialect=request.encoder.name,
             wire_version=request.encoder.wire_version,
+            served=request.served,
         )
         request.outcome = "unknown"  # if the caller leaves now
         request.joined, request.counts = True, False
@@ -304,6 +306,8 @@ class Pipeline:
             view = await running
         finally:
             request.tool_s = monotonic() - asked_at  # with what it takes to keep its record
+        if request.served is not None and request.served.disconnected:
+            raise CancelledError  # the server has kept it from that while the call ran
         request.joined = view.joined
         accepted = preference.respond_async and view.status is None
         reply = await self._responses.kept(view, request, accepted=accepted)

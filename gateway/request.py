@@ -14,7 +14,7 @@ from gateway.model import Json
 from gateway.ports import Encoder, Operation, Surface
 from gateway.routing import PublishedTool
 from gateway.tracing import UNTRACED, Trace
-from gateway.wire import Head, Headers
+from gateway.wire import Head, Headers, ServerRequest
 
 # Must not be repeated: a head with two of these means two things to two readers.
 SINGLE = (
@@ -39,6 +39,7 @@ class Request(Struct, eq=False):
     trace: Trace = UNTRACED
     operation: Operation = "call"  # its endpoint's, until it is opened
     needs_document: bool = True  # as in its endpoint
+    served: ServerRequest | None = None  # None behind any server but ours
     encoder: Encoder | None = None  # once it is opened
     principal: str = ""
     tool: PublishedTool | None = None

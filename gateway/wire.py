@@ -98,6 +98,15 @@ class ServerRequest(Protocol):
     answered: int | None
     holder: str  # the caller for whom its body is held in memory, once the application knows it
 
+    @property
+    def disconnected(self) -> bool:
+        """Whether its caller has left."""
+        ...
+
+    def keep(self) -> None:
+        """Makes the application's task go on if the caller leaves."""
+        ...
+
     def take_body(self) -> bytes | None:
         """The body, once, if all of it is there; None leaves it to be received."""
         ...

@@ -121,7 +121,7 @@ class Edge:
         headers = dict(scope["headers"]) if served is None else served.fields
         head = Head(method=scope["method"], path=route.path, headers=headers, dialect=route.dialect)
         trace = identify(headers, self._digits)
-        request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document)
+        request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
         status, size = LEFT, 0
         try:
             try:
