@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from gateway import __version__
 from gateway.assembly import parts, reporting, storage
+from gateway.assembly.applications import edge, rest_app
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.fingerprints import fingerprints, named_files
@@ -25,15 +26,13 @@ from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import CallChallenge, Challenge, Challenges
+from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
 from gateway.checks import Checks
-from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
-from gateway.http.apps import admin_app, metrics_for, public_app
-from gateway.http.edge import Edge
+from gateway.http.apps import admin_app
+from gateway.http.clientip import ip_of
 from gateway.http.observer import Observer
 from gateway.http.routes import CALLBACKS, CALLS
-from gateway.looks import Looks, digest
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
@@ -154,20 +153,10 @@ class Gateway:
             digits=self._digits,
             strict=config.errors.strict,
         )
-        rest = before.rest if before is not None and before.has_rest_for(config) else self._rest_app(config)
-        public = Edge(
-            self._surfaces,
-            answer=pipeline.answer,
-            refuse=pipeline.refuse,
-            callback=self.callbacks.answer,
-            rest=rest,
-            ip_of=middleware.ip_of(config.server),
-            observer=self.observer,
-            digits=self._digits,
-            max_body_bytes=config.server.max_body_bytes,
-            strict=config.errors.strict,
-            hosts=middleware.allowed_hosts(config.server),
-            cors=middleware.cors(config),
+        rest = (
+            before.rest
+            if before is not None and before.has_rest_for(config)
+            else rest_app(config, self, self._challenge_status, self._scraper, lambda: self._setup.pipeline)
         )
         return Setup(
             config=config,
@@ -179,23 +168,7 @@ class Gateway:
             limits=limits,
             pipeline=pipeline,
             rest=rest,
-            public=public,
-        )
-
-    def _rest_app(self, config: Config) -> ASGIApp:
-        """Answers requests to no endpoint of a surface.
-
-        It looks the pipeline up for each request: Starlette's applications refer to themselves, and would keep an old
-        pipeline in memory until the collector finds them.
-        """
-        token = config.metrics.token
-        return public_app(
-            self,
-            self._challenge_status,
-            middleware.description(config, __version__),
-            calls=lambda: self._setup.pipeline,
-            metrics=None if token is None else metrics_for(token.get_secret_value(), self._scraper.text),
-            strict=config.errors.strict,
+            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._digits),
         )
 
     @property
@@ -239,7 +212,7 @@ class Gateway:
         self.backends.update(setup.backends)
         self._receivers.update(parts.receivers(setup.backends))
         parts.update_timeouts(setup.admissions, config)
-        self.ip_of = middleware.ip_of(config.server)
+        self.ip_of = ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
         self.metrics.use_labels(reporting.label_values(config, self._surfaces), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)

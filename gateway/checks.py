@@ -11,7 +11,7 @@ from gateway import jsontext
 from gateway.errors import ErrorCode, FailureCode, GatewayError, unavailable
 from gateway.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
-from gateway.request_parsing import NotJsonError
+from gateway.request import NotJsonError
 from gateway.routing import OutputCheck, PublishedTool
 from gateway.schemas import by_parameter
 

@@ -8,7 +8,6 @@ last wins, and because what goes out is always encoded from the value that was v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import msgspec
 
@@ -98,9 +97,6 @@ def _deeper_than(value: Json, limit: int) -> bool:
     for _ in range(limit):
         if not level:
             return False
-        level = [child for container in level for child in _children(container) if isinstance(child, dict | list)]
+        children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
+        level = [child for child in children if isinstance(child, dict | list)]
     return bool(level)
-
-
-def _children(container: Json) -> Iterable[Json]:
-    return container.values() if isinstance(container, dict) else container

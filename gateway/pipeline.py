@@ -8,6 +8,7 @@ the caller's own dialect; afterwards every failure is a result.
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Iterator
 from time import monotonic
 from typing import Protocol
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from gateway.calls.executor import CallRequest
 from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
+from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, CallView
 from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
@@ -34,8 +36,7 @@ from gateway.ports import (
     RefusedOpening,
     SyncBackend,
 )
-from gateway.request import Request
-from gateway.request_parsing import forwarded, read_document
+from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import PublishedTool, Router
@@ -59,18 +60,6 @@ class Catalogue(Protocol):
         ...
 
 
-class KeptCalls(Protocol):
-    """Runs the calls that leave a record."""
-
-    async def run(self, asked: CallRequest) -> CallView: ...
-
-    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None: ...
-
-    async def cancel(self, call_id: str, caller: Caller) -> CallView | None: ...
-
-    def group_of(self, principal: str, name: str | None) -> str: ...
-
-
 class Pipeline:
     """Answers requests.
 
@@ -84,7 +73,7 @@ class Pipeline:
         authenticator: Authenticator,
         limiter: Limiter,
         catalogue: Catalogue,
-        calls: KeptCalls,
+        calls: Calls,
         responses: ResponseBuilder,
         checks: Checks,
         digits: Iterator[bytes],
@@ -307,6 +296,7 @@ class Pipeline:
             preference=preference,
             dialect=request.encoder.name,
             wire_version=request.encoder.wire_version,
+            served=request.served,
         )
         request.outcome = "unknown"  # if the caller leaves now
         request.joined, request.counts = True, False
@@ -316,6 +306,8 @@ class Pipeline:
             view = await running
         finally:
             request.tool_s = monotonic() - asked_at  # with what it takes to keep its record
+        if request.served is not None and request.served.disconnected:
+            raise CancelledError  # the server has kept it from that while the call ran
         request.joined = view.joined
         accepted = preference.respond_async and view.status is None
         reply = await self._responses.kept(view, request, accepted=accepted)

@@ -1,4 +1,4 @@
-"""One request of a caller's on its way through the gateway: what came, and what is known of it so far."""
+"""One request of a caller's: what came, what is known of it so far, and how it is read."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Json
 from gateway.ports import Encoder, Operation, Surface
 from gateway.routing import PublishedTool
 from gateway.tracing import UNTRACED, Trace
-from gateway.wire import Head, Headers
+from gateway.wire import Head, Headers, ServerRequest
 
 # Must not be repeated: a head with two of these means two things to two readers.
 SINGLE = (
@@ -37,6 +39,7 @@ class Request(Struct, eq=False):
     trace: Trace = UNTRACED
     operation: Operation = "call"  # its endpoint's, until it is opened
     needs_document: bool = True  # as in its endpoint
+    served: ServerRequest | None = None  # None behind any server but ours
     encoder: Encoder | None = None  # once it is opened
     principal: str = ""
     tool: PublishedTool | None = None
@@ -70,3 +73,35 @@ def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:
             raise GatewayError(ErrorCode.INVALID_REQUEST, f"The header {name.decode()} is repeated.")
     joined = {name: b", ".join(lines[name]) for name in LISTS if name in lines}
     return replace(head, headers={**head.headers, **joined}, lines=tuple(scope["headers"]))
+
+
+class NotJsonError(GatewayError):
+    """A body that is not JSON; surfaces that tell this from JSON of the wrong shape go by the class."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {reason}.")
+
+
+def read_document(body: bytes, *, is_needed: bool) -> Json:
+    """The JSON value that a body is; None for one that cannot be read and is not needed. Raises NotJsonError."""
+    try:
+        return jsontext.decode(body) if body or is_needed else None
+    except jsontext.JsonError as exc:
+        if is_needed:
+            raise NotJsonError(exc) from exc
+        return None
+
+
+def forwarded(head: Head, allowed: tuple[bytes, ...]) -> Headers:
+    """The caller's headers that a route passes on; one that is repeated, line by line (RFC 9110, section 5.3).
+
+    What `Connection` names is for this connection and goes no further (section 7.6.1).
+    """
+    if b"connection" in head.headers:
+        lines = head.lines or ((b"connection", head.headers[b"connection"]),)
+        listed = b",".join([value for name, value in lines if name == b"connection"]).lower().split(b",")
+        kept_here = {name.strip(b" \t") for name in listed}
+        allowed = tuple(name for name in allowed if name not in kept_here)
+    if head.lines:
+        return tuple((name, value) for name in allowed for line, value in head.lines if line == name)
+    return tuple((name, head.headers[name]) for name in allowed if name in head.headers)

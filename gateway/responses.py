@@ -6,15 +6,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from gateway.calls.outcomes import Run
 from gateway.calls.status import MISSING, PREFIX, CallView, Consent, still_running
+from gateway.challenges import Challenges
 from gateway.checks import BROKEN_VALUE, Checks, checked
 from gateway.errors import ErrorCode, FixedError, GatewayError
-from gateway.model import Json, JsonObject, ToolResult
+from gateway.model import Json, ToolResult
 from gateway.ports import Encoder
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
@@ -28,14 +28,6 @@ FAILS = OutputCheck.FAIL  # a global: reading a member off its class costs half 
 FAILED = "The gateway failed."
 
 
-class ChallengeSealer(Protocol):
-    """Rewrites challenges for callers."""
-
-    def public(self, missing: JsonObject, backend: str) -> JsonObject: ...
-
-    def public_for_call(self, challenge: JsonObject, backend: str, key: str) -> JsonObject: ...
-
-
 class ResponseBuilder:
     """`encoders` are by dialect and wire version; `location` makes the URL of a kept call from its id.
 
@@ -45,7 +37,7 @@ class ResponseBuilder:
 
     def __init__(
         self,
-        challenges: ChallengeSealer,
+        challenges: Challenges,
         checks: Checks,
         *,
         encoders: Mapping[tuple[str, str], Encoder],

@@ -163,11 +163,6 @@ class _Family:
         self.latest = tuple(latest.values())
 
 
-def _no_backend(_ref: ToolRef, _caller: Caller) -> str | None:
-    """Every backend has been listed."""
-    return None
-
-
 class Router:
     """An immutable snapshot of everything published.
 
@@ -177,12 +172,12 @@ class Router:
     def __init__(
         self,
         tools: Iterable[PublishedTool] = (),
-        unlisted: Callable[[ToolRef, Caller], str | None] = _no_backend,
+        unlisted: Callable[[ToolRef, Caller], str | None] = lambda _ref, _caller: None,
     ) -> None:
         self._unlisted = unlisted
-        self.tools = tuple(sorted(tools, key=_listing_order))
+        by_version = sorted(tools, key=lambda tool: version_key(tool.definition.version))
+        self.tools = tuple(sorted(by_version, key=lambda tool: tool.definition.tool))
         self._by_tool = _families((tool.definition.tool, tool) for tool in self.tools)
-        by_version = sorted(self.tools, key=lambda tool: version_key(tool.definition.version))
         self._by_name = _families((tool.definition.name, tool) for tool in by_version)
         self._scopes = frozenset[str]().union(*{tool.route.scopes for tool in self.tools})
         self._snapshot = object()
@@ -247,10 +242,6 @@ class Router:
     def visible_key(self, caller: Caller) -> Hashable:
         """A key under which anything made of `tools_for(caller)` may be cached; no other snapshot has it."""
         return self._snapshot, self._scopes & caller.scopes
-
-
-def _listing_order(tool: PublishedTool) -> tuple[str, tuple[int, int, int]]:
-    return tool.definition.tool, version_key(tool.definition.version)
 
 
 def _families(tools: Iterable[tuple[str, PublishedTool]]) -> dict[str, _Family]:

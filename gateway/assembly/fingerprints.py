@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from gateway.settings.sections import Section
-from gateway.settings.tls import FilePath
+from gateway.settings.web import FilePath
 
 Fingerprint = tuple[int, int, int, int]  # time of the last change in nanoseconds, size, inode, device
 Fingerprints = Mapping[str, Fingerprint | None]

@@ -15,7 +15,6 @@ from gateway.ports import Backend, Receiver
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     BackendSettings,
-    BreakerSettings,
     CallbackBackendSettings,
     Config,
     RcrtBackendSettings,
@@ -41,6 +40,19 @@ ADAPTERS: Mapping[type[BackendSettings], Adapter] = {
     OxpBackendSettings: HttpBackend,
     CallbackBackendSettings: CallbackBackend,
     RcrtBackendSettings: RcrtBackend,
+}
+
+
+# Keys that concern calls alone; all others decide which tools a tool server lists and what they mean.
+OF_CALLS = {
+    "connect_timeout_s",
+    "timeout_s",
+    "max_concurrency",
+    "max_queue",
+    "queue_timeout_s",
+    "breaker",
+    "max_response_bytes",
+    "forward_headers",
 }
 
 
@@ -83,26 +95,10 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_tools=settings.discovery.max_tools,
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
-            terms=_terms(settings),
+            terms=settings.model_dump(exclude=OF_CALLS),
         )
         for name, settings in config.backends.items()
     ]
-
-
-def _terms(settings: BackendSettings) -> BackendSettings:
-    """The settings that decide which tools a tool server lists and what they mean: all but those of calls alone."""
-    return settings.model_copy(
-        update={
-            "connect_timeout_s": 0.0,
-            "timeout_s": 0.0,
-            "max_concurrency": 0,
-            "max_queue": 0,
-            "queue_timeout_s": 0.0,
-            "breaker": BreakerSettings(),
-            "max_response_bytes": 0,
-            "forward_headers": (),
-        }
-    )
 
 
 def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: BackendSettings) -> Route:

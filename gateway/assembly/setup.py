@@ -14,7 +14,7 @@ from gateway.assembly.fingerprints import Fingerprints
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
 from gateway.errors import ConfigError
-from gateway.http import middleware
+from gateway.http.openapi import credentials_for
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend
 from gateway.ratelimit import Limits
@@ -66,7 +66,7 @@ class Setup:
                 it.server.public_url,
                 it.metrics.token,
                 it.errors.strict,
-                middleware.credentials(it.auth),
+                credentials_for(it.auth),
             )
             for it in (self.config, config)
         )

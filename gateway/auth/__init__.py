@@ -8,13 +8,4 @@ from gateway.auth.refusals import Reason
 from gateway.auth.remote import IssuerStatus, RemoteKeys
 from gateway.auth.tokens import JwtIssuer
 
-__all__ = [
-    "ApiKey",
-    "Authentication",
-    "IssuerStatus",
-    "JwtIssuer",
-    "Keys",
-    "NoAuthentication",
-    "Reason",
-    "RemoteKeys",
-]
+__all__ = ["ApiKey", "Authentication", "IssuerStatus", "JwtIssuer", "Keys", "NoAuthentication", "Reason", "RemoteKeys"]

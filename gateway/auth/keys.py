@@ -33,11 +33,7 @@ PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
 NONE: frozenset[str] = frozenset()
 FOR_RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
-FOR_CURVE = {
-    "secp256r1": frozenset({"ES256"}),
-    "secp384r1": frozenset({"ES384"}),
-    "secp521r1": frozenset({"ES512"}),
-}
+FOR_CURVE = {"secp256r1": frozenset({"ES256"}), "secp384r1": frozenset({"ES384"}), "secp521r1": frozenset({"ES512"})}
 FOR_EDWARDS = frozenset({"EdDSA"})
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey

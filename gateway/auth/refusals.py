@@ -70,11 +70,7 @@ def undecided(reason: Reason) -> UndecidedError:
     return UndecidedError(NOT_VALID, reason, reason in ATTEMPTS, INVALID)
 
 
-def _challenge(value: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    return ((b"www-authenticate", value),)
-
-
 NOT_VALID = "The credentials are not valid."
-ASKED = _challenge(REALM)
-TWO = _challenge(REALM + b', error="invalid_request"')
-INVALID = _challenge(REALM + b', error="invalid_token"')
+ASKED = ((b"www-authenticate", REALM),)
+TWO = ((b"www-authenticate", REALM + b', error="invalid_request"'),)
+INVALID = ((b"www-authenticate", REALM + b', error="invalid_token"'),)

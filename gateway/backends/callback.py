@@ -112,7 +112,7 @@ class CallbackBackend:
         if self._endpoint is None:
             raise unavailable("it has no valid toolset")
         pool, target = self._endpoint
-        credentials = self._credentials.headers(invocation.principal)
+        credentials = self._credentials(invocation.principal)
         return pool.request(
             b"POST",
             target,

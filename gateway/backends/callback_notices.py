@@ -9,10 +9,9 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT, Server
+from gateway.backends.server import USER_AGENT, Server, path_and_query
 from gateway.dialects import callback
 from gateway.dialects.fields import JSON_TYPE
 from gateway.model import ONCE
@@ -118,7 +117,7 @@ class Notices:
             await woken
 
     async def _send(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
-        headers = (USER_AGENT, JSON_TYPE, *self._credentials.headers("anonymous"))
+        headers = (USER_AGENT, JSON_TYPE, *self._credentials("anonymous"))
         try:
             reply = await pool.request(b"POST", target, headers, body, timeout_s=TIMEOUT_S, max_body=MAX_REPLY_BYTES)
             outcome = str(reply.status)
@@ -142,8 +141,6 @@ class Notices:
 def find_target(url: str, pools: Mapping[Origin, Pool]) -> tuple[Pool, bytes] | None:
     """The pool, path and query for a URL that the tool server has named; None if its origin is not allowed."""
     try:
-        pool = pools[Origin.parse(url)]
+        return pools[Origin.parse(url)], path_and_query(url)
     except (ValueError, KeyError):
         return None
-    parts = urlsplit(url)
-    return pool, ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode("ascii")

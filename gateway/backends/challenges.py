@@ -13,11 +13,11 @@ from urllib.parse import urljoin, urlsplit
 
 from gateway import jsontext
 from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT, Server
+from gateway.backends.server import USER_AGENT, Server, path_and_query
 from gateway.dialects.replies import NotOursError
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.model import JsonObject
-from gateway.transport import TransportError
+from gateway.transport import Origin, TransportError
 
 log = logging.getLogger("gateway.backends")
 
@@ -65,18 +65,19 @@ class Challenges:
 
     def _server_of(self, url: str) -> Server | None:
         """The replica that a URL leads to."""
-        origin = origin_of(url)
-        return next((server for server in self._servers if origin_of(server.url) == origin), None)
+        try:
+            origin = Origin.parse(url)
+        except ValueError:
+            return None
+        return next((server for server in self._servers if server.pool.origin == origin), None)
 
     async def status(self, check_url: str) -> str:
         """Asks how a challenge stands; `pending` when that is not known now, `failed` when it never will be."""
-        parts = urlsplit(check_url)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        headers = (USER_AGENT, *self._credentials.headers("anonymous"))
+        headers = (USER_AGENT, *self._credentials("anonymous"))
         pool = (self._server_of(check_url) or self._servers[0]).pool
         try:
             reply = await pool.request(
-                b"GET", target.encode("ascii"), headers, b"", timeout_s=TIMEOUT_S, max_body=MAX_BYTES
+                b"GET", path_and_query(check_url), headers, b"", timeout_s=TIMEOUT_S, max_body=MAX_BYTES
             )
             document = jsontext.decode(reply.body) if reply.status == 200 else None
         except (TransportError, UnicodeEncodeError, jsontext.JsonError):
@@ -90,13 +91,12 @@ def is_https_or_loopback(url: str) -> bool:
     """Whether a user's browser may be sent there."""
     if not URI.fullmatch(url):  # `urlsplit` drops line breaks, and would not see what a browser sees
         return False
-    scheme, host, _ = origin_of(url)
-    return (scheme == "https" and bool(host)) or (scheme == "http" and host is not None and _is_loopback(host))
-
-
-def _is_loopback(host: str) -> bool:
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # which has to be a number
+        if not host or parts.scheme == "https":
+            return bool(host)
+        return parts.scheme == "http" and (host == "localhost" or ipaddress.ip_address(host).is_loopback)
     except ValueError:
         return False
 
@@ -107,13 +107,3 @@ def absolute(base: str, url: str) -> str:
         return urljoin(base + "/", url) if URI.fullmatch(url) else ""
     except ValueError:
         return ""
-
-
-def origin_of(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port of a text that may be a URL, for comparing."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return ("", None, None)
-    return parts.scheme, parts.hostname, port

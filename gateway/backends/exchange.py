@@ -158,7 +158,7 @@ class HttpExchange:
         return server.pool.request(
             request.method,
             server.target(request.path),
-            (USER_AGENT, *request.headers, *self.credentials.headers(invocation.principal)),
+            (USER_AGENT, *request.headers, *self.credentials(invocation.principal)),
             request.body,
             more=invocation.headers,
             timeout_s=max(deadline - monotonic(), 0.001),
@@ -178,7 +178,7 @@ class HttpExchange:
         async with server.pool.stream(
             request.method,
             server.target(request.path),
-            (USER_AGENT, *request.headers, *self.credentials.headers(invocation.principal)),
+            (USER_AGENT, *request.headers, *self.credentials(invocation.principal)),
             request.body,
             more=invocation.headers,
             timeout_s=timeout_s,
@@ -324,7 +324,7 @@ class HttpExchange:
         return server.pool.request(
             request.method,
             server.target(request.path),
-            (USER_AGENT, *request.headers, *self.credentials.headers("anonymous")),
+            (USER_AGENT, *request.headers, *self.credentials("anonymous")),
             request.body,
             timeout_s=timeout_s,
             max_body=MAX_LIST_BYTES,

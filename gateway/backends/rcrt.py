@@ -17,9 +17,8 @@ from typing import Literal
 from gateway import jsontext
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import check_sent, note_broken_off
-from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, tokens_of
+from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Timings, Tokens
 from gateway.backends.rcrt_discovery import Discovery
-from gateway.backends.rcrt_limits import Timings, Workflows
 from gateway.backends.rcrt_pending import PendingCall, PendingCalls
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backends.server import BackendContext, Server
@@ -60,21 +59,16 @@ class RcrtBackend:
         self._on_change = context.on_change
         self._timings = timings = timings or Timings(watch_s=context.pending_s)
         self._change_due: asyncio.TimerHandle | None = None
-        self._workflows = Workflows(timings.workflow_s)
-        tokens = tokens_of(settings, server)
-        max_response_bytes = settings.max_response_bytes
         self._client = RcrtClient(
-            server, tokens, context.checker, read_s=timings.read_s, max_response_bytes=max_response_bytes
+            server,
+            Tokens(settings, server),
+            context.checker,
+            read_s=timings.read_s,
+            max_response_bytes=settings.max_response_bytes,
         )
         self._discovery = Discovery(name, self._client, settings, context.lists, timings)
         self._stream = EventStream(
-            name,
-            server,
-            tokens,
-            on_event=self._take_event,
-            on_gap=lambda: self._pending.nudge(),
-            max_event_bytes=max_response_bytes,
-            timings=timings,
+            name, self._client, timings, on_event=self._take_event, on_gap=lambda: self._pending.nudge()
         )
         self._pending = PendingCalls(
             name, self._client, self._stream, context.outcomes, cleanup=settings.cleanup, timings=timings
@@ -100,12 +94,17 @@ class RcrtBackend:
         """
         deadline = time.monotonic() + invocation.timeout_s
         body = self._encode(invocation)
-        call = PendingCall(call_id=invocation.call_id, run=invocation.run, idempotent=invocation.idempotent)
-        call.permit = await self._workflows.enter(invocation.tool.remote_id, invocation.timeout_s, gate)
+        tool = invocation.tool.remote_id
+        call = PendingCall(
+            call_id=invocation.call_id,
+            run=invocation.run,
+            idempotent=invocation.idempotent,
+            is_workflow=tool == rcrt.WORKFLOW,
+        )
         with contextlib.ExitStack() as unless_sent:
-            if call.permit is not None:
-                unless_sent.callback(call.permit.release)
-            tool = invocation.tool.remote_id
+            unless_sent.callback(self._pending.free_place, call)
+            if call.is_workflow:
+                await self._pending.take_place(call, invocation.timeout_s, gate)
             lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), gate)
             try:
                 await self._prepare(tool)

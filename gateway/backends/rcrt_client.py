@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from math import inf
 from urllib.parse import urlencode
 
 from gateway import jsontext
@@ -34,6 +35,47 @@ OUTPUTS = (b"output", b"result")  # members of a breadcrumb's context that hold 
 MAX_REASON = 200  # characters of a plain-text error that go to our log
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """How long an RCRT backend waits for what, in seconds."""
+
+    # A breadcrumb is stored in milliseconds; a server that takes longer is asked what became of it.
+    create_s: float = 10.0
+    # Before each further look for a request that may not have been stored, doubling from first to last; all four
+    # take 4 s. A loaded server, or one behind a proxy, stores what it was sent within some seconds or never.
+    look_s: tuple[float, float] = (0.25, 2.0)
+    looks: int = 4
+    # Lists and records; only background tasks wait for them.
+    read_s: float = 10.0
+    # How long a call waits for the first attempt to open the stream before it goes out without.
+    stream_open_s: float = 2.0
+    # The server pings every 5 s: three of them missed, and some room.
+    idle_s: float = 17.0
+    # Our own request comes back as an event in some milliseconds, unless the stream is deaf.
+    canary_s: float = 5.0
+    # Before the first three reconnects, doubling; they follow an ordinary restart.
+    backoff_s: float = 0.5
+    # Between later ones: each connection costs the server a thread for ever, of the 512 it has.
+    reconnect_s: float = 30.0
+    # After a stream that lasted as long, the quick reconnects start again.
+    calm_s: float = 60.0
+    # Between two polls for one call: the first and the last of a rising series, without a stream and beside one.
+    poll_s: tuple[float, float] = (1.0, 5.0)
+    insurance_s: tuple[float, float] = (5.0, 60.0)
+    # Between two looks at all responses without a tag, which only an unknown tool gets.
+    untagged_s: float = 10.0
+    # How long the outcome of a call is looked for: as long as a call is kept while it is not over.
+    watch_s: float = 24 * 3600.0
+    # How long a request breadcrumb is kept; a runner acts on it at once or never.
+    request_ttl_s: float = 3600.0
+    # How long a tool seen in the workspace is taken to be there.
+    seen_s: float = 30.0
+    # Changes of tools come in bursts; one listing answers a whole one.
+    change_s: float = 1.0
+    # A workflow is stopped after 300 s; the place of one whose response was lost is free again some time later.
+    workflow_s: float = 360.0
+
+
 class AnswerError(Exception):
     """An answer that is not the 200 that was hoped for; the text is for our log."""
 
@@ -53,53 +95,31 @@ class WideAnswerError(BrokenAnswerError):
 FAILURES = (TransportError, AnswerError, GatewayError)  # all that a request may end in, besides an answer
 
 
-class Tokens(Protocol):
-    """What requests are authenticated with."""
+class Tokens:
+    """What requests are authenticated with: the token of the settings, or else those of the server's own endpoint.
 
-    async def headers(self) -> Headers:
-        """Raises GatewayError (BACKEND_UNAVAILABLE) when there are none to be had."""
-        ...
-
-    def reject(self, headers: Headers) -> bool:
-        """Takes note of a 401. Returns whether asking for headers again may help."""
-        ...
-
-
-class FixedTokens:
-    """The same headers for every request."""
-
-    def __init__(self, headers: Headers) -> None:
-        self._headers = headers
-
-    async def headers(self) -> Headers:
-        return self._headers
-
-    def reject(self, headers: Headers) -> bool:
-        return False
-
-
-class IssuedTokens:
-    """Tokens of the server's own endpoint, or none while it issues none, as with its authentication switched off."""
+    None while the server issues none, as with its authentication switched off.
+    """
 
     def __init__(
         self,
+        settings: RcrtBackendSettings,
         server: Server,
-        *,
-        owner_id: str,
-        agent_id: str,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._server = server
-        wanted = {"owner_id": owner_id, "agent_id": agent_id, "roles": ROLES, "ttl_sec": int(TOKEN_LIFE_S)}
-        self._body = jsontext.encode(wanted)
+        identity = {"owner_id": settings.owner_id, "agent_id": settings.agent_id}
+        self._body = jsontext.encode(identity | {"roles": ROLES, "ttl_sec": int(TOKEN_LIFE_S)})
         self._clock = clock
         self._wall_clock = wall_clock
-        self._headers: Headers = ()
-        self._asked_at = self._renew_at = self._ends_at = float("-inf")
+        self._headers = credentials_of(settings)("anonymous")
+        begin = -inf if settings.auth is None else inf  # the token of the settings is never renewed
+        self._asked_at = self._renew_at = self._ends_at = begin
         self._asking = asyncio.Lock()
 
     async def headers(self) -> Headers:
+        """Raises GatewayError (BACKEND_UNAVAILABLE) when there are none to be had."""
         if self._clock() < self._renew_at:
             return self._headers
         async with self._asking:
@@ -108,11 +128,12 @@ class IssuedTokens:
         return self._headers
 
     def reject(self, headers: Headers) -> bool:
+        """Takes note of a 401. Returns whether asking for headers again may help."""
         if headers != self._headers:
             return True  # another request has seen to it
         if self._clock() < self._asked_at + BETWEEN_TOKENS_S:
             return False
-        self._renew_at = self._ends_at = float("-inf")
+        self._renew_at = self._ends_at = -inf
         return True
 
     async def _renew(self) -> None:
@@ -151,26 +172,17 @@ class IssuedTokens:
         self._renew_at, self._ends_at = now + TOKEN_USED * life_s, now + life_s
 
 
-def tokens_of(settings: RcrtBackendSettings, server: Server) -> Tokens:
-    """The token of the settings, or else those that the server issues."""
-    if settings.auth is not None:
-        return FixedTokens(credentials_of(settings).headers("anonymous"))
-    return IssuedTokens(
-        server, owner_id=settings.owner_id, agent_id=settings.agent_id, clock=time.monotonic, wall_clock=time.time
-    )
-
-
 class RcrtClient:
     """One server's breadcrumbs. Everything raises TransportError, AnswerError or GatewayError (`FAILURES`)."""
 
     def __init__(
         self, server: Server, tokens: Tokens, checker: Checker, *, read_s: float, max_response_bytes: int
     ) -> None:
-        self._server = server
+        self.server = server
         self._checker = checker
-        self._tokens = tokens
+        self.tokens = tokens
         self._read_s = read_s
-        self._max_response_bytes = max_response_bytes
+        self.max_response_bytes = max_response_bytes
 
     async def create(self, body: bytes, key: str, timeout_s: float, more: Headers) -> str:
         """Stores a breadcrumb under an `Idempotency-Key`; its id, empty if the server did not say.
@@ -228,7 +240,7 @@ class RcrtClient:
         if not jsontext.is_wide(reply.body):
             return decode(reply)
         try:
-            return await self._checker.read(reply.body, OUTPUTS, MAX_DEPTH, self._server.url, is_owed=True)
+            return await self._checker.read(reply.body, OUTPUTS, MAX_DEPTH, self.server.url, is_owed=True)
         except (OffloadError, jsontext.JsonError) as exc:
             raise BrokenAnswerError(reply.status, f"it cannot be read: {exc!r}") from exc
 
@@ -244,16 +256,16 @@ class RcrtClient:
     ) -> Reply:
         """Sends a request, and after a 401 once more with a new token: what was refused so has done nothing."""
         for _ in range(2):
-            credentials = await self._tokens.headers()
-            reply = await self._server.pool.request(
+            credentials = await self.tokens.headers()
+            reply = await self.server.pool.request(
                 method,
-                self._server.target(path),
+                self.server.target(path),
                 (USER_AGENT, *credentials, *headers),
                 body,
                 timeout_s=timeout_s or self._read_s,
-                max_body=entries * self._max_response_bytes,
+                max_body=entries * self.max_response_bytes,
             )
-            if reply.status != 401 or not self._tokens.reject(credentials):
+            if reply.status != 401 or not self.tokens.reject(credentials):
                 break
         if reply.status != 200:
             # What a database says about a breadcrumb it refuses may quote it, arguments and all.

@@ -9,8 +9,7 @@ from collections import Counter
 from msgspec import Struct
 
 from gateway.backends.lists import ListReader
-from gateway.backends.rcrt_client import FAILURES, RcrtClient, WideAnswerError, check_type
-from gateway.backends.rcrt_limits import Timings
+from gateway.backends.rcrt_client import FAILURES, RcrtClient, Timings, WideAnswerError, check_type
 from gateway.dialects import rcrt, rcrt_tools
 from gateway.dialects.listings import MAX_VALUES, most_values
 from gateway.errors import GatewayError, unavailable

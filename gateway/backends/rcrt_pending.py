@@ -12,11 +12,12 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
-from gateway.backends.rcrt_limits import Timings, WorkflowPermit
+from gateway.admission import DispatchGate
+from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient, Timings
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backoff import Backoff
 from gateway.dialects import rcrt
+from gateway.errors import unavailable
 from gateway.model import Json, ToolResult
 from gateway.ports import Outcomes
 from gateway.transport import Kind, TransportError
@@ -24,6 +25,9 @@ from gateway.transport import Kind, TransportError
 log = logging.getLogger("gateway.backends")
 
 POLLS_AT_ONCE = 8  # after a reconnect every waiting call is polled for, and the server must live through it
+# Steps of workflows wait for places in the very runner in which the workflow itself holds one. A runner of November
+# 2025 has five places; four workflows at once were seen to block each other until all timed out.
+WORKFLOWS_AT_ONCE = 2
 RESPONSES_PER_POLL = 5  # of one call; several runners may each have answered
 UNTAGGED_PER_POLL = 50
 
@@ -32,13 +36,15 @@ UNTAGGED_PER_POLL = 50
 class PendingCall:
     """A run of a call whose outcome is looked for. `request_id` is that of its request.
 
-    `permit` is held by a workflow. `crumb_ids` are the known breadcrumbs of its request, seldom more than one.
+    `place` is the timer that ends the place of a workflow, while it holds one. `crumb_ids` are the known breadcrumbs of
+    its request, seldom more than one.
     """
 
     call_id: str
     run: str
     idempotent: bool = False
-    permit: WorkflowPermit | None = None
+    is_workflow: bool = False
+    place: asyncio.TimerHandle | None = None
     crumb_ids: set[str] = field(default_factory=set)
     since: float = 0.0
     is_settling: bool = False
@@ -73,10 +79,36 @@ class PendingCalls:
         self._by_id: dict[str, PendingCall] = {}  # by every id that a response may name
         self._tasks: set[asyncio.Task[None]] = set()
         self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
+        self._workflows = asyncio.Semaphore(WORKFLOWS_AT_ONCE)
         self._untagged_at = float("-inf")
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    async def take_place(self, call: PendingCall, timeout_s: float, gate: DispatchGate | None) -> None:
+        """Waits until one more workflow may run, which holds its place until its call is forgotten, or `workflow_s`.
+
+        Raises BACKEND_UNAVAILABLE, and what its `gate` raises.
+        """
+        has_to_wait = self._workflows.locked()
+        if gate is not None and has_to_wait:
+            await gate.on_queued()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._workflows.acquire()
+        except TimeoutError:
+            raise unavailable("too many workflows run") from None
+        loop = asyncio.get_running_loop()
+        call.place = loop.call_later(self._timings.workflow_s, self.free_place, call)
+        if gate is not None and has_to_wait:
+            await gate.before_send()
+
+    def free_place(self, call: PendingCall) -> None:
+        """Gives back the place of a workflow, if it holds one."""
+        if call.place is not None:
+            call.place.cancel()
+            call.place = None
+            self._workflows.release()
 
     def add(self, call: PendingCall) -> None:
         """Begins to look, before the request is sent: its answer may overtake its acknowledgement.
@@ -139,10 +171,10 @@ class PendingCalls:
     def cancel(self, call_id: str) -> None:
         """Stops looking for a call, whichever run of it that is; but not for a workflow.
 
-        That goes on at the server, which has no way to stop it, and its permit is free when its outcome has come.
+        That goes on at the server, which has no way to stop it, and its place is free when its outcome has come.
         """
         call = self._calls.get(call_id)
-        if call is not None and call.permit is None:
+        if call is not None and not call.is_workflow:
             self.forget(call)
 
     def forget(self, call: PendingCall) -> None:
@@ -154,8 +186,7 @@ class PendingCalls:
             self._by_id.pop(name, None)
         if call.watch is not None:
             call.watch.cancel()
-        if call.permit is not None:
-            call.permit.release()
+        self.free_place(call)
 
     def nudge(self) -> None:
         """Polls for every call soon: events may have been missed."""
@@ -241,7 +272,7 @@ class PendingCalls:
         while (age_s := _now() - call.since) < timings.watch_s:
             first_s, last_s = timings.insurance_s if self._stream.is_up else timings.poll_s
             await self._nudged(call, min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s))
-            if call.permit is None and not await self._outcomes.is_open(call.call_id, call.run):
+            if not call.is_workflow and not await self._outcomes.is_open(call.call_id, call.run):
                 break  # it was ended elsewhere, by its caller or by its deadline
             async with self._polling:
                 await self._poll(call)

@@ -14,9 +14,8 @@ from math import inf
 from typing import NoReturn
 
 from gateway import jsontext
-from gateway.backends.rcrt_client import Tokens
-from gateway.backends.rcrt_limits import Timings
-from gateway.backends.server import USER_AGENT, Server
+from gateway.backends.rcrt_client import RcrtClient, Timings
+from gateway.backends.server import USER_AGENT
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.errors import GatewayError
 from gateway.sse import EventParser
@@ -58,22 +57,18 @@ class EventStream:
     def __init__(
         self,
         name: str,
-        server: Server,
-        tokens: Tokens,
+        client: RcrtClient,
+        timings: Timings,
         *,
         on_event: Callable[[Crumb], None],
         on_gap: Callable[[], None],
-        max_event_bytes: int,
-        timings: Timings,
     ) -> None:
         self.connection = 0  # counts those that were opened
         self.is_open = False
         self._name = name
-        self._server = server
-        self._tokens = tokens
+        self._client = client
         self._on_event = on_event
         self._on_gap = on_gap
-        self._max_event_bytes = max_event_bytes
         self._timings = timings
         self._pace = Pace(timings)
         self._is_trusted = True  # until an event of our own fails to come
@@ -144,14 +139,14 @@ class EventStream:
 
     async def _listen(self) -> NoReturn:
         """Opens the stream and reads it to its end, which always comes as an exception."""
-        credentials = await self._tokens.headers()
+        credentials = await self._client.tokens.headers()
         headers = (*credentials, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity"), USER_AGENT)
-        target = self._server.target("/events/stream")
-        async with self._server.pool.stream(
+        target = self._client.server.target("/events/stream")
+        async with self._client.server.pool.stream(
             b"GET", target, headers, b"", timeout_s=inf, idle_s=self._timings.idle_s, max_body=None
         ) as reply:
             if reply.head.status == 401:
-                self._tokens.reject(credentials)
+                self._client.tokens.reject(credentials)
             if reply.head.status != 200:
                 raise StreamError(f"status {reply.head.status}")
             if not (reply.head.header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
@@ -175,7 +170,7 @@ class EventStream:
         self._on_gap()  # what happened while there was none is not replayed
 
     async def _read(self, reply: StreamedReply) -> None:
-        parser = EventParser(self._max_event_bytes)
+        parser = EventParser(self._client.max_response_bytes)
         async for chunk in reply:
             for event in parser.feed(chunk):
                 self._take(event.data)

@@ -52,6 +52,12 @@ class Server:
         return given_s >= NEARLY * needed_s
 
 
+def path_and_query(url: str) -> bytes:
+    """What a URL names at its origin. Raises UnicodeEncodeError."""
+    parts = urlsplit(url)
+    return ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode("ascii")
+
+
 class BackendContext(NamedTuple):
     """What every backend is given beside its settings.
 

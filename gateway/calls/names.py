@@ -70,11 +70,10 @@ class CallNames:
             content = _pack((ref.tool, ref.version, call.arguments))  # two thirds of the cost of JSON
         except OverflowError:  # MessagePack has no integers beyond 64 bits
             content = _encode((ref.tool, ref.version, call.arguments))
-        key = hashed(self._call, name)
         if self._alone:  # no call is older than the process and its keys
-            return owners[0], key, str(hash(content)), ()
-        older = [(hashed(one, name), hashed(other, content)) for one, other in self._older] if self._older else ()
-        return owners[0], key, hashed(self._content, content), tuple(older)
+            return owners[0], hashed(self._call, name), str(hash(content)), ()
+        older = tuple([(hashed(one, name), hashed(other, content)) for one, other in self._older])
+        return owners[0], hashed(self._call, name), hashed(self._content, content), older
 
     def unkeyed(self, principal: str, call: ToolCall) -> Names:
         """The names of a call without an id: a random key, and its question as the fingerprint."""

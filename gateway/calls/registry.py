@@ -125,11 +125,10 @@ class Calls:
             key, metadata = begun.found.key, metadata_of(begun.found)
         backend, ends_with_caller = new.backend, request.ends_with_caller
         try:
-            execution = self._executor.execute(key, metadata, request, started_at)
-            ending: CallStatus = await execution.wait(self._executor.waiting_s(request, started_at))
+            ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
             if ending is None:
                 left_s = self._executor.until(started_at + request.patience_s)
-                del request, new, begun, execution  # thousands may wait here, for minutes: without their input
+                del request, new, begun  # thousands may wait here, for minutes: without their input
                 ending = await self._wait(key, left_s)
         except asyncio.CancelledError:
             if ends_with_caller:

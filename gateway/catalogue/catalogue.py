@@ -14,13 +14,14 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec import Struct
 
 from gateway.backoff import Backoff
 from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, evaluate
 from gateway.catalogue.schema_checks import TimeSlices
-from gateway.catalogue.unlisted import Unlisted
+from gateway.catalogue.unlisted import backend_of
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, Rejected
 from gateway.offload import Offload
@@ -96,7 +97,7 @@ class Catalogue:
         ready_limit_s: float = READY_LIMIT_S,
         offload: Offload | None = None,
     ) -> None:
-        self.router = Router((), Unlisted(sources).backend_of)
+        self.router = Router((), partial(backend_of, sources))
         self._entries = {source.name: BackendEntry(source=source) for source in sources}
         self._clock = clock
         self._uniform = uniform
@@ -161,10 +162,7 @@ class Catalogue:
 
     async def _refresh_once(self, entry: BackendEntry) -> None:
         await self._sleep(REFRESH_PAUSE_S)
-        try:
-            await self._refresh(entry)
-        except Exception as exc:
-            _note_failure(entry, exc)
+        await self._refresh(entry)
 
     def __contains__(self, backend: str) -> bool:
         return backend in self._entries
@@ -185,22 +183,24 @@ class Catalogue:
         """Asks one backend at intervals until it is cancelled."""
         backoff = Backoff(FIRST_RETRY_S, entry.source.refresh_s)
         while True:
-            try:
-                await self._refresh(entry)
-            # No answer of a tool server may end its discovery.
-            except Exception as exc:
-                _note_failure(entry, exc)
-                wait_s = backoff.next_s()
-            else:
+            if await self._refresh(entry):
                 wait_s = entry.source.refresh_s
                 backoff.reset()
+            else:
+                wait_s = backoff.next_s()
             entry.tried = True
             self._note_tried()
             await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))
 
-    async def _refresh(self, entry: BackendEntry) -> None:
-        async with entry.refreshing:
-            await self._refresh_alone(entry)
+    async def _refresh(self, entry: BackendEntry) -> bool:
+        """Whether a backend could be asked."""
+        try:
+            async with entry.refreshing:
+                await self._refresh_alone(entry)
+        except Exception as exc:  # no answer of a tool server may end its discovery
+            _note_failure(entry, exc)
+            return False
+        return True
 
     async def _refresh_alone(self, entry: BackendEntry) -> None:
         async with asyncio.timeout(LIST_LIMIT_S):
@@ -275,7 +275,7 @@ def _merge(
             continue
         by_id[definition.id] = tool
         won[backend] = won.get(backend, 0) + 1
-    return won, shadowed, Router(by_id.values(), Unlisted(unlisted).backend_of)
+    return won, shadowed, Router(by_id.values(), partial(backend_of, unlisted))
 
 
 def _note_failure(entry: BackendEntry, error: Exception) -> None:
@@ -294,11 +294,8 @@ def _note_failure(entry: BackendEntry, error: Exception) -> None:
 
 async def _log_changes(entry: BackendEntry, before: Evaluation) -> None:
     old, new = before.by_id, entry.evaluation.by_id
-    slices, changed = TimeSlices(), []
-    for tool_id in new.keys() & old.keys():
-        await slices.pause()
-        if new[tool_id].digest != old[tool_id].digest:
-            changed.append(tool_id)
+    both = TimeSlices().over(new.keys() & old.keys())
+    changed = [tool_id async for tool_id in both if new[tool_id].digest != old[tool_id].digest]
     appeared, vanished = len(new.keys() - old.keys()), len(old.keys() - new.keys())
     if not (changed or appeared or vanished):
         return

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
 
-from gateway.catalogue.schema_checks import NO_TIME, SchemaChecks, TimeSlices
+from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdicts
 from gateway.dialects import listings
 from gateway.model import Listing, Rejected, ToolDefinition
 from gateway.offload import Offload
@@ -116,42 +116,35 @@ async def evaluate(source: Source, listing: Listing, before: Evaluation, offload
     if len(listing.tools) > source.max_tools:
         reason = f"It lists {len(listing.tools)} tools; only the first {source.max_tools} are looked at."
         rejected.append(Rejected(id=source.name, reason=reason))
+    definitions = listing.tools[: source.max_tools]
     routed = []
-    for definition in listing.tools[: source.max_tools]:
-        await slices.pause()
+    asked_for: set[str] = set()
+    async for definition in slices.over(definitions):
+        asked_for |= _asked_for(definition)
         if (route := source.route_for(definition)) is not None:
             routed.append((definition, route))
     routed, collided = await _without_collisions(routed, slices)
-    rejected += collided
-    trusted = before.trusted
-    if trusted is None and listing.tools:
-        trusted = await _asked_for_by_all(listing.tools[: source.max_tools], slices)
+    trusted = frozenset(asked_for) if before.trusted is None and definitions else before.trusted
     by_id: dict[str, EvaluatedTool] = {}
-    checks = SchemaChecks(offload, source.name, slices)
-    for definition, route in routed:
-        await slices.pause()
-        entry = _known(definition, route, source, before.by_id.get(definition.id), checks)
-        by_id[definition.id] = entry
-    async for definition, verdict in checks.verdicts():
+    unchecked: list[tuple[ToolDefinition, bool]] = []
+    async for definition, route in slices.over(routed):
+        text = _encode(definition)
+        digest, known = hashlib.sha256(text).hexdigest(), before.by_id.get(definition.id)
+        # Routes never change while a catalogue lives, and trust only once: the same definition has the same evaluation.
+        if known is None or known.digest != digest:
+            too_large = listings.too_large(definition, len(text), source.max_schema_bytes)
+            known = EvaluatedTool(digest=digest, route=route, tool=None, reason=too_large or "")
+            if too_large is None:
+                unchecked.append((definition, is_plain(text)))
+        by_id[definition.id] = known
+    complete = True
+    async for definition, verdict in verdicts(unchecked, offload, source.name, slices):
+        complete &= verdict is not NO_TIME
         entry = by_id[definition.id]
         by_id[definition.id] = _published(source, definition, verdict, entry, trusted or frozenset())
+    rejected += collided
     rejected += [Rejected(id=id_, reason=entry.reason) for id_, entry in by_id.items() if entry.tool is None]
-    return Evaluation(by_id=by_id, rejected=tuple(rejected), trusted=trusted, complete=checks.complete)
-
-
-def _known(
-    definition: ToolDefinition, route: int, source: Source, before: EvaluatedTool | None, checks: SchemaChecks
-) -> EvaluatedTool:
-    """Evaluates a tool without its schemas, and adds these to the checks if that is not the end of it."""
-    text = _encode(definition)
-    digest = hashlib.sha256(text).hexdigest()
-    # Routes never change while a catalogue lives, and trust only once: the same definition has the same evaluation.
-    if before is not None and before.digest == digest:
-        return before
-    reason = listings.too_large(definition, len(text), source.max_schema_bytes)
-    if reason is None:
-        checks.add(definition, text)
-    return EvaluatedTool(digest=digest, route=route, tool=None, reason=reason or "")
+    return Evaluation(by_id=by_id, rejected=tuple(rejected), trusted=trusted, complete=complete)
 
 
 def _published(
@@ -177,14 +170,12 @@ async def _without_collisions(
     """
     ids: Counter[str] = Counter()
     named: defaultdict[str, set[str]] = defaultdict(set)
-    for definition, _ in routed:
-        await slices.pause()
+    async for definition, _ in slices.over(routed):
         ids[definition.id] += 1
         named[definition.name].add(definition.tool)
     kept: list[tuple[ToolDefinition, int]] = []
     rejected: dict[Rejected, None] = {}
-    for definition, route in routed:
-        await slices.pause()
+    async for definition, route in slices.over(routed):
         if ids[definition.id] > 1:
             rejected[Rejected(id=definition.id, reason="Its id is listed more than once.")] = None
         elif len(named[definition.name]) > 1:
@@ -193,15 +184,6 @@ async def _without_collisions(
         else:
             kept.append((definition, route))
     return kept, list(rejected)
-
-
-async def _asked_for_by_all(definitions: Iterable[ToolDefinition], slices: TimeSlices) -> frozenset[str]:
-    """The ids of all tokens and secrets that any of so many tools asks for."""
-    ids: set[str] = set()
-    for definition in definitions:
-        await slices.pause()
-        ids |= _asked_for(definition)
-    return frozenset(ids)
 
 
 def _asked_for(definition: ToolDefinition) -> frozenset[str]:

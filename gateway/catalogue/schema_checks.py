@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
 from gateway.offload.validation import Schemas, Verdict, check, check_schemas, decode_verdict
+
+T = TypeVar("T")
 
 SLICE_S = 0.005  # of work between two turns of the event loop: no call waits noticeably longer
 HERE_BYTES = 4 * 1024  # of a definition checked here: 5 ms at worst
@@ -28,7 +31,7 @@ TOO_SLOW = Verdict(Schemas({}, None), reason="It takes too long to check.")
 NO_TIME = Verdict(Schemas({}, None), reason="Too many schemas of its tool server take long to check.")
 
 
-def _is_plain(text: bytes) -> bool:
+def is_plain(text: bytes) -> bool:
     """Whether checking the schemas of a definition takes some milliseconds at most, by its text."""
     references = text.count(b"$ref") + text.count(b'Ref"')
     if len(text) > HERE_BYTES or len(text) << min(references // 2, 8) > GROWN_BYTES:
@@ -44,82 +47,70 @@ class TimeSlices:
         self._now = asyncio.get_running_loop().time
         self._until = self._now() + SLICE_S
 
-    async def pause(self) -> None:
-        """Lets the event loop run if the slice is used up; to be called between two pieces of work."""
-        if self._now() >= self._until:
-            await asyncio.sleep(0)
-            self._until = self._now() + SLICE_S
+    async def over(self, work: Iterable[T]) -> AsyncIterator[T]:
+        """The pieces of some work; lets the event loop run between two of them if the slice is used up."""
+        for piece in work:
+            if self._now() >= self._until:
+                await asyncio.sleep(0)
+                self._until = self._now() + SLICE_S
+            yield piece
 
 
-class SchemaChecks:
-    """Checks the schemas that are added, once. `complete`: there was time for all of them."""
-
-    def __init__(self, offload: Offload | None, owner: str, slices: TimeSlices) -> None:
-        self._offload = offload
-        self._owner = owner
-        self._slices = slices
-        self._here: list[ToolDefinition] = []
-        self._apart: list[tuple[ToolDefinition, bytes]] = []
-        self._room = MAX_GROWN_BYTES
-        self.complete = True
-
-    def add(self, definition: ToolDefinition, text: bytes) -> None:
-        """Adds a tool and its text."""
-        if self._offload is None or _is_plain(text):
-            self._here.append(definition)
+async def verdicts(
+    tools: Iterable[tuple[ToolDefinition, bool]], offload: Offload | None, owner: str, slices: TimeSlices
+) -> AsyncIterator[tuple[ToolDefinition, Verdict]]:
+    """Checks the schemas of tools, of which is known whether they are plain. Raises BACKEND_UNAVAILABLE."""
+    apart = []
+    async for definition, plain in slices.over(tools):
+        if offload is None or plain:
+            yield definition, check(_schemas(definition))
         else:
-            self._apart.append((definition, encode(Schemas(definition.input_schema, definition.output_schema))))
-
-    async def verdicts(self) -> AsyncIterator[tuple[ToolDefinition, Verdict]]:
-        """The verdict on each. Raises BACKEND_UNAVAILABLE."""
-        for definition in self._here:
-            await self._slices.pause()
-            yield definition, check(Schemas(definition.input_schema, definition.output_schema))
-        until = asyncio.get_running_loop().time() + LISTING_S
-        while self._apart:
-            batch = self._next_batch()
-            if asyncio.get_running_loop().time() > until:
-                self.complete = False
-                answers: list[Verdict | bytes] = [NO_TIME] * len(batch)
+            apart.append(definition)
+    clock, room = asyncio.get_running_loop().time, MAX_GROWN_BYTES
+    until = clock() + LISTING_S
+    for batch in _batches(apart):
+        in_time = clock() <= until
+        assert offload is not None
+        answers = await _ask(offload, owner, [text for _, text in batch]) if in_time else [None] * len(batch)
+        async for (definition, text), answer in slices.over(zip(batch, answers, strict=True)):
+            if answer is None:
+                yield definition, TOO_SLOW if in_time else NO_TIME
+                continue
+            verdict, grown = decode_verdict(answer), len(answer) - len(text)
+            if not verdict.reason and grown > room:  # listed as they were sent
+                verdict = Verdict(_schemas(definition), shows_output=verdict.shows_output)
             else:
-                answers = await self._ask([text for _, text in batch])
-            for (definition, text), answer in zip(batch, answers, strict=True):
-                await self._slices.pause()
-                yield definition, self._decoded(answer, definition, len(text))
+                room -= max(grown - 256, 0)  # a verdict is a little longer than its schemas
+            yield definition, verdict
 
-    def _next_batch(self) -> list[tuple[ToolDefinition, bytes]]:
-        size = 0
-        for count, (_, text) in enumerate(self._apart[:BATCH_TOOLS]):
-            size += len(text)
-            if count and size > BATCH_BYTES:
-                break
-        else:
-            count = BATCH_TOOLS
-        batch, self._apart = self._apart[:count], self._apart[count:]
-        return batch
 
-    async def _ask(self, texts: list[bytes]) -> list[Verdict | bytes]:
-        """The verdicts of a batch; when it takes too long, each by itself."""
-        assert self._offload is not None
-        cpu_s = BATCH_CPU_S if len(texts) > 1 else TOOL_CPU_S
-        try:
-            return list(
-                await self._offload.run(check_schemas, *texts, cpu_s=cpu_s, within_s=WITHIN_S, owner=self._owner)
-            )
-        except OverrunError:
-            if len(texts) == 1:
-                return [TOO_SLOW]
-        except OffloadError as exc:
-            raise unavailable("the process that checks schemas is busy, or broken") from exc
-        return [answer for text in texts for answer in await self._ask([text])]
+def _schemas(definition: ToolDefinition) -> Schemas:
+    return Schemas(definition.input_schema, definition.output_schema)
 
-    def _decoded(self, answer: Verdict | bytes, definition: ToolDefinition, size: int) -> Verdict:
-        if isinstance(answer, Verdict):
-            return answer
-        verdict = decode_verdict(answer)
-        grown = len(answer) - size
-        if not verdict.reason and grown > self._room:  # listed as they were sent
-            schemas = Schemas(definition.input_schema, definition.output_schema)
-            return Verdict(schemas, shows_output=verdict.shows_output)
-        self._room -= max(grown - 256, 0)  # a verdict is a little longer than its schemas
-        return verdict
+
+def _batches(definitions: Iterable[ToolDefinition]) -> Iterator[list[tuple[ToolDefinition, bytes]]]:
+    """What the child checks at once, with the text of its schemas."""
+    batch: list[tuple[ToolDefinition, bytes]] = []
+    size = 0
+    for definition in definitions:
+        text = encode(_schemas(definition))
+        size += len(text)
+        if batch and (len(batch) == BATCH_TOOLS or size > BATCH_BYTES):
+            yield batch
+            batch, size = [], len(text)
+        batch.append((definition, text))
+    if batch:
+        yield batch
+
+
+async def _ask(offload: Offload, owner: str, texts: Sequence[bytes]) -> Sequence[bytes | None]:
+    """The verdicts of a batch; when it takes too long, each by itself, and None for what takes too long alone."""
+    cpu_s = BATCH_CPU_S if len(texts) > 1 else TOOL_CPU_S
+    try:
+        return await offload.run(check_schemas, *texts, cpu_s=cpu_s, within_s=WITHIN_S, owner=owner)
+    except OverrunError:
+        if len(texts) == 1:
+            return [None]
+    except OffloadError as exc:
+        raise unavailable("the process that checks schemas is busy, or broken") from exc
+    return [answer for text in texts for answer in await _ask(offload, owner, [text])]

@@ -6,7 +6,7 @@ Calls of such tools are refused as unavailable, not as unknown, which agents tak
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from gateway.catalogue.evaluation import Source
@@ -19,21 +19,15 @@ CUT_NAME = re.compile(rf"([A-Za-z0-9_]{{{KEPT_LENGTH}}})_[0-9a-f]{{{MAX_NAME_LEN
 WILDCARD = re.compile(r"[*?@]")
 
 
-class Unlisted:
-    """The backends that have never been listed."""
+def backend_of(sources: Sequence[Source], ref: ToolRef, caller: Caller) -> str | None:
+    """The name of a backend, of those never listed, that may have a tool which this caller may use; None if none can.
 
-    def __init__(self, sources: Iterable[Source]) -> None:
-        # In the order of the file; each backend's tools take the first of its own routes.
-        self._routes = {
-            source.name: [route for route in source.routes if route.backend_name == source.name] for source in sources
-        }
-
-    def backend_of(self, ref: ToolRef, caller: Caller) -> str | None:
-        """The name of a backend that may have a tool which this caller may use; None if none can."""
-        for name, routes in self._routes.items():
-            if _may_use(routes, ref, caller):
-                return name
-        return None
+    Each backend's tools take the first of its own routes, in the order of the file.
+    """
+    for source in sources:
+        if _may_use([route for route in source.routes if route.backend_name == source.name], ref, caller):
+            return source.name
+    return None
 
 
 def _may_use(routes: Sequence[Route], ref: ToolRef, caller: Caller) -> bool:

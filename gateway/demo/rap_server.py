@@ -24,8 +24,7 @@ from starlette.routing import Route
 
 from gateway.demo import consent
 from gateway.demo.consent import Consent
-from gateway.demo.rap_calls import MAX_ID_CHARACTERS, Invocation, Message, Messages
-from gateway.demo.rap_tools import Questions, operations
+from gateway.demo.rap_calls import MAX_ID_CHARACTERS, Invocation, Message, Messages, Questions, operations
 from gateway.demo.service import Options, Site, create_app, decode, main, read_body
 from gateway.demo.toolbox import Json, JsonObject, RefusedError, ToolError
 

@@ -19,7 +19,7 @@ from gateway.dialects.listings import MAX_VALUES, Gathered, Summary, decode_boun
 from gateway.dialects.lists import TooLongTool, read_array
 from gateway.dialects.servers import get
 from gateway.jsontext import JsonError, decode, encode
-from gateway.model import Json, JsonObject, Listing, Rejected, ToolDefinition
+from gateway.model import Json, JsonObject, Rejected, ToolDefinition
 from gateway.wire import WireRequest
 
 MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
@@ -44,13 +44,6 @@ _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
 class ToolsetError(ValueError):
     """A manifest of which no tool may be offered; the text says why, for the operator."""
-
-
-class Toolset(Struct, frozen=True, kw_only=True):
-    """What a tool server offers, and the URL all of its invocations go to, in its own words."""
-
-    endpoint: str
-    listing: Listing
 
 
 class _Tool(Struct, frozen=True, rename="camel"):
@@ -88,18 +81,20 @@ def read_toolset(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
     """
     gathered = Gathered(decode_bounds(encoded_bounds))
     try:
-        toolset = decode_toolset(_within_bounds(text, gathered))
+        manifest = _valid(_within_bounds(text, gathered))
     except JsonError as exc:
         return (encode(Summary(failure=str(exc))),)
     except ToolsetError as exc:
         return (encode(Summary(rejected=(Rejected(id=gathered.bounds.backend, reason=str(exc)),))),)
-    for definition in toolset.listing.tools:
-        gathered.take(definition)
-    gathered.rejected[:0] = toolset.listing.rejected
-    return gathered.encoded(toolset.endpoint)
+    for tool in manifest.tools:
+        try:
+            gathered.take(_definition(manifest, tool))
+        except naming.NamingError as exc:  # a limit of ours, so the others may stay
+            gathered.reject(tool.name, exc.reason)
+    return gathered.encoded(manifest.endpoint)
 
 
-def decode_toolset(document: Json) -> Toolset:
+def _valid(document: Json) -> _Manifest:
     """Reads a manifest; one flaw in one tool and none may be offered (Toolsets, Validation). Raises ToolsetError."""
     try:
         manifest = msgspec.convert(document, _Manifest)
@@ -112,14 +107,7 @@ def decode_toolset(document: Json) -> Toolset:
         names.add(tool.name)
         if not _is_schema(tool.input_schema):
             raise ToolsetError(f"the inputSchema of {tool.name!r} is not a JSON Schema")
-    tools: list[ToolDefinition] = []
-    rejected: list[Rejected] = []
-    for tool in manifest.tools:
-        try:
-            tools.append(_definition(manifest, tool))
-        except naming.NamingError as exc:  # a limit of ours, so the others may stay
-            rejected.append(Rejected(id=tool.name, reason=exc.reason))
-    return Toolset(endpoint=manifest.endpoint, listing=Listing(tools=tuple(tools), rejected=tuple(rejected)))
+    return manifest
 
 
 def _is_schema(schema: JsonObject) -> bool:

@@ -8,7 +8,6 @@ The forms are those of the RFC (section 4.1), OTC 1.0, OXP 1.0 and the LangChain
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from gateway import naming
@@ -82,7 +81,12 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         requires=_requirements(raw.get("requirements")),
         **_only_in_rfc(raw, extras, output_schema),
     )
-    return definition, (*named.warnings, *_odd_version(given, remote_id))
+    warnings = named.warnings
+    if (
+        given is not None and not isinstance(given, str) and not remote_id.partition("@")[2]
+    ):  # the number 1.1 may mean 1.10
+        warnings = (*warnings, f"Its version is not a string; {naming.DEFAULT_VERSION} stands in.")
+    return definition, warnings
 
 
 def _either(raw: JsonObject, member: str, other: str) -> Json:
@@ -101,12 +105,6 @@ def _text(raw: JsonObject, member: str) -> str | None:
 def _version(raw: JsonObject) -> Json:
     version, toolkit = raw.get("version"), raw.get("toolkit")
     return toolkit.get("version") if version is None and isinstance(toolkit, dict) else version
-
-
-def _odd_version(given: Json, remote_id: str) -> Iterator[str]:
-    """The warning about a version that is not a string: the number 1.1 may have been meant as 1.10."""
-    if given is not None and not isinstance(given, str) and not remote_id.partition("@")[2]:
-        yield f"Its version is not a string; {naming.DEFAULT_VERSION} stands in."
 
 
 def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:

@@ -37,13 +37,6 @@ def object_(value: Json, what: str) -> JsonObject:
     return value
 
 
-def _encoded_object(value: Json, what: str) -> Raw:
-    """Checks that a member is an object, of which the JSON text is there."""
-    if isinstance(value, Raw) and bytes(value).startswith(b"{"):
-        return value
-    raise invalid(f"{what} must be a JSON object.")
-
-
 def _text(value: Json, what: str) -> str:
     if not isinstance(value, str):
         raise invalid(f"{what} must be a string.")
@@ -74,9 +67,11 @@ def tool_ref(wire_id: Json) -> ToolRef:
 def call_of(request: JsonObject, ref: ToolRef, *, arguments: str = "input") -> ToolCall:
     """Builds the call from a request object whose tool id has been read; `arguments` names the member they are in."""
     given = request.get(arguments, {})
+    if not (isinstance(given, dict) or (isinstance(given, Raw) and bytes(given).startswith(b"{"))):
+        raise invalid(f"{arguments} must be a JSON object.")
     return ToolCall(
         ref=ref,
-        arguments=given if isinstance(given, dict) else _encoded_object(given, arguments),
+        arguments=given,
         call_id=_call_id(request["call_id"]) if "call_id" in request else None,
         context=_read_context(object_(request["context"], "context")) if "context" in request else _EMPTY_CONTEXT,
         trace_id=_trace_id(request["trace_id"]) if "trace_id" in request else None,
@@ -168,7 +163,14 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     """A refusal as ServerErrorResponse or ValidationErrorResponse, after the members the dialect puts first."""
     if isinstance(error, FixedError):
         return _fixed(error.code, error.message, error.retry_after_s, error.headers, first, headers)
-    return _reply(error.code, error.retry_after_s, (*headers, *error.headers), _refusal_object(error, first))
+    details = {
+        "developer_message": error.developer_message,
+        "parameter_errors": None if error.parameters is None else dict(error.parameters),
+        "missing_requirements": None if error.missing is None else dict(error.missing),
+    }
+    body: JsonObject = dict(first) | {"message": error.message, "code": error.code}
+    body |= {member: detail for member, detail in details.items() if detail is not None}
+    return _reply(error.code, error.retry_after_s, (*headers, *error.headers), body)
 
 
 # There are few such sentences, in each version of each dialect, and callers refused for one reason have about as long
@@ -186,19 +188,6 @@ def _reply(code: ErrorCode, retry_after_s: float | None, headers: Headers, body:
     return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, CODES[code], *headers), body=encode(body))
 
 
-def _refusal_object(error: GatewayError, first: Members) -> JsonObject:
-    body: JsonObject = dict(first)
-    body["message"] = error.message
-    body["code"] = error.code
-    if error.developer_message is not None:
-        body["developer_message"] = error.developer_message
-    if error.parameters is not None:
-        body["parameter_errors"] = dict(error.parameters)
-    if error.missing is not None:
-        body["missing_requirements"] = dict(error.missing)
-    return body
-
-
 def result_object(result: ToolResult, call_id: str) -> JsonObject:
     """CallToolResponse of OTC and OXP 1.0: exactly one of `value` (null included) and `error`."""
     body: JsonObject = {"call_id": call_id, "success": result.failure is None}
@@ -213,19 +202,13 @@ def result_object(result: ToolResult, call_id: str) -> JsonObject:
 
 def _failure_object(failure: ToolFailure) -> JsonObject:
     """ToolError of OTC and OXP 1.0, which is open; `can_retry` is always said."""
-    error: JsonObject = {
-        **failure.extras,
-        "message": failure.message,
-        "code": failure.word,
-        "can_retry": failure.can_retry,
+    details = {
+        "developer_message": failure.developer_message,
+        "additional_prompt_content": failure.prompt_hint,
+        "retry_after_ms": failure.retry_after_ms,
     }
-    if failure.developer_message is not None:
-        error["developer_message"] = failure.developer_message
-    if failure.prompt_hint is not None:
-        error["additional_prompt_content"] = failure.prompt_hint
-    if failure.retry_after_ms is not None:
-        error["retry_after_ms"] = failure.retry_after_ms
-    return error
+    said = {"message": failure.message, "code": failure.word, "can_retry": failure.can_retry}
+    return {**failure.extras, **said, **{member: it for member, it in details.items() if it is not None}}
 
 
 def ok(body: bytes, failure: ToolFailure | None, headers: Headers = ()) -> WireReply:

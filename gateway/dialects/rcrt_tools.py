@@ -61,35 +61,23 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
     if not isinstance(found, list):
         return (encode(Summary(failure="not a list")),)
     crumb = decode_crumb(found[0]) if found else None
-    listed = decode_catalog(crumb.context if crumb else None, gathered.bounds.toolkit)
-    for count, (name, outcome) in enumerate(listed, 1):
+    entries = (crumb.context or {}).get("tools") if crumb else None
+    for count, entry in enumerate(entries if isinstance(entries, list) else [], 1):
         if count > gathered.bounds.max_tools:
             gathered.cut_off()
             break
-        if isinstance(outcome, ToolDefinition):
-            gathered.take(outcome)
-        else:
-            gathered.reject(name[:MAX_SHOWN], str(outcome))
-    return gathered.encoded(crumb.id if crumb else "")
-
-
-def decode_catalog(context: JsonObject | None, toolkit: str) -> list[tuple[str, ToolDefinition | ToolError]]:
-    """Reads the context of a `tool.catalog.v1`, tool by tool."""
-    entries = (context or {}).get("tools")
-    found: list[tuple[str, ToolDefinition | ToolError]] = []
-    for entry in entries if isinstance(entries, list) else []:
         tool = _object(entry)
         name = _text(tool.get("name"))
         if name is None:
-            found.append(("?", ToolError("it has no name")))
+            gathered.reject("?", "it has no name")
             continue
+        # Its version is always 1.0.0, whatever the tool's own.
+        version, description = _text(tool.get("version")), _text(tool.get("description"))
         try:
-            # Its version is always 1.0.0, whatever the tool's own.
-            definition, _ = _definition(tool, name, _text(tool.get("version")), _text(tool.get("description")), toolkit)
-            found.append((name, definition))
+            gathered.take(_definition(tool, name, version, description, gathered.bounds.toolkit)[0])
         except ToolError as exc:
-            found.append((name, exc))
-    return found
+            gathered.reject(name[:MAX_SHOWN], str(exc))
+    return gathered.encoded(crumb.id if crumb else "")
 
 
 def _definition(

@@ -18,6 +18,7 @@ from gateway.http.edge import strictly
 from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, HEALTH, METRICS, OPENAPI, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
+from gateway.pipeline import Pipeline
 from gateway.request import Request, read_repeats
 from gateway.wire import Headers, WireReply
 
@@ -28,14 +29,6 @@ METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, se
 
 ChallengeStatus = Callable[[Request, str], Awaitable[str]]
 Scrape = Callable[[], Awaitable[bytes]]
-
-
-class KeptCalls(Protocol):
-    """The pipeline, as far as calls are looked at and cancelled by their ids."""
-
-    async def look(self, request: Request, call_id: str, *, delivers: bool) -> WireReply: ...
-
-    async def cancel(self, request: Request, call_id: str) -> WireReply: ...
 
 
 class Health(Protocol):
@@ -59,7 +52,7 @@ def public_app(
     challenge_status: ChallengeStatus,
     openapi_document: bytes | None,
     *,
-    calls: Callable[[], KeptCalls],
+    pipeline: Callable[[], Pipeline],
     metrics: Route | None,
     strict: bool,
 ) -> Starlette:
@@ -89,9 +82,9 @@ def public_app(
         except GatewayError as error:
             return _response(asked.surface.refuse(error, asked.head))
         if request.method == "DELETE":
-            reply = await calls().cancel(asked, call_id)
+            reply = await pipeline().cancel(asked, call_id)
         else:
-            reply = await calls().look(asked, call_id, delivers=request.method != "HEAD")
+            reply = await pipeline().look(asked, call_id, delivers=request.method != "HEAD")
         status = strictly(reply.status) if strict else reply.status
         return _response(WireReply(status=status, headers=reply.headers, body=reply.body), asked.extra)
 

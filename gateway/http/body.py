@@ -8,7 +8,7 @@ from starlette.types import Receive
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import ANONYMOUS
 from gateway.request import Request
-from gateway.server_extension import ServerRequest
+from gateway.wire import ServerRequest
 
 NOBODY = ANONYMOUS.principal  # counts by its address
 

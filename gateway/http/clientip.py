@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from starlette.types import Scope
+
+from gateway.settings import ServerSettings
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
@@ -37,6 +39,11 @@ def peer(scope: Scope) -> str:
         return ""
     host: str = client[0]
     return host if ":" not in host else _plain(host)
+
+
+def ip_of(server: ServerSettings) -> Callable[[Scope], str]:
+    """How the caller's address is found; without trusted proxies it is the peer's, which costs nothing."""
+    return ClientIps(server.trusted_proxies) if server.trusted_proxies else peer
 
 
 class ClientIps:

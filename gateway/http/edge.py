@@ -16,16 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
-from gateway.http.cors import Cors
-from gateway.http.hosts import AllowedHosts, OtherHostError
 from gateway.http.observer import LEFT, Observer, answered_status
+from gateway.http.origins import AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, head_of, prefix_of, route_of
 from gateway.ports import Operation, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
-from gateway.server_extension import SERVED, ServerRequest
 from gateway.tracing import identify
-from gateway.wire import Body, Head, Headers, WireReply
+from gateway.wire import SERVED, Body, Head, Headers, ServerRequest, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)
@@ -123,7 +121,7 @@ class Edge:
         headers = dict(scope["headers"]) if served is None else served.fields
         head = Head(method=scope["method"], path=route.path, headers=headers, dialect=route.dialect)
         trace = identify(headers, self._digits)
-        request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document)
+        request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
         status, size = LEFT, 0
         try:
             try:

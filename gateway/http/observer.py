@@ -13,7 +13,7 @@ from gateway.metrics import Metrics
 from gateway.ports import Target
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
-from gateway.server_extension import SERVED, ServerRequest
+from gateway.wire import SERVED, ServerRequest
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
 NO_TARGET = Target("", "", "", "")  # of a call that came to no tool

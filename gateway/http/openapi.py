@@ -25,6 +25,7 @@ from gateway.http.openapi_components import (
 )
 from gateway.jsontext import encode
 from gateway.model import JsonObject
+from gateway.settings import AuthSettings
 
 
 class _Form(NamedTuple):
@@ -52,6 +53,13 @@ CREDENTIALS: JsonObject = {
 }
 ANYWHERE = (400, 405, 408, 414, 431)  # refusals of any request, before its path is looked at
 CACHED: JsonObject = {name: {"schema": TEXT} for name in ("ETag", "Vary", "Cache-Control")}
+
+
+def credentials_for(auth: AuthSettings | None) -> tuple[str, ...]:
+    """The names of the security schemes; keys may come as bearer tokens, too."""
+    if auth is None:
+        return ()
+    return (*BY_TOKEN, *(BY_KEY if auth.api_keys else ()))
 
 
 def document(version: str, public_url: str | None, credentials: Iterable[str] = CREDENTIALS) -> bytes:

@@ -46,7 +46,11 @@ class Checker(Offload):
             raise jsontext.JsonError("it holds too many values beside those that are passed on")
         document = jsontext.decode(rest, max_depth)
         for path, value in zip(taken[::2], taken[1::2], strict=True):
-            _put(document, msgspec.json.decode(path), Raw(value))
+            *outer, last = msgspec.json.decode(path)
+            holder: Any = document
+            for name in outer:
+                holder = holder[name]
+            holder[last] = Raw(value)
         return document
 
     async def callback(
@@ -78,10 +82,3 @@ class Checker(Offload):
 def _reading_s(text: bytes) -> float:
     """The processor time that reading a document may take."""
     return READ_S + READ_S_PER_MB * len(text) / 1e6
-
-
-def _put(document: Any, path: list[str | int], value: Any) -> None:
-    *outer, last = path
-    for name in outer:
-        document = document[name]
-    document[last] = value

@@ -112,8 +112,7 @@ class Offload:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
         while (job := self._next()) is not None:
-            if not job.answer.done():
-                job.answer.set_exception(FailedError())
+            _settle(job, FailedError())
 
     def _next(self) -> _Job | None:
         """Takes the oldest job of the next owner, who goes to the end of the queue."""
@@ -148,17 +147,14 @@ class Offload:
                 self._running = asyncio.create_task(self._work())
 
     async def _run_job(self, job: _Job) -> None:
+        outcome: Parts | OffloadError = FailedError()  # if it is closed in the middle
         try:
-            answer = await self._ask(job)
-            if not job.answer.done():
-                job.answer.set_result(answer)
+            outcome = await self._ask(job)
         except OffloadError as exc:
+            outcome = exc
             await self._end()
-            if not job.answer.done():
-                job.answer.set_exception(exc)
         finally:
-            if not job.answer.done():  # closed in the middle
-                job.answer.set_exception(FailedError())
+            _settle(job, outcome)
 
     async def _ask(self, job: _Job) -> Parts:
         child = self._child = self._child or await _start(self._memory_bytes)
@@ -188,6 +184,15 @@ class Offload:
             child.process.kill()
             child.writer.close()
             await asyncio.to_thread(child.process.wait)
+
+
+def _settle(job: _Job, outcome: Parts | OffloadError) -> None:
+    if job.answer.done():  # its caller has left
+        return
+    if isinstance(outcome, OffloadError):
+        job.answer.set_exception(outcome)
+    else:
+        job.answer.set_result(outcome)
 
 
 async def _start(memory_bytes: int) -> _Child:

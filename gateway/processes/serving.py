@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from gateway.app import Gateway
-from gateway.http import middleware
 from gateway.http.accesslog import AccessLog
 from gateway.http.clientip import peer
 from gateway.logs import output
-from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, run
-from gateway.settings import Config
+from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, TlsFiles, run
+from gateway.settings import Config, ServerSettings
 
 
 def server_options(config: Config, tls: ssl.SSLContext | None) -> ServerOptions:
@@ -34,6 +33,15 @@ def server_options(config: Config, tls: ssl.SSLContext | None) -> ServerOptions:
     )
 
 
+def serving_context(server: ServerSettings) -> ServingContext | None:
+    """What the listener presents for https; None serves plain http. Raises ServerError for files it cannot use."""
+    tls = server.tls
+    if tls is None:
+        return None
+    files = TlsFiles(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, requires_client=tls.require_client_cert)
+    return ServingContext(files, server.max_connections)
+
+
 class Serving:
     """A gateway with its listener, in one process."""
 
@@ -47,7 +55,7 @@ class Serving:
             raise ServerError(
                 f"The certificates of a backend or of state cannot be used: {exc.strerror or exc}."
             ) from exc
-        self.options = server_options(config, middleware.serving_context(config.server))
+        self.options = server_options(config, serving_context(config.server))
         self._listener: Listener | None = None
 
     def attach(self, listener: Listener) -> None:
@@ -85,7 +93,7 @@ class Serving:
         tls = self.options.tls
         # The certificates are read first, so that nothing has changed when they cannot be used, and only once, because
         # the files may change meanwhile. They are those of the new configuration: the old ones may be gone.
-        renewed = None if tls is None else middleware.serving_context(config.server)
+        renewed = None if tls is None else serving_context(config.server)
         logging = self.gateway.config.logging
         await self.gateway.apply(config)
         now = self.gateway.config

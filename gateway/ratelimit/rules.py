@@ -67,7 +67,7 @@ class Rule:
         return bool(self.tools or self.backends or {"tool", "route"}.intersection(self.parts))
 
     def concerns(self, operation: Operation, target: Target | None) -> bool:
-        """Whether it counts such a request."""
+        """Whether the rule counts such a request."""
         if operation not in self.operations:
             return False
         if target is None:

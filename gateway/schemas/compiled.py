@@ -16,10 +16,11 @@ from jsonschema_rs import ValidationErrorKind as Kind
 from gateway.jsontext import ALWAYS_HERE_BYTES
 from gateway.model import Json, JsonObject
 from gateway.schemas.cost import Cost, cost_of, is_light, size_of
-from gateway.schemas.document import Document, Schema, SchemaError, subschemas
+from gateway.schemas.document import Document
+from gateway.schemas.forms import shortened
 from gateway.schemas.inline import inline_refs, with_subschemas
-from gateway.schemas.keywords import is_before_2019, names_draft
-from gateway.schemas.wording import Finding, Texts, findings, shortened
+from gateway.schemas.keywords import Schema, SchemaError, is_before_2019, names_draft, subschemas
+from gateway.schemas.wording import Finding, Texts, findings
 
 MAX_FINDINGS = 50  # reported of one call
 MAX_EXPLAINED = 2_000  # values in an argument tree. The library makes all errors at once, 8 us each
@@ -34,6 +35,7 @@ DRAFTS = re.compile(r"https?://json-schema\.org/(draft-0[467]/|draft/20(19-09|20
 
 _LARGE = {"$ref", "enum", "const"}  # what they hold or refer to may be of any size
 
+_NO_PATTERN = "the pattern is no regular expression, or takes too much room"
 _MASK = "the value"  # stands in the library's messages, which would quote the value
 # What the library raises for lone surrogates, and for nesting and numbers beyond its own.
 _REFUSALS = (ValueError, OverflowError, RecursionError, TypeError)
@@ -184,44 +186,35 @@ def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Va
     Returns with it how many bytes each pattern takes at most, compiled, and whether the engine backtracks. Raises
     SchemaError, HeavyError if `here` a pattern takes too long to compile, or is none.
     """
+    formats = is_before_2019(schema)  # later `format` only describes (JSON Schema validation 2019-09, section 7.2.1)
     most = min(MAX_PATTERN_BYTES, MAX_PATTERNS_BYTES // max(patterns, 1))
     limits = [few for few in FEW_PATTERN_BYTES if few < most] if patterns else []
-    refused: ValidationError | None = None
+    refusal = SchemaError("")
     for pattern_bytes in limits if limits and here else (*limits, most):
-        for backtracks in (False, True):
+        linear = RegexOptions(size_limit=pattern_bytes)
+        backtracking = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=pattern_bytes)
+        for engine in (linear, backtracking):
             try:
-                return _compile(schema, pattern_bytes, backtracks=backtracks), pattern_bytes, backtracks
+                validator = jsonschema_rs.validator_for(
+                    schema, offline=True, validate_formats=formats, pattern_options=engine, mask=_MASK
+                )
             except ValidationError as exc:
-                if not (isinstance(exc.kind, Kind.Format) and exc.kind.format == "regex"):
-                    raise _refusal(exc) from exc
-                refused = exc
+                is_pattern = isinstance(exc.kind, Kind.Format) and exc.kind.format == "regex"
+                refusal = _refusal(exc, _NO_PATTERN if is_pattern else shortened(exc.message))
+                if not is_pattern:
+                    raise refusal from exc
             except ValueError as exc:
-                raise SchemaError(f"It cannot be compiled: {shortened(str(exc), 200)}.") from exc
-    assert refused is not None
+                raise SchemaError(f"It cannot be compiled: {shortened(str(exc))}.") from exc
+            else:
+                return validator, pattern_bytes, engine is backtracking
     if here:
         raise HeavyError
-    raise _refusal(refused) from refused
+    raise refusal
 
 
-def _compile(schema: Schema, pattern_bytes: int, *, backtracks: bool) -> Validator:
-    engine = (
-        FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=pattern_bytes)
-        if backtracks
-        else RegexOptions(size_limit=pattern_bytes)
-    )
-    # Since 2019-09 `format` only describes (JSON Schema validation, section 7.2.1).
-    formats = is_before_2019(schema)
-    return jsonschema_rs.validator_for(
-        schema, offline=True, validate_formats=formats, pattern_options=engine, mask=_MASK
-    )
-
-
-def _refusal(error: ValidationError) -> SchemaError:
+def _refusal(error: ValidationError, what: str) -> SchemaError:
     place = Finding(tuple(error.instance_path), "").place
-    message = shortened(error.message, 200)
-    if isinstance(error.kind, Kind.Format) and error.kind.format == "regex":
-        message = "the pattern is no regular expression, or takes too much room"
-    return SchemaError(f"At {shortened(place, 200)}: {message}." if place else f"{message}.")
+    return SchemaError(f"At {shortened(place)}: {what}." if place else f"{what}.")
 
 
 def _explaining_validator(schema: Schema) -> tuple[Validator, Schema]:

@@ -6,14 +6,13 @@ bound, or would need another document, is refused before it is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 from gateway.model import Json
-from gateway.schemas.keywords import DEFINITIONS, IN_PLACE, Pointer, is_before_2019
-from gateway.schemas.keywords import Schema as Schema
-from gateway.schemas.keywords import SchemaError as SchemaError
-from gateway.schemas.keywords import subschemas as subschemas
+from gateway.schemas.keywords import DEFINITIONS, IN_PLACE, Pointer, Schema, SchemaError, is_before_2019, subschemas
 from gateway.schemas.resources import followed, local, outside, pointer_of
 
 MAX_DEPTH = 150  # of the JSON text; the validator itself gives up at 255
@@ -22,16 +21,8 @@ MAX_WORK = 20_000  # schemas that may look at one and the same value: about 1 ms
 
 MAX_LOOKS = 200_000  # schemas seen while circles are searched: about 0.2 s; real catalogues need a few thousand
 
-_COMPARED = (
-    "const",
-    "dependencies",
-    "dependentRequired",
-    "enum",
-    "patternProperties",
-    "properties",
-    "required",
-    "type",
-)
+_NAMES = ("dependencies", "dependentRequired", "patternProperties", "properties", "required")
+_COMPARED = ("const", "enum", "type", *_NAMES)
 
 
 class Work(NamedTuple):
@@ -84,11 +75,8 @@ class Document:
         return id(schema) in self._closing
 
     def work(self) -> Work:
-        """How much is done for one value. Refuses schemas that could look at one very often, as doubling `allOf`s do.
-
-        Raises: SchemaError.
-        """
-        return _Work(self).of(self.root, 0)
+        """How much may be done for one value. Raises SchemaError where it is very much, as of doubling `allOf`s."""
+        return self._work(self.root, 0, {})
 
     def _scan(self) -> None:
         """Resolves every reference. Targets may lie where no keyword has a schema, so they are looked through too."""
@@ -99,7 +87,7 @@ class Document:
             if not isinstance(schema, dict) or id(schema) in seen:
                 continue
             seen.add(id(schema))
-            waiting.extend(position.schema for position in subschemas(schema))
+            waiting.extend(inner for _, inner in subschemas(schema))
             pattern, named = schema.get("pattern"), schema.get("patternProperties")
             self.patterns.update(
                 [pattern] if isinstance(pattern, str) else (), named if isinstance(named, dict) else ()
@@ -121,19 +109,23 @@ class Document:
 
         Peels off targets that lead nowhere and targets that nothing leads to, until only circles are left.
         """
-        if not self._targets:
-            return frozenset()
         # Which value such a schema allows is undefined (2020-12 core, 9.4.1: MUST NOT).
-        if _peel(self._leads_to(_in_place)):
+        if _peel(self._leads_to(in_place=True)):
             raise SchemaError("It refers to itself without ever looking deeper into the value.")
-        return frozenset(_peel(_turned(_peel(self._leads_to(_everywhere)))))
+        leads_to = self._leads_to()
+        left = _peel(leads_to)
+        led_from: dict[Pointer, set[Pointer]] = {node: set() for node in left}
+        for node in left:
+            for target in leads_to[node] & left:
+                led_from[target].add(node)
+        return frozenset(_peel(led_from))
 
-    def _leads_to(self, within: Callable[[Any], Iterator[Schema]]) -> dict[Pointer, set[Pointer]]:
+    def _leads_to(self, *, in_place: bool = False) -> dict[Pointer, set[Pointer]]:
         leads_to: dict[Pointer, set[Pointer]] = {}
         looked_at = 0
         for pointer, node in dict(self._targets.values()).items():
             leads_to[pointer] = set()
-            for schema in within(node):
+            for schema in _within(node, in_place=in_place):
                 looked_at += 1
                 if self.has_ref(schema):
                     leads_to[pointer].add(self._targets[schema["$ref"]][0])
@@ -143,8 +135,39 @@ class Document:
 
     def _find_closing(self) -> frozenset[int]:
         circular = (node for pointer, node in dict(self._targets.values()).items() if pointer in self.circular)
-        inside = (schema for node in circular for schema in _everywhere(node))
+        inside = (schema for node in circular for schema in _within(node))
         return frozenset(id(schema) for schema in inside if self.has_ref(schema) and self.names_circular(schema))
+
+    def _work(self, schema: Any, depth: int, known: dict[int, Work]) -> Work:
+        """In-place keywords add up; of `properties` only one applies to a value.
+
+        A reference that runs in a circle counts once, because the validator remembers those: 60 levels of
+        `anyOf: [self, self]` take it 13 microseconds.
+        """
+        if not isinstance(schema, dict):
+            return Work(1, 1)
+        if id(schema) in known:
+            return known[id(schema)]
+        if depth > MAX_CHAIN:
+            raise SchemaError(f"Its references lead through more than {MAX_CHAIN} schemas.")
+        work, widest = Work(1, _looks(schema)), Work(0, 0)
+        for (keyword, *_), inner in subschemas(schema):
+            if keyword in DEFINITIONS:
+                continue
+            cost = self._work(inner, depth + 1, known)
+            if keyword == "properties":
+                widest = Work(max(widest.schemas, cost.schemas), max(widest.looks, cost.looks))
+            else:
+                work = work.plus(cost)
+        work = work.plus(widest)
+        if self.has_ref(schema) and not self.closes_circle(schema):
+            work = work.plus(self._work(self.target(schema), depth + 1, known))
+        if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
+            work = work.plus(work)  # the validator runs the siblings again to learn what they have seen
+        if work.schemas > MAX_WORK:
+            raise SchemaError(f"It makes more than {MAX_WORK} schemas look at one value.")
+        known[id(schema)] = work
+        return work
 
 
 def _check_shape(root: Any) -> None:
@@ -161,83 +184,25 @@ def _check_shape(root: Any) -> None:
     raise SchemaError(f"It is nested deeper than {MAX_DEPTH} levels.")
 
 
-def _everywhere(node: Any) -> Iterator[Schema]:
-    """A schema and all schemas inside it."""
+def _within(node: Any, *, in_place: bool = False) -> Iterator[Schema]:
+    """A schema and all schemas inside it, or only those that look at the same value."""
     waiting = [node] if isinstance(node, dict) else []
     while waiting:
         schema = waiting.pop()
         yield schema
-        waiting.extend(inner for _, inner in subschemas(schema))
+        waiting.extend(inner for keys, inner in subschemas(schema) if not in_place or keys[0] in IN_PLACE)
 
 
-def _in_place(node: Any) -> Iterator[Schema]:
-    """A schema and those inside it that look at the same value."""
-    waiting = [node] if isinstance(node, dict) else []
-    while waiting:
-        schema = waiting.pop()
-        yield schema
-        waiting.extend(inner for keys, inner in subschemas(schema) if keys[0] in IN_PLACE)
-
-
-def _peel(leads_to: dict[Pointer, set[Pointer]]) -> dict[Pointer, set[Pointer]]:
-    """Takes away, again and again, what leads nowhere."""
-    remaining = {node: len(targets) for node, targets in leads_to.items()}
-    sources = _turned(leads_to)
-    leaves = [node for node, count in remaining.items() if count == 0]
-    while leaves:
-        leaf = leaves.pop()
-        del remaining[leaf]
-        for source in sources[leaf]:
-            remaining[source] -= 1
-            if remaining[source] == 0:
-                leaves.append(source)
-    return {node: leads_to[node] & remaining.keys() for node in remaining}
-
-
-def _turned(leads_to: dict[Pointer, set[Pointer]]) -> dict[Pointer, set[Pointer]]:
-    turned: dict[Pointer, set[Pointer]] = {node: set() for node in leads_to}
-    for node, targets in leads_to.items():
-        for target in targets:
-            turned[target].add(node)
-    return turned
-
-
-class _Work:
-    """Counts how many schemas may look at one value, at worst, and with how many names and alternatives.
-
-    In-place keywords add up. Of `properties` only one applies to a value. A reference that runs in a circle counts
-    once, because the validator remembers those: 60 levels of `anyOf: [self, self]` take it 13 microseconds.
-    """
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._known: dict[int, Work] = {}
-
-    def of(self, schema: Any, depth: int) -> Work:
-        if not isinstance(schema, dict):
-            return Work(1, 1)
-        if id(schema) in self._known:
-            return self._known[id(schema)]
-        if depth > MAX_CHAIN:
-            raise SchemaError(f"Its references lead through more than {MAX_CHAIN} schemas.")
-        work, widest = Work(1, _looks(schema)), Work(0, 0)
-        for (keyword, *_), inner in subschemas(schema):
-            if keyword in DEFINITIONS:
-                continue
-            cost = self.of(inner, depth + 1)
-            if keyword == "properties":
-                widest = Work(max(widest.schemas, cost.schemas), max(widest.looks, cost.looks))
-            else:
-                work = work.plus(cost)
-        work = work.plus(widest)
-        if self._document.has_ref(schema) and not self._document.closes_circle(schema):
-            work = work.plus(self.of(self._document.target(schema), depth + 1))
-        if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
-            work = work.plus(work)  # the validator runs the siblings again to learn what they have seen
-        if work.schemas > MAX_WORK:
-            raise SchemaError(f"It makes more than {MAX_WORK} schemas look at one value.")
-        self._known[id(schema)] = work
-        return work
+def _peel(leads_to: dict[Pointer, set[Pointer]]) -> set[Pointer]:
+    """What is left of a graph when nodes that lead nowhere are taken away, again and again."""
+    sorter = TopologicalSorter(leads_to)
+    with suppress(CycleError):  # it sorts what it can
+        sorter.prepare()
+    left = set(leads_to)
+    while leaves := sorter.get_ready():
+        left.difference_update(leaves)
+        sorter.done(*leaves)
+    return left
 
 
 def _looks(schema: Schema) -> int:

@@ -48,14 +48,14 @@ _BOUNDS = (
 )
 
 
-def shortened(text: str, limit: int) -> str:
+def shortened(text: str, limit: int = MAX_QUOTED_LENGTH) -> str:
     """Cuts a text that is too long, visibly."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def quoted(value: Any) -> str:
     """A value of the schema as JSON."""
-    return shortened(msgspec.json.encode(value).decode(), MAX_QUOTED_LENGTH)
+    return shortened(msgspec.json.encode(value).decode())
 
 
 def any_type(types: Iterable[str]) -> str:
@@ -67,7 +67,7 @@ def any_type(types: Iterable[str]) -> str:
 def in_format(name: str) -> str:
     """What a value of a format is: `a date of the form YYYY-MM-DD`."""
     example = FORMATS.get(name)
-    return f"a valid {shortened(name, MAX_QUOTED_LENGTH)}" + (f" such as {example}" if example else "")
+    return f"a valid {shortened(name)}" + (f" such as {example}" if example else "")
 
 
 def fits_none(schemas: Sequence[Any], root: Schema) -> str | None:
@@ -152,7 +152,7 @@ def _of_type(name: str, schema: Schema, root: Schema, nested: int) -> str:
             form = form_of(schema.get("items"), root, nested + 1)
             return "an array" if form is None else f"an array of {_plural(form)}"
         case "string" if isinstance(pattern := schema.get("pattern"), str):
-            return f"a string that matches the pattern {shortened(pattern, MAX_QUOTED_LENGTH)}"
+            return f"a string that matches the pattern {shortened(pattern)}"
         case "string" if isinstance(schema.get("format"), str):
             return in_format(schema["format"])
         case "integer" | "number":
@@ -171,12 +171,12 @@ def _object(schema: Schema, root: Schema, nested: int) -> str:
         members = [_member(name, known.get(name), root, nested) for name in names[:MAX_NAMED]]
         return f"an object with {', '.join(members)}{', ...' if len(names) > MAX_NAMED else ''}"
     title = schema.get("title")
-    return f"an object ({shortened(title, MAX_QUOTED_LENGTH)})" if isinstance(title, str) and title else "an object"
+    return f"an object ({shortened(title)})" if isinstance(title, str) and title else "an object"
 
 
 def _member(name: str, schema: Any, root: Schema, nested: int) -> str:
     """A member, with its value where that distinguishes objects."""
-    shown = shortened(name, MAX_QUOTED_LENGTH)
+    shown = shortened(name)
     fixed = isinstance(schema, dict) and ("const" in schema or "enum" in schema)
     return f"{shown} {form_of(schema, root, nested + 1)}" if fixed else shown
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from gateway.model import JsonObject
-from gateway.schemas.document import Document, Schema, SchemaError, subschemas
+from gateway.schemas.document import Document
+from gateway.schemas.keywords import DEFINITIONS, Schema, SchemaError, subschemas
 
 MAX_SCHEMAS = 10_000  # in the result: twenty references to one another can spell a million
 MAX_ADDED_BYTES = 1024 * 1024  # by what is repeated: 1,000 references to one long enum make 100 MB of 200 KB
@@ -21,12 +22,8 @@ MAX_DEPTH = 60  # schemas one inside the other in the result; a value is at most
 _ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
 )
-_DEFINITIONS = ("$defs", "definitions")
-_ABOUT_THE_DOCUMENT = ("$schema", "$id", *_DEFINITIONS)
-
-
-class _TooLargeError(Exception):
-    """The result would be out of proportion."""
+_ABOUT_THE_DOCUMENT = ("$schema", "$id", *DEFINITIONS)
+_TOO_LARGE = "It would grow out of proportion."
 
 
 def inline_refs(schema: JsonObject) -> JsonObject:
@@ -49,7 +46,7 @@ def inlined(schema: JsonObject) -> JsonObject:
     try:
         result = _Inliner(document).root()
         Document(result)  # what is still referred to must still be there
-    except (SchemaError, _TooLargeError):
+    except SchemaError:
         return schema
     return result
 
@@ -85,30 +82,24 @@ class _Inliner:
         body = self._copy({key: value for key, value in source.items() if key not in _ABOUT_THE_DOCUMENT}, 0)
         about: Schema = {key: source[key] for key in ("$schema", "$id") if key in source}
         definitions = {
-            key: {name: self._definition(inner) for name, inner in source[key].items() if (key, name) in needed}
-            for key in _DEFINITIONS
+            key: {name: self._copy(inner, 1) for name, inner in source[key].items() if (key, name) in needed}
+            for key in DEFINITIONS
             if isinstance(source.get(key), dict)
         }
         return {**about, **body, **{key: named for key, named in definitions.items() if named}}
 
-    def _definition(self, schema: Any) -> Any:
-        return self._copy(schema, 1) if isinstance(schema, dict) else schema
-
-    def _copy(self, schema: Schema, depth: int) -> Schema:
+    def _copy(self, schema: Any, depth: int) -> Any:
+        if not isinstance(schema, dict):
+            return schema
         self._made += 1
         if self._made > MAX_SCHEMAS or depth > MAX_DEPTH:
-            raise _TooLargeError
-        if self._document.has_ref(schema):
-            return self._without_ref(schema, depth)
-        return self._with_inlined_parts(schema, depth)
-
-    def _without_ref(self, schema: Schema, depth: int) -> Schema:
-        if self._document.names_circular(schema):
+            raise SchemaError(_TOO_LARGE)
+        if not self._document.has_ref(schema) or self._document.names_circular(schema):
             return self._with_inlined_parts(schema, depth)
         target = self._document.target(schema)
         if isinstance(target, dict):
             self._count(schema["$ref"], target)
-            target = self._copy(target, depth + 1)
+        target = self._copy(target, depth + 1)
         siblings = {} if self._document.ref_alone else {key: schema[key] for key in schema if key != "$ref"}
         if isinstance(target, dict) and siblings.keys() <= _ANNOTATIONS:
             return {**target, **siblings}
@@ -121,8 +112,8 @@ class _Inliner:
             self._sizes[ref] = len(msgspec.json.encode(target))
         self._added_bytes += self._sizes[ref]
         if self._added_bytes > MAX_ADDED_BYTES:
-            raise _TooLargeError
+            raise SchemaError(_TOO_LARGE)
 
     def _with_inlined_parts(self, schema: Schema, depth: int) -> Schema:
         # Definitions below the root stay as they are: a kept pointer may lead into them.
-        return with_subschemas(schema, lambda inner: self._copy(inner, depth + 1), leave=_DEFINITIONS)
+        return with_subschemas(schema, lambda inner: self._copy(inner, depth + 1), leave=DEFINITIONS)

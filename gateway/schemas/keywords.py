@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from gateway.model import JsonObject
 
@@ -40,23 +39,16 @@ class SchemaError(ValueError):
         self.reason = reason
 
 
-class Position(NamedTuple):
-    """A subschema (never a bare boolean) and the keys that lead to it from its parent."""
-
-    keys: Pointer
-    schema: Schema
-
-
-def subschemas(schema: Schema) -> Iterator[Position]:
-    """The schemas directly inside one, in the order they are written."""
+def subschemas(schema: Schema) -> Iterator[tuple[Pointer, Schema]]:
+    """The schemas (no bare booleans) directly inside one, as they are written, and the keys that lead to each."""
     for keyword, value in schema.items():
         if isinstance(value, dict):
             if keyword in _ONE:
-                yield Position((keyword,), value)
+                yield (keyword,), value
             elif keyword in _MAP:
-                yield from (Position((keyword, name), s) for name, s in value.items() if isinstance(s, dict))
+                yield from (((keyword, name), s) for name, s in value.items() if isinstance(s, dict))
         elif isinstance(value, list) and keyword in _LIST:
-            yield from (Position((keyword, str(i)), s) for i, s in enumerate(value) if isinstance(s, dict))
+            yield from (((keyword, str(i)), s) for i, s in enumerate(value) if isinstance(s, dict))
 
 
 def names_draft(schema: Schema, *drafts: str) -> bool:

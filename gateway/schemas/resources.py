@@ -7,6 +7,7 @@ document, in this package and in the validator, then has one kind of reference t
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import Any
 from urllib.parse import quote, unquote, urljoin
 
@@ -86,13 +87,15 @@ class _Resources:
         self._before_2019 = is_before_2019(root)
         self._has_recursive = names_draft(root, "2019-09")
         self._has_dynamic = not (self._before_2019 or self._has_recursive)
+        has = (self._has_dynamic, self._has_recursive)
+        self._unknown = [keyword for keyword, is_there in zip(_DYNAMIC, has, strict=True) if not is_there]
         self._identity = _identity(root)
-        self._places: dict[str, list[Pointer]] = {}  # of resources by URI, of anchors by URI#name
-        self._dynamic: dict[str, set[str]] = {}  # the URIs of the resources that have a dynamic anchor, by its name
+        self._places: defaultdict[str, list[Pointer]] = defaultdict(list)  # of resources by URI, of anchors by URI#name
+        self._dynamic: defaultdict[str, set[str]] = defaultdict(set)  # URIs of resources, by their dynamic anchors
         self._bases: dict[int, str] = {}  # of all schemas that were looked at, by `id`
         self._waiting: list[tuple[Schema, str]] = []  # schemas with references, and their bases
         self._visit(self._root, (), DEFAULT_BASE, known=True)
-        of_root = self._places.setdefault(self._bases[id(self._root)], [])
+        of_root = self._places[self._bases[id(self._root)]]
         if () not in of_root:
             of_root.append(())
 
@@ -109,8 +112,6 @@ class _Resources:
                 schema["allOf"] = [*schema.get("allOf", ()), *({"$ref": pointer} for pointer in more)]
         return self._root
 
-    # What is there.
-
     def _visit(self, schema: Schema, place: Pointer, base: str, *, known: bool) -> None:
         """Looks at a schema and all inside it. `known`: it stands where a keyword has a schema, so its names count."""
         waiting = [(schema, place, base)]
@@ -122,7 +123,9 @@ class _Resources:
             if not is_ref_alone:
                 base = self._named(schema, place, base, known=known)
             self._bases[id(schema)] = base
-            self._check_dynamic(schema)
+            for keyword in self._unknown:
+                if keyword in schema:
+                    raise SchemaError(f"It uses {keyword}, which its draft does not have.")
             if any(isinstance(schema.get(keyword), str) for keyword in ("$ref", *_DYNAMIC)):
                 self._waiting.append((schema, base))
             waiting.extend((inner, (*place, *keys), base) for keys, inner in subschemas(schema))
@@ -134,10 +137,10 @@ class _Resources:
             uri, _, name = identity.partition("#")
             if known and (uri or not name):
                 base = _joined(base, uri)
-                self._places.setdefault(base, []).append(place)
+                self._places[base].append(place)
                 self._check_draft(schema)
             if name and known and self._before_2019:
-                self._places.setdefault(f"{base}#{name}", []).append(place)
+                self._places[f"{base}#{name}"].append(place)
             if schema is not self._root:
                 del schema[self._identity]
         if self._before_2019:
@@ -145,11 +148,11 @@ class _Resources:
         for keyword in ("$anchor", "$dynamicAnchor") if self._has_dynamic else ("$anchor",):
             name = schema.pop(keyword, None)
             if known and isinstance(name, str):
-                self._places.setdefault(f"{base}#{name}", []).append(place)
+                self._places[f"{base}#{name}"].append(place)
                 if keyword == "$dynamicAnchor":
-                    self._dynamic.setdefault(name, set()).add(base)
+                    self._dynamic[name].add(base)
         if self._has_recursive and schema.pop("$recursiveAnchor", False) is True:
-            self._dynamic.setdefault("", set()).add(base)
+            self._dynamic[""].add(base)
         return base
 
     def _check_draft(self, schema: Schema) -> None:
@@ -159,14 +162,6 @@ class _Resources:
             of_root = self._root.get("$schema", "https://json-schema.org/draft/2020-12/schema")
             if named.rstrip("#") != str(of_root).rstrip("#"):
                 raise SchemaError("A part with an $id of its own names another draft in $schema than the whole.")
-
-    def _check_dynamic(self, schema: Schema) -> None:
-        """Refuses dynamic references in drafts that do not have them. Raises: SchemaError."""
-        for keyword, is_there in zip(_DYNAMIC, (self._has_dynamic, self._has_recursive), strict=True):
-            if keyword in schema and not is_there:
-                raise SchemaError(f"It uses {keyword}, which its draft does not have.")
-
-    # What is referred to.
 
     def _resolved(self, ref: str, base: str) -> tuple[Pointer, str]:
         """Where the target of a reference is, and the base of what that refers to. Raises: SchemaError."""
@@ -180,7 +175,7 @@ class _Resources:
         return (*resource, *pointer_of(fragment)), base
 
     def _only(self, name: str, ref: str) -> Pointer:
-        places = self._places.get(name, [])
+        places = self._places[name]
         if len(places) > 1:
             raise SchemaError(f"It refers to {ref[:MAX_QUOTED]!r}, and several of its parts have that name.")
         if not places:
@@ -199,7 +194,7 @@ class _Resources:
     def _rewritten_dynamic(self, ref: str, base: str) -> str:
         """The pointer to the target of a dynamic reference, if it has only one. Raises: SchemaError."""
         place, found = self._resolved(ref, base)
-        others = self._dynamic.get(unquote(ref.partition("#")[2]), set())
+        others = self._dynamic[unquote(ref.partition("#")[2])]
         if found in others and len(others) > 1:
             quoted = repr(ref[:MAX_QUOTED])
             raise SchemaError(f"It uses the dynamic reference {quoted}, which more than one of its parts answer.")

@@ -5,14 +5,14 @@ The words are made from the schema and from the names of parameters, never from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
 from gateway.schemas.forms import (
-    MAX_QUOTED_LENGTH,
     any_type,
     fits_none,
     fitting,
@@ -20,8 +20,8 @@ from gateway.schemas.forms import (
     in_format,
     options_of,
     quoted,
+    shortened,
 )
-from gateway.schemas.forms import shortened as shortened
 from gateway.schemas.keywords import Schema
 
 MAX_NAME_LENGTH = 100  # of a parameter in a message; unknown ones are the caller's invention
@@ -29,6 +29,37 @@ MAX_TEXT_LENGTH = 500  # of one parameter's text
 WHOLE = "input"  # the key for what is wrong with no single parameter
 
 _NO_FORM_FITS = "does not have any of the allowed forms"
+
+
+def _counted(noun: str, number: int) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+_characters, _items, _members = (partial(_counted, noun) for noun in ("character", "item", "member"))
+# By the library's name of the error: a sentence, and the function that puts the schema's limit into words.
+_WORDS: dict[type[Kind], tuple[str, Callable[[Any], str]]] = {
+    Kind.Type: ("is not {}", any_type),
+    Kind.Enum: ("is not {}", options_of),
+    Kind.Constant: ("is not {}", quoted),
+    Kind.Minimum: ("is less than {}", quoted),
+    Kind.Maximum: ("is greater than {}", quoted),
+    Kind.ExclusiveMinimum: ("is not greater than {}", quoted),
+    Kind.ExclusiveMaximum: ("is not less than {}", quoted),
+    Kind.MultipleOf: ("is not a multiple of {}", quoted),
+    Kind.MinLength: ("is shorter than {}", _characters),
+    Kind.MaxLength: ("is longer than {}", _characters),
+    Kind.MinItems: ("has fewer than {}", _items),
+    Kind.MaxItems: ("has more than {}", _items),
+    Kind.AdditionalItems: ("has more than {}", _items),
+    Kind.MinProperties: ("has fewer than {}", _members),
+    Kind.MaxProperties: ("has more than {}", _members),
+    Kind.Pattern: ("does not match the pattern {}", shortened),
+    Kind.Format: ("is not {}", in_format),
+    Kind.UniqueItems: ("has repeated items", str),
+    Kind.UnevaluatedItems: ("has more items than are allowed", str),
+    Kind.BacktrackLimitExceeded: ("is too complicated to be checked", str),
+    Kind.RegexEngineFailure: ("is too complicated to be checked", str),
+}
 
 
 class Finding(NamedTuple):
@@ -84,44 +115,11 @@ def by_parameter(found: Iterable[Finding]) -> dict[str, str]:
     return {key: shortened("; ".join(said), MAX_TEXT_LENGTH) for key, said in texts.items()}
 
 
-def _text(error: ValidationError, root: Schema) -> str:  # noqa: C901 - one flat table, a line per keyword
+def _text(error: ValidationError, root: Schema) -> str:
+    if (words := _WORDS.get(type(error.kind))) is not None:
+        text, shown = words
+        return text.format(shown(error.kind.value))
     match error.kind:
-        case Kind.Type(types):
-            return f"is not {any_type(types)}"
-        case Kind.Enum(options):
-            return f"is not {options_of(options)}"
-        case Kind.Constant(expected):
-            return f"is not {quoted(expected)}"
-        case Kind.Minimum(limit):
-            return f"is less than {quoted(limit)}"
-        case Kind.Maximum(limit):
-            return f"is greater than {quoted(limit)}"
-        case Kind.ExclusiveMinimum(limit):
-            return f"is not greater than {quoted(limit)}"
-        case Kind.ExclusiveMaximum(limit):
-            return f"is not less than {quoted(limit)}"
-        case Kind.MultipleOf(divisor):
-            return f"is not a multiple of {quoted(divisor)}"
-        case Kind.MinLength(limit):
-            return f"is shorter than {_counted(limit, 'character')}"
-        case Kind.MaxLength(limit):
-            return f"is longer than {_counted(limit, 'character')}"
-        case Kind.MinItems(limit):
-            return f"has fewer than {_counted(limit, 'item')}"
-        case Kind.MaxItems(limit) | Kind.AdditionalItems(limit):
-            return f"has more than {_counted(limit, 'item')}"
-        case Kind.MinProperties(limit):
-            return f"has fewer than {_counted(limit, 'member')}"
-        case Kind.MaxProperties(limit):
-            return f"has more than {_counted(limit, 'member')}"
-        case Kind.Pattern(pattern):
-            return f"does not match the pattern {shortened(pattern, MAX_QUOTED_LENGTH)}"
-        case Kind.Format(name):
-            return f"is not {in_format(name)}"
-        case Kind.UniqueItems():
-            return "has repeated items"
-        case Kind.UnevaluatedItems():
-            return "has more items than are allowed"
         case Kind.Contains():
             return _contained(error, root)
         case Kind.Not(inner):
@@ -133,8 +131,6 @@ def _text(error: ValidationError, root: Schema) -> str:  # noqa: C901 - one flat
             return "fits more than one of the allowed forms" + (f": {forms}" if forms else "")
         case Kind.FalseSchema():
             return _refused(error, root)
-        case Kind.BacktrackLimitExceeded() | Kind.RegexEngineFailure():
-            return "is too complicated to be checked"
         case _:
             return "does not match the schema"
 
@@ -156,7 +152,7 @@ def _required(name: str, error: ValidationError, root: Schema) -> str:
         needs = _at(root, error.schema_path)
         if isinstance(needs, dict):
             beside = [other for other, needed in needs.items() if isinstance(needed, list) and name in needed]
-            return f"is required beside {shortened(' or '.join(beside), MAX_QUOTED_LENGTH)}"
+            return f"is required beside {shortened(' or '.join(beside))}"
     return "is required"
 
 
@@ -190,9 +186,5 @@ def _contained(error: ValidationError, root: Schema) -> str:
     form = form_of(schema.get("contains"), root) or "of the form that it must contain"
     least, most = schema.get("minContains", 1), schema.get("maxContains")
     if most is not None and error.schema_path[-1] == "maxContains":
-        return f"has more than {_counted(most, 'item')} that may be {form}"
-    return f"has no item that is {form}" if least == 1 else f"has fewer than {_counted(least, 'item')}, each {form}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+        return f"has more than {_items(most)} that may be {form}"
+    return f"has no item that is {form}" if least == 1 else f"has fewer than {_items(least)}, each {form}"

@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Message, Scope
 from gateway.server.head import refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
 from gateway.server.uvicorn_parts import STATUS_LINE
-from gateway.server_extension import SERVED
-from gateway.wire import Headers
+from gateway.wire import SERVED, Headers
 
 if TYPE_CHECKING:
     from gateway.server.connection import Connection
@@ -53,6 +52,7 @@ class Exchange(Struct, eq=False):
     response_started: bool = False
     response_complete: bool = False
     task: asyncio.Task[None] | None = None
+    is_kept: bool = False  # its task goes on if the caller leaves
     is_taken: bool = False  # the application has the whole body
     is_bodiless: bool = False
     is_chunked: bool = False
@@ -85,7 +85,7 @@ class Exchange(Struct, eq=False):
             self._answer_for_application()
 
     def fail(self, answered: int | None = None) -> bool:
-        """Cancels the application: its caller has left, and what it waits for may be expensive.
+        """Cancels the application unless it is kept: its caller has left, and what it waits for may be expensive.
 
         `answered` is the status that the caller was answered with instead, for the application to see. Returns whether
         the application has begun.
@@ -95,12 +95,16 @@ class Exchange(Struct, eq=False):
         self.disconnected = True
         if self.arrival is not None:
             self.arrival.set()
-        if self.counted:
+        if self.counted and not self.is_kept:
             self.owner.forget_body(self)
-        if self.task is not None:
+        if self.task is not None and not self.is_kept:
             self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
             self.task.cancel()
         return "extensions" in self.scope
+
+    def keep(self) -> None:
+        """Makes the application go on if the caller leaves (see `ServerRequest`)."""
+        self.is_kept = True
 
     def take_body(self) -> bytes | None:
         """The whole body, if all of it is there (see `Served`)."""

@@ -24,17 +24,10 @@ from gateway.settings.backends import (
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.sections import ByName, Items, OrWord, Section, setting
-from gateway.settings.server import (
-    ErrorSettings,
-    LoggingSettings,
-    MetricsSettings,
-    ReloadSettings,
-    ServerSettings,
-)
+from gateway.settings.server import ErrorSettings, LoggingSettings, MetricsSettings, ReloadSettings, ServerSettings
 from gateway.settings.state import StateSettings
-from gateway.settings.tls import TlsSettings
 from gateway.settings.values import Choice
-from gateway.settings.web import is_loopback
+from gateway.settings.web import TlsSettings, is_loopback
 
 
 class Config(Section):

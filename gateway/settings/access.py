@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from operator import attrgetter
 from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
 from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
-from gateway.settings.sections import Items, ListOf, Section, setting
+from gateway.settings.sections import Items, ListOf, Section, repeated, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Secret, Text
 from gateway.settings.web import AuthorizationUrl, is_issuer_url
@@ -140,13 +141,10 @@ class JwtSettings(Section):
 
 def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[int, str]]:
     """Finds entries among which a token could not choose."""
-    seen: set[str | None] = set()
-    for index, entry in enumerate(entries):
-        if entry is None:
-            continue
-        if entry.issuer in seen:
-            yield index, "has the issuer of an earlier entry" if entry.issuer else "has no issuer, as an earlier entry"
-        seen.add(entry.issuer)
+    for index, _ in repeated(entries, attrgetter("issuer")):
+        entry = entries[index]
+        named = entry is not None and entry.issuer
+        yield index, "has the issuer of an earlier entry" if named else "has no issuer, as an earlier entry"
 
 
 class ApiKeySettings(Section):
@@ -160,14 +158,9 @@ class ApiKeySettings(Section):
 
 
 def keys_that_clash(entries: Sequence[ApiKeySettings | None]) -> Iterator[tuple[int, str]]:
-    """Finds keys that would be two callers."""
-    seen: set[bytes] = set()
-    for index, entry in enumerate(entries):
-        if entry is None:
-            continue
-        if entry.hash in seen and any(entry.hash):  # all zeros stand in for one that is missing
-            yield index, "has the hash of an earlier entry"
-        seen.add(entry.hash)
+    """Finds keys that would be two callers; a hash of zeros stands in for one that is missing."""
+    known = [entry if entry and any(entry.hash) else None for entry in entries]
+    return ((index, "has the hash of an earlier entry") for index, _ in repeated(known, attrgetter("hash")))
 
 
 class AuthSettings(Section):

@@ -12,9 +12,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import SecretStr
 
 from gateway.settings.sections import ByOnlyKey, ByWord, Items, ListOf, Section, repeats, setting
-from gateway.settings.tls import TlsSettings
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
-from gateway.settings.web import BaseUrl, HeaderName, OriginUrl
+from gateway.settings.web import BaseUrl, HeaderName, OriginUrl, TlsSettings
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]

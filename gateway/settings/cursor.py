@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gateway.settings import yamlnode
@@ -90,12 +89,17 @@ class Cursor:
     @property
     def is_null(self) -> bool:
         """Whether the value is written as `null`."""
-        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and self.node.text in NULLS
+        return self._plain in NULLS
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing stands behind the key."""
-        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and not self.node.text
+        return self._plain == ""
+
+    @property
+    def _plain(self) -> str | None:
+        """The text of a scalar without quotes, before substitution."""
+        return self.node.text if isinstance(self.node, yamlnode.Scalar) and self.node.plain else None
 
     @property
     def is_stand_in(self) -> bool:
@@ -116,10 +120,6 @@ class Cursor:
         """Records a required key that is not there."""
         self.context.record(self.key_mark, self._join(name), "is missing")
         return RefusedError()
-
-    def refuse_valueless(self, parent: Cursor, message: str) -> None:
-        """Records a problem without showing the key: `{hunter2}` is a key to YAML, but was meant as a password."""
-        self.context.record(self.key_mark, parent.path, message)
 
     def scalar(self) -> Written:
         """The value with variables and files put in. Raises RefusedError."""
@@ -146,23 +146,19 @@ class Cursor:
     def entries(self) -> dict[str, Cursor]:
         """One cursor for each key of a mapping; invalid keys are recorded and left out. Raises RefusedError."""
         self._must_be(yamlnode.Mapping, "must be a mapping of keys to values")
-        found: dict[str, Cursor] = {}
-        for name, cursor in self._pairs():
-            if name in found:
-                cursor.refuse_key(f"is written twice; the first is on line {found[name].key_mark.line}")
-            else:
-                found[name] = cursor
-        return found
-
-    def _pairs(self) -> Iterator[tuple[str, Cursor]]:
         assert isinstance(self.node, yamlnode.Mapping)
+        found: dict[str, Cursor] = {}
         for key, value in self.node.entries:
             if not isinstance(key, yamlnode.Scalar) or key.tagged or not _is_unicode(key.text):
                 self.context.record(key.mark, self.path, "has a key that is not plain text")
             elif key.plain and key.text == "<<":
                 self.context.record(key.mark, self.path, "has a merge key '<<'; use an alias for a whole value instead")
+            elif (first := found.get(key.text)) is not None:
+                message = f"is written twice; the first is on line {first.key_mark.line}"
+                self.context.record(key.mark, first.path, message)
             else:
-                yield key.text, Cursor(self.context, value, self._join(key.text), key.mark)
+                found[key.text] = Cursor(self.context, value, self._join(key.text), key.mark)
+        return found
 
     def _must_be(self, kind: type[Node], message: str) -> None:
         if self.node.tagged:

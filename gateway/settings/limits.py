@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Annotated, Any, Literal, get_args
 
 from gateway.settings import yamlnode
 from gateway.settings.cursor import Cursor, ParseContext
-from gateway.settings.globs import overlap
 from gateway.settings.routes import GLOB
-from gateway.settings.sections import Items, ListOf, Section, setting
+from gateway.settings.sections import Items, ListOf, Section, repeated, setting
 from gateway.settings.substitution import UnfitError
-from gateway.settings.values import Choice, Integer, Reference, Text
+from gateway.settings.values import BackendName, Choice, Integer, Text
 from gateway.suggestions import suggestion
 
 LimitPart = Literal["caller", "ip", "tool", "route"]
@@ -20,6 +21,7 @@ OnFailure = Literal["local", "refuse", "allow"]
 LimitOperation = Literal["call", "list", "poll", "failed_verification"]
 
 PARTS: tuple[LimitPart, ...] = get_args(LimitPart)
+WILD = re.compile(r"[*?]")  # in a pattern of tools
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 FASTEST = 1_000_000  # a second: the clock of Redis counts microseconds
 LONGEST_REFILL_S = 30 * 86400  # so that the state of a caller that has gone away expires
@@ -71,23 +73,18 @@ RATE = Text(
     stand_in=Rate(1, 1),
 )
 LIMIT_KEY = Text(
-    convert=parse_limit_key,
-    title="`caller`, `ip`, `tool` or `route`, or several joined by `+`",
-    stand_in=("caller",),
+    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", stand_in=("caller",)
 )
 
 
-class PublishedTools(Text):
-    """A pattern as routes have them, of tools that a route of the same file may publish."""
+def _matches_published(value: str, cursor: Cursor) -> str:
+    known = published(cursor.context)
+    if any(overlap(value, pattern) for pattern in known):
+        return value
+    raise UnfitError(f"matches no tool of any route{suggestion(value, known)}")
 
-    def __init__(self) -> None:
-        super().__init__(GLOB.pattern, GLOB.must)
 
-    def resolve(self, value: str, cursor: Cursor) -> str:
-        known = published(cursor.context)
-        if any(overlap(value, pattern) for pattern in known):
-            return value
-        raise UnfitError(f"matches no tool of any route{suggestion(value, known)}")
+PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_published)]
 
 
 def published(context: ParseContext) -> list[str]:
@@ -119,12 +116,8 @@ class RateLimitSettings(Section):
         ["call", "list"],
         "What counts: calls, lists of tools, polls for results, or credentials that were not accepted.",
     )
-    tools: ListOf[Annotated[str, PublishedTools()]] = setting(
-        [], "Patterns of the tools whose calls count; empty, all of them."
-    )
-    backends: ListOf[Annotated[str, Reference("backends", "backend")]] = setting(
-        [], "The backends whose calls count; empty, all of them."
-    )
+    tools: ListOf[PublishedTools] = setting([], "Patterns of the tools whose calls count; empty, all of them.")
+    backends: ListOf[BackendName] = setting([], "The backends whose calls count; empty, all of them.")
 
     @property
     def at_once(self) -> int:
@@ -161,11 +154,54 @@ class RateLimitSettings(Section):
 
 def limits_that_clash(limits: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Finds limits of the same name, and those beyond the number there may be."""
-    first: dict[str, int] = {}
-    for index, limit in enumerate(limits):
-        if limit is not None and limit.name in first:
-            yield index, f"has the name of rate_limits[{first[limit.name]}]"
-        elif limit is not None:
-            first[limit.name] = index
-        if index >= MAX_LIMITS:
-            yield index, f"is more than the {MAX_LIMITS} limits there may be; each is checked for every call"
+    for index, first in repeated(limits, attrgetter("name")):
+        yield index, f"has the name of rate_limits[{first}]"
+    for index in range(MAX_LIMITS, len(limits)):
+        yield index, f"is more than the {MAX_LIMITS} limits there may be; each is checked for every call"
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether any tool matches both; a pattern without `@` speaks of every version.
+
+    An id has one `@`, so that the one of a pattern stands for it, and wildcards never do.
+    """
+    (tool, _, version), (other_tool, _, other_version) = (_with_version(glob).partition("@") for glob in (one, other))
+    return "@" not in version + other_version and _meet(tool, other_tool) and _meet(version, other_version)
+
+
+def _with_version(pattern: str) -> str:
+    return pattern if "@" in pattern else f"{pattern}@*"
+
+
+def _fixed(pattern: str) -> str:
+    """What comes before the first wildcard."""
+    return WILD.split(pattern, maxsplit=1)[0]
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether some text matches both: walks them together, at most 66,000 pairs of the 257 places in either."""
+    shorter, longer = sorted((_fixed(one), _fixed(other)), key=len)
+    if not longer.startswith(shorter):
+        return False  # most of a large file, without any walking
+    seen = {(0, 0)}
+    places = [(0, 0)]
+    while places:
+        here, there = places.pop()
+        if here == len(one) and there == len(other):
+            return True
+        for place in _next(one, here, other, there):
+            if place not in seen:
+                seen.add(place)
+                places.append(place)
+    return False
+
+
+def _next(one: str, here: int, other: str, there: int) -> list[tuple[int, int]]:
+    mine, theirs = one[here : here + 1], other[there : there + 1]
+    if mine == "*":
+        return [(here + 1, there), (here, there + 1)] if theirs else [(here + 1, there)]
+    if theirs == "*":
+        return [(here, there + 1), (here + 1, there)] if mine else [(here, there + 1)]
+    if mine and theirs and (mine == theirs or "?" in (mine, theirs)):
+        return [(here + 1, there + 1)]
+    return []

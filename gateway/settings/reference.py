@@ -70,50 +70,52 @@ def json_schema(root: type[BaseModel]) -> Schema:
 
 def markdown(schema: Schema) -> str:
     """The whole page, of a schema as `json_schema` makes it."""
-    return "\n\n".join([PREFACE, *_Page(schema["$defs"]).parts(schema)]) + "\n"
+    tables = _Page(schema["$defs"]).tables("The file", "What may stand at the top.", schema, schema["properties"], "")
+    return "\n\n".join([PREFACE, *tables]) + "\n"
 
 
 class _Page:
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._definitions = definitions
 
-    def parts(self, root: Schema) -> Iterator[str]:
-        """The table of the top of the file, then those of all sections."""
-        yield self._table("The file", "What may stand at the top.", root, root["properties"], "")
-        for name, value in root["properties"].items():
-            yield from self._sections(value, name)
+    def tables(
+        self, title: str, sentence: str, section: Schema, keys: Mapping[str, Schema], path: str, *, below: bool = True
+    ) -> Iterator[str]:
+        """The table of a section's keys; `below` it those of all sections that these keys have."""
+        required = section.get("required", ())
+        rows = [
+            self._row(name, value, "**required**" if name in required else _default(value), path)
+            for name, value in keys.items()
+        ]
+        yield "\n".join([f"## {title}", "", _escaped(sentence), "", *HEAD, *rows])
+        for name, value in keys.items() if below else ():
+            yield from self._sections(value, f"{path}.{name}".lstrip("."))
 
     def _sections(self, value: Schema, path: str) -> Iterator[str]:
-        """The tables of the sections that a value has, and of those below them."""
         match value:
             case {"$ref": ref}:
                 section = self._definition(ref)
-                yield self._table(f"`{path}`", _escaped(section["description"]), section, section["properties"], path)
-                for name, inner in section["properties"].items():
-                    yield from self._sections(inner, f"{path}.{name}")
+                yield from self.tables(f"`{path}`", section["description"], section, section["properties"], path)
             case {"items": item}:
                 yield from self._sections(item, f"{path}[]")
             case {"additionalProperties": {"allOf": chosen}}:
-                words = [each["if"]["properties"][TAG]["const"] for each in chosen]
-                refs = [each["then"]["$ref"] for each in chosen]
-                yield from self._backends(list(zip(words, refs, strict=True)), f"{path}.<name>")
+                yield from self._backends(chosen, f"{path}.<name>")
             case {"oneOf": sections}:
                 yield from self._one_of([self._definition(section["$ref"]) for section in sections], path)
             case {"anyOf": options}:
                 for option in options:
                     yield from self._sections(option, path)
 
-    def _backends(self, chosen: Sequence[tuple[str, str]], path: str) -> Iterator[str]:
+    def _backends(self, chosen: Sequence[Schema], path: str) -> Iterator[str]:
         """First what all protocols have, then for each what it has besides, or otherwise."""
-        base = BackendSettings.model_json_schema(schema_generator=_Generator)["properties"]
-        common = {name: value for name, value in base.items() if name != TAG}
-        yield self._table(f"`{path}`", EVERY_BACKEND, {}, common, path)
-        for name, value in common.items():
-            yield from self._sections(value, f"{path}.{name}")
-        for word, ref in chosen:
-            section = self._definition(ref)
+        common = dict(BackendSettings.model_json_schema(schema_generator=_Generator)["properties"])
+        del common[TAG]
+        yield from self.tables(f"`{path}`", EVERY_BACKEND, {}, common, path)
+        for each in chosen:
+            word, section = each["if"]["properties"][TAG]["const"], self._definition(each["then"]["$ref"])
             own = {name: value for name, value in section["properties"].items() if value != common.get(name)}
-            yield self._table(f"`{path}` with `{TAG}: {word}`", _escaped(section["description"]), section, own, path)
+            title = f"`{path}` with `{TAG}: {word}`"
+            yield from self.tables(title, section["description"], section, own, path, below=False)
 
     def _one_of(self, sections: Sequence[Schema], path: str) -> Iterator[str]:
         only = [(section["description"], *next(iter(section["properties"].items()))) for section in sections]
@@ -124,14 +126,6 @@ class _Page:
         yield "\n".join([f"## `{path}`", "", "Exactly one of these keys.", "", *HEAD, *rows])
         for _, name, value in only:
             yield from self._sections(value, f"{path}.{name}")
-
-    def _table(self, title: str, sentence: str, section: Schema, keys: Mapping[str, Schema], path: str) -> str:
-        required = section.get("required", ())
-        rows = [
-            self._row(name, value, "**required**" if name in required else _default(value), path)
-            for name, value in keys.items()
-        ]
-        return "\n".join([f"## {title}", "", sentence, "", *HEAD, *rows])
 
     def _row(self, name: str, value: Schema, default: str, path: str) -> str:
         kind = self._type(value, f"{path}.{name}" if path else name)

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from gateway.settings.sections import ByName, ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
-from gateway.settings.values import Choice, Duration, Flag, Reference, Secret, Text, Uuid
+from gateway.settings.values import BackendName, Choice, Duration, Flag, Secret, Text, Uuid
 from gateway.settings.web import AuthorizationUrl
 
 OutputCheck = Literal["off", "warn", "fail"]
@@ -43,9 +43,7 @@ class RouteSettings(Section):
     tools: Annotated[str, GLOB] = setting(
         ..., "Which tools, as a pattern over Toolkit.Tool@x.y.z; * and ? stand for anything."
     )
-    backend: Annotated[str, Reference("backends", "backend")] = setting(
-        ..., "The name of the backend that has the tools."
-    )
+    backend: BackendName = setting(..., "The name of the backend that has the tools.")
     deny: Flag = setting(False, "Whether these tools are hidden instead of published.")
     timeout_s: Annotated[float, Duration("10ms", "1h")] | None = setting(
         None, "How long a call may take; left out, the timeout of the backend."

@@ -6,7 +6,6 @@ hands on cursors of its parts, so that every problem is recorded where it stands
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
@@ -84,21 +83,25 @@ class Section(BaseModel):
         return section
 
 
+def repeated(items: Sequence[Any], key: Callable[[Any], object] = lambda item: item) -> Iterator[tuple[int, int]]:
+    """Finds items of a list that have the key of an earlier one: the index of each, and of the first of its key."""
+    first: dict[object, int] = {}
+    for index, item in enumerate(items):
+        if item is not None and (at := first.setdefault(key(item), index)) != index:
+            yield index, at
+
+
 def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Finds items of a list that stand there before."""
-    seen = set()
-    for index, item in enumerate(items):
-        if item is not None and item in seen:
-            yield index, "is in the list already"
-        seen.add(item)
+    return ((index, "is in the list already") for index, _ in repeated(items))
 
 
-class Parts(ABC):
+class Parts:
     """An annotation of a value with parts, which are read by what it annotates."""
 
-    @abstractmethod
     def read(self, value: Any, validate: Validate) -> Any:
         """Reads a value of a file or of code. Raises RefusedError."""
+        raise NotImplementedError
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(self.read, handler(source))
@@ -152,7 +155,7 @@ class ByName(Parts):
         values = {}
         for name, entry in entries.items():
             if entry.is_empty:
-                entry.refuse_valueless(value, "has a name without a value")
+                value.context.record(entry.key_mark, value.path, "has a name without a value")
             elif not self.name.matches(name):
                 entry.refuse_key(f"as a name {self.name.must}")
             elif (item := _first(validate, {name: entry}, name)) is not None:
@@ -165,35 +168,12 @@ class ByName(Parts):
         return handler(schema) | {"propertyNames": {"pattern": f"^({self.name.pattern})$"}}
 
 
-class OneOf:
-    """One of several sections, which `name_of` a mapping chooses."""
-
-    def __init__(self, sections: Mapping[str, type[Section]], name_of: Callable[[Cursor], str]) -> None:
-        self.sections = sections
-        self.name_of = name_of
-
-    def core_schema(self, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """What pydantic reads them with."""
-        choices = {name: handler.generate_schema(section) for name, section in self.sections.items()}
-        return core_schema.tagged_union_schema(choices, self.choose)
-
-    def choose(self, value: Any) -> str | None:
-        """The name of the section to read; None if there is none, which is then recorded."""
-        if not isinstance(value, Cursor):
-            return next((name for name, section in self.sections.items() if isinstance(value, section)), None)
-        try:
-            return self.name_of(value)
-        except RefusedError:
-            return None
-
-
 class ByOnlyKey:
     """One of several sections that have a single key each, as `Annotated[A | B, ByOnlyKey()]`."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        sections: dict[str, type[Section]] = {
-            next(iter(section.model_fields)): section for section in get_args(source) or (source,)
-        }
+        classes: Sequence[type[Section]] = get_args(source) or (source,)
+        sections = {next(iter(section.model_fields)): section for section in classes}
 
         def only_key(cursor: Cursor) -> str:
             entries = cursor.entries()
@@ -203,7 +183,7 @@ class ByOnlyKey:
                 raise cursor.refuse(f"must have exactly one of the keys {', '.join(sections)}")
             return present[0]
 
-        return OneOf(sections, only_key).core_schema(handler)
+        return _one_of(sections, only_key, handler)
 
 
 class ByWord:
@@ -221,7 +201,7 @@ class ByWord:
         return str(self.words.read(entries[self.key]))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return OneOf(self.sections, self._word).core_schema(handler)
+        return _one_of(self.sections, self._word, handler)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         # Not `oneOf`: with `if` an editor complains about the keys of the section that was meant.
@@ -257,6 +237,23 @@ class OrWord(Parts):
         return {"anyOf": [{"const": self.word}, {"type": "string", "pattern": SUBSTITUTED}, section]}
 
 
+def _one_of(
+    sections: Mapping[str, type[Section]], name_of: Callable[[Cursor], str], handler: GetCoreSchemaHandler
+) -> CoreSchema:
+    """What pydantic reads one of several sections with; `name_of` chooses, or raises RefusedError."""
+
+    def choose(value: Any) -> str | None:
+        if not isinstance(value, Cursor):
+            return next((name for name, section in sections.items() if isinstance(value, section)), None)
+        try:
+            return name_of(value)
+        except RefusedError:
+            return None
+
+    choices = {name: handler.generate_schema(section) for name, section in sections.items()}
+    return core_schema.tagged_union_schema(choices, choose)
+
+
 def _first(validate: Validate, one: Any, key: Any = 0) -> Any:
     """The only part of what is validated; None if it was refused."""
     try:
@@ -274,7 +271,8 @@ def _refuse_unknown(
         hint = suggestion(name, known)
         if name in replaced:
             entry.refuse_key(replaced[name])
-        elif entry.is_empty:
-            entry.refuse_valueless(cursor, f"has a key that is not known and has no value{hint}")
+        elif entry.is_empty:  # its name is not shown: `{hunter2}` is a key to YAML, but was meant as a password
+            message = f"has a key that is not known and has no value{hint}"
+            cursor.context.record(entry.key_mark, cursor.path, message)
         else:
             entry.refuse_key(f"is not a known key{hint}")

@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 from pydantic import SecretStr
 
 from gateway.settings.sections import Items, ListOf, Section, repeats, setting
-from gateway.settings.tls import ServerTlsSettings
 from gateway.settings.values import Choice, Duration, Flag, Integer, Secret, Size, Text
-from gateway.settings.web import BaseUrl, HostName, Network, PageOrigin
+from gateway.settings.web import BaseUrl, HostName, Network, PageOrigin, ServerTlsSettings
 
 Host = Annotated[
     str, Text(r"[A-Za-z0-9_.:%-]{1,255}", "must be a host name or an IP address, without brackets and port")

@@ -10,9 +10,8 @@ from pydantic import SecretStr
 
 from gateway.settings.sections import ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
-from gateway.settings.tls import TlsSettings
 from gateway.settings.values import Duration, Flag, Integer, Secret, Size
-from gateway.settings.web import is_loopback
+from gateway.settings.web import TlsSettings, is_loopback
 from gateway.state.address import Address
 
 VARIABLE = re.compile(r"\$\{[^}]*\}")

@@ -70,26 +70,21 @@ class Substitution:
         return Expanded("".join(parts) + text[end:], replaced, missing)
 
     def _value(self, match: re.Match[str]) -> str:
-        if match["source"] == "env":
-            return self._variable(match["name"])
+        name = match["name"]
         if match["source"] == "file":
-            return self._file(match["name"])
-        raise UnfitError(
-            "has a '${' that begins neither ${env:NAME} nor ${file:path}; write $${ for the two characters"
-        )
-
-    def _variable(self, name: str) -> str:
+            if name not in self._files:
+                self._files[name] = self._read(name)
+            return self._files[name]
+        if match["source"] is None:
+            raise UnfitError(
+                "has a '${' that begins neither ${env:NAME} nor ${file:path}; write $${ for the two characters"
+            )
         if VARIABLE.fullmatch(name) is None:
             raise UnfitError("names an environment variable that cannot exist; names have letters, digits and _ only")
         value = self.env.get(name)
         if value is None:
             raise MissingError(f"environment variable {name} is not set")
         return value
-
-    def _file(self, name: str) -> str:
-        if name not in self._files:
-            self._files[name] = self._read(name)
-        return self._files[name]
 
     def _read(self, name: str) -> str:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
@@ -25,9 +25,6 @@ T = TypeVar("T")
 NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(inf|Inf|INF)")
 NOT_TEXT = NULLS | {"true", "True", "TRUE", "false", "False", "FALSE", ".nan", ".NaN", ".NAN"}
 SUBSTITUTED = r"\$\{(env|file):"  # in a schema: a value that is known only when the file is loaded
-
-DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-SIZE_BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 class Value(ABC):
@@ -78,7 +75,8 @@ class Text(Value):
     """Any text, or text of a certain form: `pattern`, what it `must` be in words, and `convert` for what is left.
 
     With `any_scalar` it may look like a number, too. `stand_in` is used where a variable is missing; without one it is
-    the expression itself.
+    the expression itself. `resolve` looks the text up where the file lies, or elsewhere in it. Both functions raise
+    UnfitError.
     """
 
     def __init__(
@@ -90,6 +88,7 @@ class Text(Value):
         any_scalar: bool = False,
         title: str = "",
         stand_in: Any = None,
+        resolve: Callable[[Any, Cursor], Any] | None = None,
     ) -> None:
         self.pattern = pattern
         self.must = must
@@ -97,6 +96,7 @@ class Text(Value):
         self.convert = convert
         self.title = title or ("text" if pattern is None else must.removeprefix("must be "))
         self._stand_in = stand_in
+        self._resolve = resolve
 
     def parse(self, written: Written) -> Any:
         if not self.matches(written.text):
@@ -104,6 +104,9 @@ class Text(Value):
         if not self.any_scalar:
             _require_text(written)
         return self.convert(written.text)
+
+    def resolve(self, value: Any, cursor: Cursor) -> Any:
+        return value if self._resolve is None else self._resolve(value, cursor)
 
     def matches(self, text: str) -> bool:
         """Whether text has the form."""
@@ -113,11 +116,19 @@ class Text(Value):
         return raw if self._stand_in is None else self._stand_in
 
     def schema(self) -> Schema:
-        return {"type": "string", **({"pattern": or_substituted(self.pattern)} if self.pattern else {"minLength": 1})}
+        return {"type": "string", **({"pattern": _or_substituted(self.pattern)} if self.pattern else {"minLength": 1})}
+
+
+def _names_a_backend(value: str, cursor: Cursor) -> str:
+    known = cursor.context.names("backends")
+    if value not in known:
+        raise UnfitError(f"names no backend of this file{suggestion(value, known)}")
+    return value
 
 
 AnyText = Annotated[str, Text()]
 Uuid = Annotated[str, Text(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "must be a UUID")]
+BackendName = Annotated[str, Text(title="name of a backend of this file", resolve=_names_a_backend)]
 
 
 class Secret(Value):
@@ -188,8 +199,7 @@ class Integer(Value):
     """A whole number between two bounds, both allowed."""
 
     def __init__(self, low: int, high: int) -> None:
-        self.low = low
-        self.high = high
+        self.low, self.high = low, high
         self.title = f"whole number from {low} to {high}"
         self.sample = str(low)
 
@@ -208,12 +218,12 @@ class Integer(Value):
 class Range(Value):
     """A number with a unit between two bounds, both allowed."""
 
-    noun: str
-    examples: str
+    noun: ClassVar[str]
+    examples: ClassVar[str]
+    units: ClassVar[Mapping[str, int]]
 
-    def __init__(self, low: str, high: str, units: Mapping[str, int]) -> None:
-        self.units = units
-        self.pattern = f"[0-9]{{1,15}}({'|'.join(units)})"
+    def __init__(self, low: str, high: str) -> None:
+        self.pattern = f"[0-9]{{1,15}}({'|'.join(self.units)})"
         self.low, self.high = self._number(low), self._number(high)
         self.title = f"{self.noun} from {low} to {high}"
         self.sample = low
@@ -227,7 +237,7 @@ class Range(Value):
         return number
 
     def schema(self) -> Schema:
-        return {"type": "string", "pattern": or_substituted(self.pattern)}
+        return {"type": "string", "pattern": _or_substituted(self.pattern)}
 
     def _number(self, text: str) -> int:
         digits = text.rstrip("".join(self.units))
@@ -237,11 +247,8 @@ class Range(Value):
 class Duration(Range):
     """A time such as `500ms` or `1h`, in seconds."""
 
-    noun = "duration"
-    examples = "500ms, 30s, 5m, 1h or 1d"
-
-    def __init__(self, low: str, high: str) -> None:
-        super().__init__(low, high, DURATION_MS)
+    noun, examples = "duration", "500ms, 30s, 5m, 1h or 1d"
+    units: ClassVar = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
     def parse(self, written: Written) -> float:
         return super().parse(written) / 1000
@@ -250,11 +257,8 @@ class Duration(Range):
 class Size(Range):
     """A size such as `512` or `64KiB`, in bytes."""
 
-    noun = "size"
-    examples = "512, 64KiB, 1MiB or 1GiB"
-
-    def __init__(self, low: str, high: str) -> None:
-        super().__init__(low, high, SIZE_BYTES)
+    noun, examples = "size", "512, 64KiB, 1MiB or 1GiB"
+    units: ClassVar = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
     def schema(self) -> Schema:
         return {**super().schema(), "type": ["string", "integer"], "minimum": self.low, "maximum": self.high}
@@ -277,32 +281,15 @@ class WordOf(Value):
         return {"type": "string", "anyOf": [{"enum": list(self.words)}, {"pattern": SUBSTITUTED}]}
 
 
-class Word:
-    """One of the words of a Literal."""
-
+class _Word:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return handler.generate_schema(Annotated[source, WordOf(get_args(source))])
 
 
-Choice = Annotated[T, Word()]  # as Choice[Literal["json", "text"]]
+Choice = Annotated[T, _Word()]  # as Choice[Literal["json", "text"]]
 
 
-class Reference(Text):
-    """A name that a mapping at the top of the same file defines."""
-
-    def __init__(self, section: str, noun: str) -> None:
-        super().__init__(title=f"name of a {noun} of this file")
-        self.section = section
-        self.noun = noun
-
-    def resolve(self, value: str, cursor: Cursor) -> str:
-        known = cursor.context.names(self.section)
-        if value not in known:
-            raise UnfitError(f"names no {self.noun} of this file{suggestion(value, known)}")
-        return value
-
-
-def or_substituted(pattern: str) -> str:
+def _or_substituted(pattern: str) -> str:
     """A pattern for JSON Schema of the whole text, or of text that is known only when the file is loaded."""
     return f"^({pattern})$|{SUBSTITUTED}"
 

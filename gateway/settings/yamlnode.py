@@ -26,38 +26,35 @@ class Mark:
     column: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """Where a value begins, whether it has a tag, and how many nodes it is with all below it."""
+
+    mark: Mark
+    tagged: bool = False
+    size: int = 1
+
+
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(Node):
     """A value without parts. `plain` means written without quotes, as neither a literal nor a folded block."""
 
-    mark: Mark
     text: str
     plain: bool = True
-    tagged: bool = False
-    size: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
-    """A list. `size` counts this node and all below it."""
+class Sequence(Node):
+    """A list."""
 
-    mark: Mark
     items: tuple[Node, ...]
-    tagged: bool = False
-    size: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(Node):
     """Keys with values, in the order of the file; a key may occur twice here and may be no scalar."""
 
-    mark: Mark
     entries: tuple[tuple[Node, Node], ...]
-    tagged: bool = False
-    size: int = 1
-
-
-Node = Scalar | Sequence | Mapping
 
 
 class YamlError(Exception):
@@ -140,13 +137,14 @@ class _Builder:
         tagged = event.tag is not None
         node: Node
         if isinstance(event, yaml.ScalarEvent):
-            node = Scalar(mark, event.value, event.style is None, tagged)
+            node = Scalar(event.value, event.style is None, mark=mark, tagged=tagged)
         elif isinstance(event, yaml.SequenceStartEvent):
             items = self._children(yaml.SequenceEndEvent, depth + 1)
-            node = Sequence(mark, tuple(items), tagged, _size(items))
+            node = Sequence(tuple(items), mark=mark, tagged=tagged, size=_size(items))
         else:
             parts = self._children(yaml.MappingEndEvent, depth + 1)
-            node = Mapping(mark, tuple(zip(parts[::2], parts[1::2], strict=True)), tagged, _size(parts))
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            node = Mapping(tuple(pairs), mark=mark, tagged=tagged, size=_size(parts))
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         return node

@@ -42,9 +42,12 @@ class Address(Struct, frozen=True, kw_only=True):
             raise ValueError("is not the address of a Redis server")
         parts = match.groupdict()
         port = REDIS_PORT if parts.get("service") is None else SENTINEL_PORT
-        hosts = tuple(_host(text, port) for text in parts["hosts"].split(","))
+        found = re.findall(HOST, parts["hosts"])
+        hosts = tuple((host.strip("[]"), int(digits.removeprefix(":") or port)) for host, digits in found)
         if len(hosts) > MAX_SENTINELS:
             raise ValueError(f"names more than {MAX_SENTINELS} sentinels")
+        if not all(1 <= number <= 65535 for _, number in hosts):
+            raise ValueError("has a port that is not between 1 and 65535")
         return cls(
             hosts=hosts,
             is_tls=parts["scheme"] == "rediss",
@@ -59,12 +62,3 @@ class Address(Struct, frozen=True, kw_only=True):
         scheme = ("rediss" if self.is_tls else "redis") + ("+sentinel" if self.service else "")
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
         return f"{scheme}://{hosts}/" + (f"{self.service}/" if self.service else "") + str(self.database)
-
-
-def _host(text: str, port: int) -> tuple[str, int]:
-    host, colon, digits = text.rpartition(":") if not text.endswith("]") else (text, "", "")
-    if not colon:
-        return text.strip("[]"), port
-    if not 1 <= int(digits) <= 65535:
-        raise ValueError("has a port that is not between 1 and 65535")
-    return host.strip("[]"), int(digits)

@@ -26,9 +26,6 @@ class Usage:
         self.pending = self.finished = self.bytes = 0
 
 
-NO_USAGE = Usage()  # never changed
-
-
 class Quotas:
     """The usage of each principal that has any; `size_bytes` is what all have together."""
 
@@ -37,30 +34,28 @@ class Quotas:
         self._usage: dict[str, Usage] = {}
         self.size_bytes = 0
 
-    def exceeded(self, principal: str, cost: int) -> Quota | None:
-        """Which limit keeps a principal from beginning a call of so many bytes."""
-        limits, usage = self._limits, self._usage.get(principal, NO_USAGE)
+    def begin(self, principal: str, cost: int) -> Usage | Quota:
+        """Counts a call of so many bytes that is not over, or returns the limit that keeps it from beginning."""
+        limits, usage = self._limits, self._usage.get(principal) or Usage()
         if usage.pending >= limits.max_pending:
             return "pending"
         if usage.finished >= limits.max_records:
             return "records"
         if usage.bytes + cost > limits.max_bytes_per_caller:
             return "bytes"
-        return "room" if usage.bytes + cost > limits.max_bytes - self.size_bytes else None
+        if usage.bytes + cost > limits.max_bytes - self.size_bytes:
+            return "room"
+        if not usage.bytes:
+            self._usage[principal] = usage
+        usage.pending += 1
+        usage.bytes += cost
+        self.size_bytes += cost
+        return usage
 
     def has_room(self, usage: Usage, cost: int) -> bool:
         """Whether a call may take so many bytes more."""
         limits = self._limits
         return usage.bytes + cost <= min(limits.max_bytes_per_caller, limits.max_bytes - self.size_bytes)
-
-    def begin(self, principal: str, cost: int) -> Usage:
-        """Counts a call that is not over."""
-        usage = self._usage.get(principal)
-        if usage is None:
-            usage = self._usage[principal] = Usage()
-        usage.pending += 1
-        self.count(usage, cost)
-        return usage
 
     def count(self, usage: Usage, size_bytes: int) -> None:
         """Counts bytes of a principal that has some."""

@@ -53,9 +53,8 @@ class MemoryState:
         self._limits = limits
         self._clock = clock
         self._calls: dict[str, Entry] = {}
-        self._open: dict[
-            str, str
-        ] = {}  # question -> the call that waits for its user, or whose result is not delivered
+        # By question, the key of the call that waits for its user, or whose result is not delivered.
+        self._open: dict[str, str] = {}
         self._pending: OrderedDict[str, Entry] = OrderedDict()  # what expires first is first, here and below
         self._results: OrderedDict[str, Entry] = OrderedDict()
         self._seen = SeenKeys()
@@ -97,10 +96,9 @@ class MemoryState:
             if known is not None:
                 return known
         principal, cost = call.principal, RECORD_BYTES + len(call.note)
-        while (quota := self._quotas.exceeded(principal, cost)) is not None:
+        while isinstance(usage := self._quotas.begin(principal, cost), str):
             if not self._sweep(now, SWEEP):
-                return Full(BUSY_RETRY_S if quota == "pending" else self._until_some_expire(now), quota)
-        usage = self._quotas.begin(principal, cost)
+                return Full(BUSY_RETRY_S if usage == "pending" else self._until_some_expire(now), usage)
         entry = Entry(call, usage, now, now + self._limits.pending_ttl_s, call.state, call.note)
         self._calls[key] = self._pending[key] = entry
         return Created(call, self.replica, now)
@@ -269,11 +267,11 @@ class MemoryState:
 
     def _expire(self, call: Entry, at_s: float) -> None:
         """Drops a call whose time is over and remembers its key."""
-        self._quotas.count(call.usage, SEEN_BYTES)
-        self._remove(call)
+        self._remove(call, SEEN_BYTES)
         self._seen.add(call.new.key, call.new.principal, at_s + self._limits.seen_ttl_s)
 
-    def _remove(self, call: Entry) -> None:
+    def _remove(self, call: Entry, left_bytes: int = 0) -> None:
+        """Drops a call; `left_bytes` are still counted for its key."""
         new, usage = call.new, call.usage
         del self._calls[new.key]
         if call.outcome is None:
@@ -284,4 +282,4 @@ class MemoryState:
             usage.finished -= 1
         if new.question is not None:
             self._close(new)
-        self._quotas.release(new.principal, call.size_bytes)
+        self._quotas.release(new.principal, call.size_bytes - left_bytes)

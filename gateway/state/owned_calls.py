@@ -165,11 +165,6 @@ class OwnedCalls:
         elif owned.state <= found.state:  # if they are equal its note may have changed
             self._owned[found.key] = structs.replace(owned, state=found.state, note=found.note)
 
-    def is_behind(self, key: str, state: int) -> bool:
-        """Whether an owned call has moved on to `state` elsewhere."""
-        owned = self._owned.get(key)
-        return owned is not None and owned.state < state
-
     def end(self, key: str, outcome: bytes | None) -> Record | None:
         """Ends a call, with the `outcome` if that was stored from here; returns the record if the call was owned."""
         owned = self.drop(key)

@@ -24,9 +24,8 @@ class CallState(IntEnum):
     """How far a call has come. The state only grows, except that a call which has to queue is REGISTERED again.
 
     REGISTERED: nothing was sent. DISPATCHING: it may be on its way to its tool server. ACCEPTED: the tool server took
-    it and will bring the outcome later. AWAITING_USER: the tool server wants a user's consent first. UNKNOWN: the
-    replica that ran it died, and the tool may have run; this ends all waiting, but an outcome that arrives later still
-    replaces it. DONE: it has an outcome, which is final.
+    it and will bring the outcome later. AWAITING_USER: the tool server wants a user's consent first. UNKNOWN: its
+    replica died, and the tool may have run; an outcome that arrives later replaces this. DONE: its outcome is final.
     """
 
     REGISTERED = 1
@@ -157,8 +156,8 @@ class Record(Call, frozen=True, kw_only=True, gc=False):
 class Created(Struct, frozen=True, gc=False):
     """The call was begun; the caller of `begin` dispatches it.
 
-    It is new, just as it was `asked` for, or it was `found` where a dead replica, or a lost reply of Redis, left it.
-    The record of a new one is made only on demand, because it is rarely needed.
+    It is new, as it was `asked` for, or was `found` where a dead replica or a lost reply left it. The record of a new
+    one is made on demand, because it is rarely needed.
     """
 
     asked: NewCall
@@ -191,11 +190,7 @@ Quota = Literal["pending", "records", "bytes", "room"]
 
 
 class Full(Struct, frozen=True):
-    """A `quota` is used up; nothing was stored.
-
-    It is a limit on the caller's calls that are not over, on those that are, on the bytes of both; or, for no fault of
-    the caller's, the room that all callers share.
-    """
+    """Nothing was stored: there is no `quota` left of calls that run, of those that ended, of bytes, or of all room."""
 
     retry_after_s: float
     quota: Quota

@@ -52,14 +52,7 @@ LOST = (b"absent", b"restoring")  # replies about a call that Redis does not hav
 class RedisState:
     """Implements `port.State`."""
 
-    def __init__(
-        self,
-        redis: Redis,
-        limits: StateLimits,
-        sealer: Sealer,
-        *,
-        timing: Timing | None = None,
-    ) -> None:
+    def __init__(self, redis: Redis, limits: StateLimits, sealer: Sealer, *, timing: Timing | None = None) -> None:
         timing = timing or Timing()
         self.replica = os.urandom(8).hex()
         self._redis = redis
@@ -75,10 +68,8 @@ class RedisState:
             # Whichever server it connects to, that may have been restarted without what was written last.
             greeting=[("greet",)],
         )
-        self._owned = OwnedCalls(self._scripts, self._records, limits)
-        self._sync = ReplicaSync(
-            self._owned, self.replica, redis, self._scripts, self._waiters, timing, watch=self._watch
-        )
+        self._owned = owned = OwnedCalls(self._scripts, self._records, limits)
+        self._sync = ReplicaSync(owned, self.replica, redis, self._scripts, self._waiters, timing, watch=self._watch)
 
     @property
     def is_up(self) -> bool:
@@ -113,10 +104,8 @@ class RedisState:
     async def begin(self, call: NewCall) -> Begun:
         check_call(call)
         is_first = self._owned.starting(call)
-        is_doubtful = (
-            True  # without a reply, also if we are cancelled, Redis may have a call that this process never runs
-        )
-        unanswered = None
+        # Without a reply, also if we are cancelled, Redis may have a call that this process never runs.
+        is_doubtful, unanswered = True, None
         try:
             reply = await self._scripts.ask("begin", *self._records.begin(call, self._sync.free_bytes))
             unanswered = self._records.take(call, reply, self.replica) if is_first else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from redis.asyncio import Redis
@@ -62,7 +62,7 @@ class ReplicaSync:
         watch: Callable[[str], Awaitable[Record | None]],
     ) -> None:
         """`watch` fetches a call and has Redis wake this process when the call is over."""
-        self.is_settled = False  # Redis is there, and so is everything that replicas own
+        self.is_settled = False  # Redis is there, and has everything that replicas own
         self._owned = owned
         self._replica = replica
         self._redis = redis
@@ -97,7 +97,9 @@ class ReplicaSync:
 
     async def start(self) -> None:
         """Starts the loops; returns when the state is settled, or when that has taken too long."""
-        self._tasks = [_running(loop) for loop in (self._beat(), self._listen(), self._refresh(), self._poll())]
+        for loop in (self._beat(), self._listen(), self._refresh(), self._poll()):
+            self._tasks.append(asyncio.create_task(loop))
+            self._tasks[-1].add_done_callback(_log_failure)
         try:
             async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
                 await self._settled.wait()
@@ -146,11 +148,9 @@ class ReplicaSync:
                 self._set_settled(not is_restoring)
                 pause_s = self._timing.beat_s if self.is_settled else self._timing.settle_in_s / 8
             self._hurry.clear()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._hurry.wait()
-            except TimeoutError:
-                continue
 
     async def _beat_once(self) -> bool:
         """Extends the lease and restores what Redis lacks; returns whether other replicas still do.
@@ -159,7 +159,9 @@ class ReplicaSync:
         """
         owned, scripts = self._owned, self._scripts
         expired = owned.expired()
-        _, epoch, is_restoring, now_ms = await scripts.ask("beat", expired, self.epoch, probing=True)
+        reply = await scripts.ask("beat", expired, self.epoch, probing=True)
+        _, epoch, is_restoring, now_ms, used_bytes, max_bytes = reply
+        self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
         owned.set_clock(now_ms / 1000)
         for key, record in owned.all().items() if expired else ():
             if key in expired:
@@ -168,14 +170,12 @@ class ReplicaSync:
             scripts.is_up = True
             self._up_since = asyncio.get_running_loop().time()
             await owned.restore()
-            _, _, is_restoring, _ = await scripts.ask("restored")
+            is_restoring = (await scripts.ask("restored"))[0] == b"restoring"
             self.epoch = epoch
         await owned.report_outcomes()
         if self.may_judge:
             await owned.mark_unknown()
         await owned.forget_doubtful()
-        _, used_bytes, max_bytes = await scripts.ask("room")
-        self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
         return bool(is_restoring)
 
     def _set_settled(self, is_settled: bool) -> None:
@@ -230,11 +230,9 @@ class ReplicaSync:
         while True:
             await asyncio.sleep(self._timing.poll_s)
             owned = self._owned.all()
-            try:
+            with suppress(StateUnavailable):
                 for some in portions(list({**dict.fromkeys(self._waiters), **owned})):
                     await self._poll_some(some, owned)
-            except StateUnavailable:
-                continue
 
     async def _poll_some(self, keys: Sequence[str], owned: dict[str, Record]) -> None:
         reply = await self._scripts.ask("states", keys)
@@ -247,14 +245,8 @@ class ReplicaSync:
             if key in owned and (not state or state >= CallState.UNKNOWN):
                 self._owned.release(key, owned[key])
                 self.on_changed(key)
-            elif self._owned.is_behind(key, state):
+            elif (now := self._owned.get(key)) is not None and now.state < state:  # it has moved on elsewhere
                 self._fetch(key)
-
-
-def _running(loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    task = asyncio.create_task(loop)
-    task.add_done_callback(_log_failure)
-    return task
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

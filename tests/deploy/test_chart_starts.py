@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from tests.deploy import charts
-from tests.deploy.tools import beside_python
-from tests.deploy.waiting import until
+from tests.deploy.tools import beside_python, until
 from tests.interop.programs import free_port
 
 SECRETS = {"toolgate": {"jwt-secret": "a-secret-of-at-least-32-bytes-ours", "MAIL_TOKEN": "a-token-of-the-fleet"}}

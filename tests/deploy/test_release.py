@@ -22,8 +22,7 @@ from packaging.utils import canonicalize_name
 
 from gateway import __version__
 from gateway.demo.fleet import SERVERS
-from tests.deploy.tools import CHECKOUT, beside_python, output, program
-from tests.deploy.waiting import until
+from tests.deploy.tools import CHECKOUT, beside_python, output, program, until
 from tests.pins import CONSTRAINTS, differing, installed_for, required, requirements
 from tests.support.demonstration import LAST_LINE, read_screen
 from tests.support.terminal import gone

@@ -1,4 +1,4 @@
-"""Alerts and dashboard as they are written: what Prometheus says of them, and that they ask for what there is."""
+"""Alerts, dashboard and the queries of the handbook: Prometheus takes them, and they ask for what there is."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ import yaml
 from gateway.metrics.families import FAMILIES
 from tests.deploy import promql
 from tests.deploy.tools import output, program
+from tests.support.markdown import PAGES, blocks
 from tests.support.processes import gateway, settings
 
 FROM_SCRAPING = {"job", "namespace", "instance"}  # labels that Prometheus itself adds
 OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 EXPRESSIONS = [*(rule["expr"] for rule in promql.alerts()), *promql.shown()]
+QUERIES = [block.text for page in PAGES for block in blocks(page.read_text("utf-8"), "promql")]
+OF_PROMETHEUS = {"up"}  # it makes these itself
 CASES = Path(__file__).with_name("alerts_test.yaml")
 
 
@@ -51,12 +54,14 @@ def _family(metric: str) -> str:
     return metric
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize("expression", [*EXPRESSIONS, *QUERIES])
 def test_every_expression_asks_for_metrics_and_labels_that_there_are(expression: str) -> None:
     found = list(promql.selectors(expression))
     assert found
     known = set(FROM_SCRAPING)
     for metric, labels in found:
+        if metric in OF_PROMETHEUS:
+            continue
         family = FAMILIES[_family(metric)]
         known |= {*family.labels, *(["le"] if family.kind == "histogram" else [])}
         assert labels <= {*family.labels, *FROM_SCRAPING}

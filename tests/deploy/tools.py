@@ -1,4 +1,4 @@
-"""Programs that are not Python's, and what a test says when one of them is not there."""
+"""Programs that are not Python's, what a test says when one of them is not there, and waiting for what they do."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
+T = TypeVar("T")
+POLL_S = 0.1
 RUN_S = 60.0  # for a program that only reads files
 
 
@@ -45,3 +50,13 @@ def output(*command: str, timeout_s: float = RUN_S) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, cwd=CHECKOUT)
     assert done.returncode == 0, f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def until(look: Callable[[], T | None], what: str, within_s: float = 30.0) -> T:
+    """What `look` finds, as soon as it finds something that is true."""
+    deadline = time.monotonic() + within_s
+    while True:
+        if found := look():
+            return found
+        assert time.monotonic() < deadline, f"after {within_s:g} s still not: {what}"
+        time.sleep(POLL_S)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.flow.caller import Caller, call_body, every_dialect
+from tests.flow.caller import Caller, every_dialect
 from tests.flow.gateways import config, running
 from tests.flow.toolserver import tool, tool_server
 
@@ -73,12 +73,4 @@ async def test_an_integer_may_have_as_many_digits_as_the_limit_and_no_more(calle
     assert (await caller.call(dialect, "Echo.Say", {"n": longest})).value == {"n": longest}
     request = b'{"tool_id":"Echo.Say","input":{"n":%b}}' % (b"9" * (MAX_DIGITS + 1))
     content = request if dialect == "oxp" else b'{"request":%b}' % request
-    assert (await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)).status == 400
-
-
-@pytest.mark.parametrize("number", ["1e309", "-1e400", "1" * 310 + ".0"])
-@every_dialect
-async def test_a_number_beyond_the_range_of_doubles_is_refused(caller: Caller, dialect: str, number: str) -> None:
-    body = json.dumps(call_body(dialect, {"tool_id": "Echo.Say", "input": {"n": "number"}}))
-    content = body.replace('"number"', number).encode()
     assert (await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)).status == 400

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
@@ -39,58 +36,26 @@ async def caller(scripted: ToolServer) -> AsyncIterator[Caller]:
         yield gateway.caller
 
 
-def unsigned() -> str:
-    parts = ({"alg": "none", "typ": "JWT"}, {"sub": "ada", "exp": int(time.time()) + 600})
-    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-    return f"{encoded[0]}.{encoded[1]}."
-
-
-def signed_with_rsa() -> str:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return jwt.encode({"sub": "ada", "exp": int(time.time()) + 600}, key, "RS256")
-
-
 def at(offset_s: float) -> int:
     return int(time.time() + offset_s)
 
 
 GOOD = {
-    "no audience": {},
     "our audience": {"aud": "toolgate"},
-    "another of our audiences": {"aud": "tools"},
     "ours among others": {"aud": ["elsewhere", "toolgate"]},
-    "a life of 15 minutes": {"exp": at(900)},
-    "issued now": {"iat": at(0), "nbf": at(0)},
 }
 BAD: dict[str, dict[str, Any]] = {
     "a bad signature": {"secret": OTHER_SECRET},
     "an expired one": {"exp": at(-120)},
     "no exp": {"exp": None},
-    "an exp in words": {"exp": "tomorrow"},
-    "an exp of true": {"exp": True},
-    "an exp beyond all clocks": {"exp": 10**400},
     "a life of more than 15 minutes": {"exp": at(3600)},
     "one for others": {"aud": "elsewhere"},
-    "one for several others": {"aud": ["elsewhere", "nowhere"]},
-    "one for nobody": {"aud": []},
-    "an audience that is a number": {"aud": 7},
-    "one that is not good yet": {"nbf": at(3600)},
-    "one from the future": {"iat": at(3600)},
-    "no subject": {"sub": None},
     "an empty subject": {"sub": ""},
-    "a number for subject": {"sub": 7},
 }
 RUBBISH = {
     "nothing": "",
-    "a scheme alone": "Bearer",
-    "a scheme and a space": "Bearer ",
     "another scheme": "Basic YWRhOmFkYQ==",
-    "a token without scheme": token(),
     "no token at all": "Bearer rubbish",
-    "three dots": "Bearer ...",
-    "one that is not signed": f"Bearer {unsigned()}",
-    "one signed with RSA": f"Bearer {signed_with_rsa()}",
-    "an endless one": f"Bearer {'x' * 9000}",
     "an API key": "ApiKey 0123456789",
 }
 IGNORED = {name: {"authorization": value} for name, value in RUBBISH.items() if value} | {

@@ -155,67 +155,6 @@ async def test_whoever_did_not_wait_for_a_challenge_finds_it_at_the_call(
     assert await status_of(caller, challenge["check_url"]) == "completed"
 
 
-@pytest.mark.parametrize("check_url", ["/check/1?x=1", "check/1", "{base}/check/1"])
-async def test_a_check_url_may_be_relative_to_the_tool_server(
-    start: StartGateway, server: ToolServer, check_url: str
-) -> None:
-    """Ours."""
-    challenging(server, {"id": "1", "url": "https://x.example", "check_url": check_url.format(base=server.url)})
-    caller = (await start(config({"scripted": server.url}))).caller
-    [challenge] = (await caller.call("oxp", "Mail.Read")).missing["authorization"]
-    assert await status_of(caller, challenge["check_url"]) == "completed"
-    assert server.received[-1].target.startswith("/check/1")
-
-
-@pytest.mark.parametrize(
-    "check_url",
-    [
-        "https://elsewhere.example/check/1",
-        "//elsewhere.example/check/1",
-        "http://127.0.0.1:1/check/1",
-        "https://127.0.0.1/check",
-        "file:///etc/passwd",
-        "http://[/check",
-    ],
-)
-async def test_a_check_url_at_a_foreign_origin_is_dropped(
-    start: StartGateway, server: ToolServer, check_url: str
-) -> None:
-    """Ours: a tool server cannot make the gateway fetch what it likes."""
-    challenging(server, {"id": "1", "url": "https://login.example/", "check_url": check_url})
-    caller = (await start(config({"scripted": server.url}))).caller
-    answer = await caller.call("oxp", "Mail.Read")
-    assert answer.missing == {"authorization": [{"id": "1", "url": "https://login.example/"}]}
-
-
-@pytest.mark.parametrize("url", ["http://login.example/", "javascript:alert(1)", "login", "", "https:///path"])
-@every_dialect
-async def test_a_challenge_nobody_should_open_is_not_passed_on(
-    start: StartGateway, server: ToolServer, dialect: str, url: str
-) -> None:
-    """Ours: https, or loopback for development."""
-    challenging(server, {"id": "1", "url": url})
-    caller = (await start(config({"scripted": server.url}))).caller
-    answer = await caller.call(dialect, "Mail.Read")
-    assert (answer.status, answer.missing) == (400, None)
-    assert server.executions == 1
-
-
-async def test_a_challenge_of_the_langchain_family_becomes_a_real_one(start: StartGateway, server: ToolServer) -> None:
-    """Ours: langchain-tool-server asks in the value of a success."""
-
-    async def ask(received: Request) -> bytes:
-        return server.value(received, {"auth_required": True, "auth_url": "https://login.example/", "auth_id": "a-1"})
-
-    server.form, server.handler = "lc", ask
-    caller = (await start(config({"scripted": server.url}))).caller
-    answer = await caller.call("oxp", "Echo.Say")
-    assert answer.missing == {"authorization": [{"id": "a-1", "url": "https://login.example/"}]}
-    server.form = "oxp"
-    caller = (await start(config({"other": server.url}))).caller
-    assert (await caller.call("oxp", "Echo.Say")).value["auth_required"] is True
-
-
 def sealed(
     server: ToolServer, *, key: str = KEY, age_s: float = 0, backend: str = "scripted", path: str = "/check/1"
 ) -> str:
@@ -252,28 +191,3 @@ async def test_a_token_of_ours_works_and_a_forged_or_expired_one_has_failed(
     asked = len(server.received)
     assert [await status_of(caller, url) for url in bad] == ["failed"] * len(bad)
     assert len(server.received) == asked
-
-
-@pytest.mark.parametrize(
-    ("reply", "status"),
-    [
-        pytest.param(http_reply(200, {"status": "failed"}), "failed", id="failed"),
-        pytest.param(http_reply(404, {"message": "gone"}), "failed", id="gone"),
-        pytest.param(http_reply(503, {"message": "busy"}), "pending", id="busy"),
-        pytest.param(http_reply(200, {"status": "maybe"}), "pending", id="a word nobody knows"),
-        pytest.param(http_reply(200, b"<html>"), "pending", id="not JSON"),
-        pytest.param(http_reply(302, b"", location="http://elsewhere.example/"), "pending", id="a redirect"),
-        pytest.param(b"rubbish\r\n\r\n", "pending", id="not HTTP"),
-    ],
-)
-async def test_whatever_the_tool_server_says_of_a_challenge_the_answer_is_one_of_three_words(
-    start: StartGateway, server: ToolServer, reply: bytes, status: str
-) -> None:
-    """Spec: OXP 1.0, challenge check: an enumeration. Ours: pending while it cannot be told."""
-
-    async def handle(_received: Request) -> bytes:
-        return reply
-
-    server.handler = handle
-    caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
-    assert await status_of(caller, sealed(server)) == status

@@ -170,13 +170,6 @@ async def test_a_list_with_an_announced_body_that_is_too_large_counts_as_a_list(
     assert (await caller.call("oxp", "Echo.Say")).status == 200
 
 
-async def test_a_list_in_a_version_nobody_speaks_counts_for_its_caller(start: StartGateway, server: ToolServer) -> None:
-    caller = (await limited(start, server, limit("once", "caller", 1))).caller
-    answer = await caller.list("oxp", headers={"oxp-version": "7"})
-    assert (answer.status, answer.headers["ratelimit"]) == (400, f'"once";r=0;t={DAY_S}')
-    assert (await caller.list("oxp")).status == 429
-
-
 async def arriving(*parts: bytes) -> AsyncIterator[bytes]:
     """A body of which nobody is told beforehand how large it is."""
     for part in parts:
@@ -192,13 +185,6 @@ async def test_a_body_that_turns_out_too_large_counts_for_its_caller(
     for status in (413, 429):
         body = arriving(b" " * 1000, b" " * 1000)
         answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=body)
-        assert (answer.status, answer.headers["ratelimit"]) == (status, f'"once";r=0;t={DAY_S}')
-
-
-async def test_a_list_with_too_large_a_body_counts_for_its_caller(start: StartGateway, server: ToolServer) -> None:
-    caller = (await limited(start, server, limit("once", "caller", 1))).caller
-    for status in (413, 429):
-        answer = await caller.send("otc", "list", "GET", "/otc/tools", content=arriving(b" " * 40_000, b" " * 40_000))
         assert (answer.status, answer.headers["ratelimit"]) == (status, f'"once";r=0;t={DAY_S}')
 
 

@@ -299,20 +299,6 @@ async def test_a_trace_goes_on_to_the_tool_server(tapping: Caller, taps: dict[st
     assert [line for line in head.split("\r\n") if line.startswith("tracestate")] == ["tracestate: vendor=a1"]
 
 
-@pytest.mark.parametrize("protocol", CALLS)
-@pytest.mark.parametrize("parent", [None, "00-xyz-1", f"00-{'0' * 32}-{SPAN}-01", f"ff-{TRACE}-{SPAN}-01"], ids=str)
-async def test_what_is_no_trace_is_the_beginning_of_one(
-    tapping: Caller, taps: dict[str, Tap], protocol: str, parent: str | None
-) -> None:
-    name = f"{protocol}-{sha256(str(parent).encode()).hexdigest()[:8]}"
-    sent = {} if parent is None else {"traceparent": parent, "tracestate": "vendor=a1"}
-    head = await heard(tapping, taps[protocol], protocol, name, **sent)
-    [(trace, span)] = re.findall(r"\r\ntraceparent: 00-([0-9a-f]{32})-([0-9a-f]{16})-01", head)
-    assert trace not in (TRACE, "0" * 32)
-    assert span not in (SPAN, "0" * 16)
-    assert "tracestate" not in head
-
-
 async def test_a_request_that_is_sent_on_is_named_once_even_where_its_name_is_forwarded(
     start: StartGateway, server: ToolServer
 ) -> None:

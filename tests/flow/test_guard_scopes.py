@@ -88,15 +88,6 @@ async def test_a_key_has_the_scopes_of_its_entry(caller: Caller) -> None:
     assert (await caller.call("oxp", "Echo.Say@2", headers=keyed)).status == 403
 
 
-@pytest.mark.parametrize("claim", [["vault", "deep"], "vault deep"])
-async def test_scopes_may_lie_deep_in_a_token(start: StartGateway, scripted: ToolServer, claim: Any) -> None:
-    auth = {"jwt": [{"secret": SECRET, "scope_claim": "realm.roles"}]}
-    gateway = await start(config({"scripted": scripted.url}, [VAULT], auth=auth))
-    known = gateway.caller.with_token(token(realm={"roles": claim}))
-    assert (await known.call("oxp", "Vault.Open")).status == 200
-    assert (await gateway.caller.with_token(token(scope=claim)).call("oxp", "Vault.Open")).status == 403
-
-
 @every_dialect
 async def test_the_latest_version_is_the_latest_of_those_a_caller_may_use(
     caller: Caller, scripted: ToolServer, dialect: str

@@ -89,14 +89,6 @@ async def test_a_call_nobody_can_ask_for_ends_with_the_wait(caller: Caller, serv
         assert (answer.error["can_retry"], "location" in answer.headers) == (False, False)
 
 
-@pytest.mark.parametrize("prefer", ["", "wait", "wait=", "wait=-1", "wait=soon", "wait=1e1", "respond-sync", "=,;,"])
-@every_dialect
-async def test_what_makes_no_sense_is_ignored(caller: Caller, server: ToolServer, dialect: str, prefer: str) -> None:
-    for members in ({}, {"call_id": "k"}):
-        answer = await ask(caller, dialect, prefer, **members)
-        assert (answer.value, "preference-applied" in answer.headers) == ({"a": 1}, False)
-
-
 @pytest.mark.parametrize(
     "lines", [("respond-async", "wait=0"), ("wait=0", "respond-async"), ("handling=lenient", "respond-async")]
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.flow.caller import DIALECTS, SCHEMAS, Caller, every_dialect, every_enveloped_dialect
+from tests.flow.caller import DIALECTS, SCHEMAS, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config, until
-from tests.flow.toolserver import FORMS, ToolServer, object_of, tool
+from tests.flow.toolserver import ToolServer, object_of, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -66,30 +66,6 @@ async def test_an_output_schema_that_is_none_is_listed_as_one_that_promises_noth
         assert (await gateway.caller.call(dialect, f"Odd.{name}")).result["success"] is False
 
 
-@pytest.mark.parametrize("form", FORMS)
-@every_dialect
-async def test_a_definition_says_the_same_whatever_form_its_server_lists_it_in(
-    start: StartGateway, server: ToolServer, dialect: str, form: str
-) -> None:
-    """Spec: the definition of each dialect; RFC, section 4.1: toolkit, `input.parameters`, `output.value`."""
-    schema, returned = object_of(place={"type": "string"}), {"type": "array"}
-    needs = {"authorization": [{"id": "maps", "oauth2": {"scopes": ["read"]}}], "secrets": [{"id": "KEY"}]}
-    server.tools = [tool("Map.Show@2.1.0", input_schema=schema, output_schema=returned, requirements=needs)]
-    server.form = form
-    [shown] = (await (await start(config({"scripted": server.url}))).caller.list(dialect)).tools
-    assert (shown["id"], shown["name"]) == ("Map.Show@2.1.0", "Map_Show")
-    assert shown["description"] == "The tool Map.Show."
-    assert shown["requirements"] == needs
-    if dialect == "rfc":
-        assert shown["toolkit"] == {"name": "Map", "version": "2.1.0"}
-        assert shown["input"] == {"parameters": schema}
-        assert shown["output"]["value"] == returned
-    else:
-        given = {key: value for key, value in shown["input_schema"].items() if not key.startswith("x-otc-")}
-        assert given == ({"parameters": schema} if dialect == "otc" else schema)
-        assert (shown["version"], shown["output_schema"]) == ("2.1.0", returned)
-
-
 @every_dialect
 async def test_a_tool_that_returns_nothing_is_listed_so(demo: Caller, dialect: str) -> None:
     """Spec: RFC, section 4.1: mode `null`; OTC 1.0 and OXP 1.0, ToolDefinition: a null `output_schema`."""
@@ -111,12 +87,6 @@ async def test_a_get_body_may_name_the_version(demo: Caller, dialect: str, schem
     assert answer.ids == ALL_IDS
 
 
-@every_enveloped_dialect
-async def test_a_get_body_that_names_an_unsupported_version_is_refused(demo: Caller, dialect: str) -> None:
-    """Ours: as for a call."""
-    assert (await demo.list(dialect, body={"$schema": "otc://9.9"})).status == 400
-
-
 @pytest.mark.parametrize("content", [b"{}", b"null", b"[]", b"not json", b"\xff", b'{"$schema'])
 @every_dialect
 async def test_a_get_body_that_says_nothing_is_harmless(demo: Caller, dialect: str, content: bytes) -> None:
@@ -129,16 +99,6 @@ async def test_a_get_body_without_end_is_refused(demo: Caller) -> None:
     """Ours: 16 KiB are enough for one short member."""
     answer = await demo.send("otc", "list", "GET", "/otc/tools", content=b" " * (16 * 1024 + 1))
     assert answer.status == 413
-
-
-@every_dialect
-async def test_a_caller_that_has_the_list_is_told_so_without_a_body(demo: Caller, dialect: str) -> None:
-    """Spec: RFC 9110, 13.1.2."""
-    tag = (await demo.list(dialect)).headers["etag"]
-    for condition in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        answer = await demo.list(dialect, headers={"if-none-match": condition})
-        assert (answer.status, answer.headers["etag"]) == (304, tag)
-    assert (await demo.list(dialect, headers={"if-none-match": '"other"'})).ids == ALL_IDS
 
 
 async def test_a_head_request_has_the_head_of_the_list(demo: Caller) -> None:

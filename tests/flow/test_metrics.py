@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
+from typing import Any
 
-import httpx
 import pytest
 
-from gateway.app import Gateway
-from gateway.config import read
-from gateway.http.accesslog import AccessLog
-from gateway.logs.lines import Lines
 from tests.flow.conftest import StartGateway
-from tests.flow.gateways import PUBLIC_URL, Running, config
+from tests.flow.gateways import PUBLIC_URL, config
 from tests.flow.toolserver import ToolServer
-from tests.support.scraping import Samples, samples_of
+from tests.flow.watching import samples, scraped, watched
+from tests.support.scraping import samples_of
 
 pytestmark = pytest.mark.anyio
 
 TOKEN = "the-token-of-the-scraper"
 
 
-def asking(gateway: Gateway) -> httpx.AsyncClient:
-    """Asks the operators' listener."""
-    return httpx.AsyncClient(transport=httpx.ASGITransport(gateway.admin), base_url="http://admin", trust_env=False)
-
-
-async def scraped(running: Running) -> Samples:
-    async with asking(running.gateway) as http:
-        answer = await http.get("/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    return samples_of(answer.content)
-
-
 async def test_gauges_show_how_backends_catalogue_and_state_stand(start: StartGateway, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url, "dead": "http://127.0.0.1:1"}))
-    found = await scraped(gateway)
+    found = samples_of((await scraped(gateway)).encode())
     assert found["toolgate_backend_up{backend=scripted}"] == 1
     assert found["toolgate_backend_up{backend=dead}"] == 0
     assert found["toolgate_catalogue_tools{backend=scripted}"] == 2
@@ -55,8 +38,7 @@ async def test_gauges_show_how_backends_catalogue_and_state_stand(start: StartGa
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
 async def test_promtool_has_nothing_to_say_of_a_running_gateway(start: StartGateway, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
-    async with asking(gateway.gateway) as http:
-        text = (await http.get("/metrics")).content
+    text = (await scraped(gateway)).encode()
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)  # noqa: ASYNC221
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
@@ -89,21 +71,12 @@ async def test_without_a_token_for_them_the_public_listener_has_no_metrics(start
     assert (await gateway.caller.http.get("/metrics")).status_code == 404
 
 
-async def lines_of(text: str, requests: list[tuple[str, str, dict[str, str]]]) -> list[dict[str, object]]:
+async def lines_of(text: str, requests: list[tuple[str, str, dict[str, str]]]) -> list[dict[str, Any]]:
     """What a gateway writes down of some requests."""
-    reading, writing = os.pipe()
-    lines = Lines(writing, lambda count: b"")
-    gateway = Gateway(read(text, env={}), access=AccessLog(lines))
-    await gateway.start()
-    transport = httpx.ASGITransport(gateway.public)
-    async with httpx.AsyncClient(transport=transport, base_url=PUBLIC_URL, trust_env=False) as http:
+    async with watched(text) as gateway:
         for method, path, headers in requests:
-            await http.request(method, path, headers=headers)
-    await gateway.aclose()
-    lines.close()
-    os.close(writing)
-    with os.fdopen(reading) as stream:
-        return [json.loads(line) for line in stream]
+            await gateway.caller.http.request(method, path, headers=headers)
+    return gateway.lines
 
 
 async def test_polls_and_challenges_are_written_down_by_the_template_of_their_path(anyio_backend: object) -> None:
@@ -167,10 +140,9 @@ async def test_requests_outside_the_route_of_a_call_are_counted(start: StartGate
     gateway = await start(config({}))
     for path in ("/health", "/oxp/health", "/nowhere", "/nowhere/else", "/calls/x", "/openapi.json"):
         await gateway.caller.http.get(path)
-    found = await scraped(gateway)
-    assert {name: value for name, value in found.items() if name.startswith("toolgate_requests_total")} == {
-        "toolgate_requests_total{dialect=none,operation=health,status=200}": 2,
-        "toolgate_requests_total{dialect=none,operation=other,status=404}": 2,
-        "toolgate_requests_total{dialect=none,operation=poll,status=404}": 1,
-        "toolgate_requests_total{dialect=none,operation=openapi,status=200}": 1,
+    assert await samples(gateway, "toolgate_requests_total") == {
+        "{dialect=none,operation=health,status=200}": 2,
+        "{dialect=none,operation=other,status=404}": 2,
+        "{dialect=none,operation=poll,status=404}": 1,
+        "{dialect=none,operation=openapi,status=200}": 1,
     }

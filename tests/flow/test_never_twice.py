@@ -9,7 +9,7 @@ import pytest
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.toolserver import FORMS, HangUp, ToolServer, hang_up, tool, tool_server
+from tests.flow.toolserver import HangUp, ToolServer, hang_up, silence, tool, tool_server
 from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
@@ -48,40 +48,6 @@ async def test_a_server_with_neither_path_is_asked_at_each_once(
     assert error["can_retry"] is False
     assert paths(server) == ["/tools/call", "/call"]
     assert server.executions == 0
-
-
-NO_SUCH_PATH = [
-    {"detail": "Not Found"},
-    {"message": "Route POST:/tools/call not found", "error": "Not Found", "statusCode": 404},
-    {"message": "Cannot POST /tools/call", "error": "Not Found", "statusCode": 404},
-    {"timestamp": "now", "status": 404, "error": "Not Found", "path": "/tools/call"},
-]
-
-
-@pytest.mark.parametrize("body", NO_SUCH_PATH, ids=repr)
-async def test_a_404_that_a_framework_dresses_as_an_error_is_about_the_path_all_the_same(
-    caller: Caller, server: ToolServer, body: object
-) -> None:
-    async def answer(received: Request) -> bytes:
-        return await server.echo(received) if received.target == "/call" else http_reply(404, body)
-
-    server.handler = answer
-    for number in (1, 2):
-        assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
-    assert paths(server) == ["/tools/call", "/call", "/call"]
-
-
-@pytest.mark.parametrize("form", FORMS)
-async def test_a_404_that_speaks_of_the_tool_is_not_sent_elsewhere(
-    start: StartGateway, server: ToolServer, form: str
-) -> None:
-    async def unknown(_received: Request) -> bytes:
-        return http_reply(404, {"message": "No such tool"})
-
-    server.form, server.handler = form, unknown
-    caller = (await start(config({"scripted": server.url}))).caller
-    assert (await caller.call("oxp", "Echo.Say")).status == 400
-    assert len(server.calls) == 1
 
 
 async def test_the_langchain_family_has_one_path(start: StartGateway, server: ToolServer) -> None:
@@ -178,3 +144,48 @@ async def test_a_call_that_finds_no_room_is_a_refusal_that_may_be_repeated(
     assert (refused.status, "retry-after" in refused.headers) == (400, True)
     assert [(await first).value, (await second).value] == [1, 2]
     assert server.executions == 2
+
+
+@pytest.mark.parametrize(("status", "state"), [(500, "closed"), (502, "open")], ids=["the tool", "its server"])
+@every_dialect
+async def test_a_call_to_what_failed_too_often_is_a_refusal_with_the_time_of_the_next_try(
+    start: StartGateway, server: ToolServer, dialect: str, status: int, state: str
+) -> None:
+    async def fail(_received: Request) -> bytes:
+        return http_reply(status, {"message": "Oops"})
+
+    server.handler = fail
+    breaker = {"failures": 2, "open_for": "1h"}
+    backend = {"protocol": "oxp", "url": server.url, "breaker": breaker, "discovery": {"refresh": "1d"}}
+    running = await start(config({"scripted": backend}))
+    for _ in range(2):
+        assert (await running.caller.call(dialect, "Echo.Say")).error["can_retry"] is False
+    refused = await running.caller.call(dialect, "Echo.Say")
+    assert refused.status == 400
+    assert 3200 < int(refused.headers["retry-after"]) <= 4000
+    assert server.executions == 2
+    described = running.gateway.details()["backends"]["scripted"]
+    assert (described["up"], described["breaker"], described["in_flight"], described["queued"]) == (True, state, 0, 0)
+    assert described["replicas"][0]["tools_shut"]["count"] == int(state == "closed")
+    assert [replica["url"] for replica in described["replicas"]] == [server.url]
+
+
+async def test_a_caller_that_hardly_waits_does_not_close_a_tool_server_to_the_others(
+    start: StartGateway, server: ToolServer
+) -> None:
+    backend = {"protocol": "oxp", "url": server.url, "breaker": {"failures": 1}}
+    running = await start(config({"scripted": backend}))
+    answering, server.handler = server.handler, silence
+    hurried = await running.caller.call("oxp", "Echo.Say", headers={"prefer": "wait=0"})
+    assert hurried.error["can_retry"] is False
+    server.handler = answering
+    assert (await running.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
+
+
+async def test_all_replicas_share_the_calls(start: StartGateway, server: ToolServer) -> None:
+    async with tool_server(tool("Echo.Say")) as second:
+        backend = {"protocol": "oxp", "urls": [server.url, second.url]}
+        caller = (await start(config({"scripted": backend}))).caller
+        for number in range(6):
+            assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
+        assert (server.executions, second.executions) == (3, 3)

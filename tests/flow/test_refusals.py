@@ -128,21 +128,6 @@ async def test_a_body_is_not_read_before_its_sender_is_known(start: StartGateway
 
 
 @every_dialect
-async def test_a_tool_behind_a_scope_is_hidden_and_refused_without_it(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
-    """Ours: 403, and not in the catalogue, of which each caller has its own."""
-    caller = (await start(config({"scripted": server.url}, ROUTES, auth={"jwt": [{"secret": SECRET}]}))).caller
-    without, having = caller.with_token(token()), caller.with_token(token(scope="other counts"))
-    assert (await without.list(dialect)).ids == ["Echo.Say@1.0.0"]
-    assert (await having.list(dialect)).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
-    assert (await without.call(dialect, "Count.Up", {"n": 1})).status == 403
-    assert (await without.call(dialect, "Count.Up@1", {"n": 1})).status == 403
-    assert (await having.call(dialect, "Count.Up", {"n": 1})).value == {"n": 1}
-    assert len(server.calls) == 1
-
-
-@every_dialect
 async def test_strict_errors_answer_400_to_all_that_the_call_tool_page_does_not_name(
     start: StartGateway, server: ToolServer, dialect: str
 ) -> None:

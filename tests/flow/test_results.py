@@ -1,7 +1,12 @@
-"""What comes back of a call that ran: values and tool errors, in the caller's own form."""
+"""What comes back of a call, in the caller's own form: values, tool errors, and what a tool server's answer becomes.
+
+Whatever a tool server said, it is asked once: the tool may have run.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,18 +14,10 @@ import pytest
 from tests.flow.caller import SCHEMAS, Caller, every_dialect
 from tests.flow.conftest import StartGateway
 from tests.flow.gateways import config
-from tests.flow.toolserver import FORMS, ToolServer, tool
-from tests.streams import Request
+from tests.flow.toolserver import FORMS, Handler, HangUp, ToolServer, always, silence, tool
+from tests.streams import Request, http_reply
 
 pytestmark = pytest.mark.anyio
-
-VALUES = {
-    "text of every kind": 'Ærøskøbing \u2028 \U0001f9ed \\ " \n \x00',
-    "a nested value": {"a": [{"b": [[], {}, None]}], "": {"": 0}},
-    "floats": [0.1, -1.5e-300, 1e22, 5e-324, 1.7976931348623157e308, 1.0],
-    "integers beyond doubles": [2**53 + 1, -(2**63), 2**64, 10**40],
-    "falsehoods": [False, 0, "", None],
-}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -36,6 +33,7 @@ async def test_a_success_has_the_shape_of_the_callers_dialect_whatever_the_serve
     assert answer.result["call_id"] == "mine"
     assert answer.document.get("$schema") == (None if dialect == "lc" else SCHEMAS.get(dialect))
     assert answer.headers.get("oxp-version") == ("1.0" if dialect == "oxp" else None)
+    assert answer.headers["cache-control"] == "no-store"  # the oracle demands it of refusals, too
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -60,54 +58,6 @@ async def test_a_tool_error_has_the_shape_of_the_callers_dialect_whatever_the_se
     assert (await caller.call(dialect, "Echo.Say")).error == error | {"code": "tool_error"}
 
 
-@pytest.mark.parametrize(
-    ("said", "kept"),
-    [(said, {"tool_code": said}) for said in ("E_QUOTA", 404, ["still_running"], None, "unknown", "still_running")],
-)
-@every_dialect
-async def test_a_code_of_the_tool_s_own_does_not_pass_for_one_of_ours(
-    caller: Caller, server: ToolServer, dialect: str, said: Any, kept: dict[str, Any]
-) -> None:
-    """Ours: a tool that could say `still_running` would be waited for."""
-
-    async def fail(received: Request) -> bytes:
-        return server.failure(received, message="Broken", code=said)
-
-    server.handler = fail
-    error = {"message": "Broken", "code": "tool_error", "can_retry": False}
-    assert (await caller.call(dialect, "Echo.Say")).error == error | kept
-
-
-@every_dialect
-async def test_a_tool_error_may_be_retried_only_if_it_says_so(caller: Caller, server: ToolServer, dialect: str) -> None:
-    """Spec: OTC 1.0 and OXP 1.0, ToolError: `can_retry` is false by default."""
-
-    async def fail(received: Request) -> bytes:
-        return server.failure(received, message="Broken")
-
-    server.handler = fail
-    assert (await caller.call(dialect, "Echo.Say")).error == {
-        "message": "Broken",
-        "code": "tool_error",
-        "can_retry": False,
-    }
-
-
-@every_dialect
-async def test_a_call_id_comes_back_as_it_was_sent(demo: Caller, dialect: str) -> None:
-    """Spec: OXP 1.0, Call Tool Response."""
-    call_id = "k-1 ~!" * 42  # 252 of the 256 characters allowed
-    answer = await demo.call(dialect, "Text.Echo", {"value": 1}, call_id=call_id)
-    assert answer.result["call_id"] == call_id
-
-
-@every_dialect
-async def test_a_call_without_an_id_gets_one_of_its_own(demo: Caller, dialect: str) -> None:
-    """Spec: OXP 1.0, Call Tool: the server generates it."""
-    made = {(await demo.call(dialect, "Text.Echo", {"value": 1})).result["call_id"] for _ in range(3)}
-    assert len(made) == 3
-
-
 @every_dialect
 async def test_the_time_a_tool_took_is_said_in_milliseconds(demo: Caller, dialect: str) -> None:
     """Spec: OTC 1.0, CallToolResponse.duration. Ours: not to the LangChain family, whose servers never send it."""
@@ -122,13 +72,6 @@ async def test_the_time_a_tool_took_is_said_in_milliseconds(demo: Caller, dialec
 async def test_a_tool_that_returns_nothing_answers_a_null_value(demo: Caller, dialect: str) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Call Tool Response: null when `output_schema` is null."""
     assert (await demo.call(dialect, "Doorbell.Ring", {"doorbell_id": "doorbell42"})).value is None
-
-
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-@every_dialect
-async def test_a_value_survives_both_ways(demo: Caller, dialect: str, value: Any) -> None:
-    """Ours: no number, character or order of magnitude is lost between caller and tool."""
-    assert (await demo.call(dialect, "Text.Echo", {"value": value})).value == value
 
 
 @pytest.mark.parametrize(("check", "success"), [("off", True), ("warn", True), ("fail", False)])
@@ -148,8 +91,162 @@ async def test_a_value_that_breaks_its_schema_is_judged_as_the_route_says(
         assert result["error"]["can_retry"] is False
 
 
+CANARY = "canary-1729"
+BROKEN = "The tool server gave a broken answer."
+OK = {"success": True, "value": {"n": 1}}
+
+
+def answered(wrap: Callable[[dict[str, Any]], Any]) -> Handler:
+    """Answers 200 with whatever is made of a result that has the right call id."""
+
+    async def handle(received: Request) -> bytes:
+        return http_reply(200, wrap({"call_id": received.call["call_id"], **OK}))
+
+    return handle
+
+
+REFUSALS = [
+    pytest.param(400, {"message": "No."}, 400, id="400"),
+    pytest.param(400, {"detail": "No."}, 400, id="400 as FastAPI words it"),
+    pytest.param(400, {"error": "No."}, 400, id="400 as the LangChain family words it"),
+    pytest.param(404, {"message": "No."}, 400, id="404 about a tool"),
+    pytest.param(422, {"message": "No.", "parameter_errors": {"n": "is odd"}}, 422, id="422"),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "expected"), REFUSALS)
 @every_dialect
-async def test_results_are_not_to_be_stored(demo: Caller, dialect: str) -> None:
-    """Ours; the oracle demands it of refusals too."""
-    answer = await demo.call(dialect, "Text.Echo", {"value": 1})
-    assert answer.headers["cache-control"] == "no-store"
+async def test_a_refusal_keeps_its_message_and_no_more(
+    caller: Caller, server: ToolServer, dialect: str, status: int, body: dict[str, Any], expected: int
+) -> None:
+    server.handler = always(http_reply(status, body | {"developer_message": CANARY, "trace": CANARY}))
+    answer = await caller.call(dialect, "Echo.Say")
+    assert (answer.status, answer.message) == (expected, "No.")
+    assert answer.document.get("parameter_errors") == body.get("parameter_errors")
+    assert CANARY not in answer.body.decode()
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@every_dialect
+async def test_a_refused_credential_of_ours_is_no_fault_of_the_callers(
+    caller: Caller, server: ToolServer, dialect: str, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.handler = always(http_reply(status, {"message": CANARY}, www_authenticate="Bearer"))
+    answer = await caller.call(dialect, "Echo.Say")
+    assert (answer.status, answer.message) == (400, "The tool is temporarily unavailable.")
+    assert CANARY not in answer.body.decode()
+    [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.message == "a tool server does not accept our credential"
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("status", [408, 429, 503])
+@every_dialect
+async def test_a_busy_server_may_be_asked_again_only_if_the_route_says_so(
+    start: StartGateway, server: ToolServer, dialect: str, status: int, idempotent: bool
+) -> None:
+    server.handler = always(http_reply(status, {"message": CANARY}, retry_after="7"))
+    route = {"tools": "*", "backend": "scripted", "idempotent": idempotent}
+    caller = (await start(config({"scripted": server.url}, [route]))).caller
+    error = (await caller.call(dialect, "Echo.Say")).error
+    message = "The tool server is busy."
+    assert error == {"message": message, "code": "backend_busy", "can_retry": idempotent, "retry_after_ms": 7000}
+    assert len(server.calls) == 1
+
+
+FAILURES = [
+    pytest.param(500, f"Traceback: {CANARY}".encode(), id="500 in plain text, as the LangChain family fails"),
+    pytest.param(500, {"message": CANARY}, id="500 in JSON"),
+    pytest.param(502, b"<html>canary-1729</html>", id="502 of a proxy"),
+]
+
+
+@pytest.mark.parametrize(("status", "body"), FAILURES)
+@every_dialect
+async def test_a_server_that_failed_is_a_failed_tool_not_to_be_repeated(
+    caller: Caller, server: ToolServer, dialect: str, status: int, body: Any
+) -> None:
+    server.handler = always(http_reply(status, body))
+    error = (await caller.call(dialect, "Echo.Say")).error
+    assert error == {"message": "The tool failed inside its server.", "code": "tool_error", "can_retry": False}
+    assert len(server.calls) == 1
+
+
+def truncated(reply: bytes) -> Handler:
+    async def handle(_received: Request) -> bytes:
+        raise HangUp(reply)
+
+    return handle
+
+
+GOOD_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+BROKEN_ANSWERS: dict[str, Handler] = {
+    "a redirect": always(http_reply(302, b"", location="http://elsewhere.example/")),
+    "a 400 in plain text": always(http_reply(400, CANARY.encode())),
+    "no JSON": always(GOOD_HEAD + b"content-length: 4\r\n\r\nnope"),
+    "another call's id": answered(lambda result: result | {"call_id": "tg-other"}),
+    "an answer too deep": answered(lambda result: result | {"value": nested(80)}),
+    "an answer too large": answered(lambda result: result | {"value": "x" * 5000}),
+    "an endless head": always(b"HTTP/1.1 200 OK\r\nx: " + b"x" * 100_000 + b"\r\n\r\n"),
+    "no HTTP": always(b"SSH-2.0-OpenSSH_9.6\r\n\r\n"),
+    "two lengths": always(GOOD_HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{} "),
+}
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("handler", BROKEN_ANSWERS.values(), ids=BROKEN_ANSWERS)
+@pytest.mark.parametrize("idempotent", [False, True], ids=["", "idempotent"])
+@every_dialect
+async def test_a_broken_answer_is_a_failed_tool_not_to_be_repeated(
+    start: StartGateway, server: ToolServer, dialect: str, handler: Handler, idempotent: bool
+) -> None:
+    server.handler = handler
+    backend = {"protocol": "oxp", "url": server.url, "max_response": "4KiB"}
+    route = {"tools": "*", "backend": "scripted", "idempotent": idempotent}
+    caller = (await start(config({"scripted": backend}, [route]))).caller
+    answer = await caller.call(dialect, "Echo.Say")
+    assert answer.error == {"message": BROKEN, "code": "broken_answer", "can_retry": False}
+    assert CANARY not in answer.body.decode()
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "last_words",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"HTTP/1.1 200", id="half a head"),
+        pytest.param(GOOD_HEAD + b"content-length: 100\r\n\r\n{", id="half a body"),
+        pytest.param(GOOD_HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\n{", id="half a chunk"),
+    ],
+)
+@every_dialect
+async def test_a_connection_that_breaks_may_have_run_the_tool(
+    caller: Caller, server: ToolServer, dialect: str, last_words: bytes
+) -> None:
+    server.handler = truncated(last_words)
+    error = (await caller.call(dialect, "Echo.Say")).error
+    message = "The tool server broke off; the tool may have run."
+    assert error == {"message": message, "code": "unknown", "can_retry": False}
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@every_dialect
+async def test_a_tool_that_takes_too_long_is_a_tool_error_and_may_still_run(
+    start: StartGateway, server: ToolServer, dialect: str, idempotent: bool
+) -> None:
+    server.handler = silence
+    route = {"tools": "*", "backend": "scripted", "timeout": "30ms", "idempotent": idempotent}
+    caller = (await start(config({"scripted": server.url}, [route]))).caller
+    error = (await caller.call(dialect, "Echo.Say")).error
+    assert ("0.03 seconds" in error["message"], error["code"]) == (True, "timeout")
+    assert error["can_retry"] is idempotent
+    assert len(server.calls) == 1

@@ -19,7 +19,7 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
 from gateway.ports import Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
-from gateway.request_parsing import NotJsonError
+from gateway.request import NotJsonError
 from gateway.wire import Head, Headers, JoinedList, WireReply
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated

@@ -25,7 +25,9 @@ async def scraped(running: Running) -> str:
     """All metrics as text."""
     transport = httpx.ASGITransport(running.gateway.admin)
     async with httpx.AsyncClient(transport=transport, base_url="http://admin", trust_env=False) as http:
-        return (await http.get("/metrics")).text
+        answer = await http.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return answer.text
 
 
 async def samples(running: Running, family: str) -> Samples:

@@ -64,7 +64,7 @@ def test_every_make_target_in_the_text_exists(target: str) -> None:
 def test_the_output_shown_for_the_demonstration_is_its_own() -> None:
     shown = next(command.shown for command in COMMANDS if command.line == "make demo")
     urls = ("http://127.0.0.1:8080", "http://127.0.0.1:9464")
-    printed = introduction(*urls, token="t", user="u", command="toolgate").splitlines()
+    printed = introduction(*urls, token="t", command="toolgate").splitlines()
     for line in shown:
         assert line in ("", "...") or line in printed
 

@@ -119,11 +119,18 @@ class GatewayProcess:
         """How long it has had a processor."""
         return processor_s(self.process.pid)
 
+    def memory_bytes(self) -> int:
+        """The memory it holds now."""
+        return self._status_bytes("VmRSS:")
+
     def peak_memory_bytes(self) -> int:
-        """The most memory it has ever held (proc_pid_status(5), VmHWM)."""
+        """The most memory it has ever held."""
+        return self._status_bytes("VmHWM:")
+
+    def _status_bytes(self, name: str) -> int:
+        """A figure of proc_pid_status(5)."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
-        return int(kib) * 1024
+        return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(name)))
 
 
 def _lines(log: Path) -> list[dict[str, Any]]:

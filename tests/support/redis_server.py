@@ -80,6 +80,11 @@ class RedisServer:
         self._process.kill()
         self._process.wait()
 
+    def restart(self) -> None:
+        """Kills it and starts it with what it has kept."""
+        self.kill()
+        self.start()
+
     def stop(self) -> None:
         """Ends it as an operator would."""
         self._process.terminate()

@@ -10,16 +10,18 @@ from typing import Any
 import jsonschema_rs
 import pytest
 import yaml
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from gateway.config import json_schema, load, read
 from gateway.errors import ConfigError
-from gateway.settings import Config
+from gateway.settings import BearerAuthSettings, Config, JwtAuthSettings
+from gateway.settings.backends import OxpBackendSettings, SigningSettings
 from tests.unit.config_cases import Broken, broken_files
 from tests.unit.configured import BACKENDS, CANARY, ENV, problems
 
 CONFIG = Path(__file__).parents[2] / "config"
 
+ONE_BACKEND = "backends: {crm: {protocol: otc, url: 'http://127.0.0.1:9101'}}"
 CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:9103'}}"
 
 
@@ -38,13 +40,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_broken_file_gets_all_of_its_problems_and_no_other(case: Broken, base: Path) -> None:
     assert problems(case.text, base) == [f"f.yaml:{problem}" for problem in case.problems]
     assert CANARY not in "\n".join(case.problems)
-
-
-def test_there_are_enough_broken_files_to_believe_it() -> None:
-    cases = list(broken_files())
-    assert len(cases) >= 70
-    assert len({case.name for case in cases}) == len(cases)
-    assert all(case.problems for case in cases)
 
 
 Look = Callable[[Config], object]
@@ -105,6 +100,43 @@ GOOD: list[tuple[str, Look, object]] = [
     ("state: {url: 'redis://[::1]'}", lambda c: c.limits_on_failure, "local"),
     ("state: {url: 'redis://[::1]'}\nlimits_on_failure: refuse", lambda c: c.limits_on_failure, "refuse"),
     ("limits_on_failure: local", lambda c: c.limits_on_failure, "local"),
+    # backends, of the class their protocol names; routes
+    (
+        "backends: {a: {protocol: oxp, url: http://x/, dialect: oxp-env, auth: {bearer: '${env:SECRET}'}}}",
+        lambda c: (type(c.backends["a"]), c.backends["a"].addresses, c.backends["a"].auth),
+        (OxpBackendSettings, ("http://x",), BearerAuthSettings(bearer=SecretStr(CANARY))),
+    ),
+    (
+        "backends: {a: {protocol: otc, url: http://x, auth: {jwt: {secret: '${env:SECRET}', ttl: 5s}}}}",
+        lambda c: c.backends["a"].auth,
+        JwtAuthSettings(jwt=SigningSettings(secret=SecretStr(CANARY), ttl_s=5.0)),
+    ),
+    (
+        "backends: {a: {protocol: otc, urls: [http://a/, 'http://b/x'], forward_headers: [X-Tenant]}}",
+        lambda c: (c.backends["a"].addresses, c.backends["a"].forward_headers),
+        (("http://a", "http://b/x"), ("x-tenant",)),
+    ),
+    (
+        "backends: {a: {protocol: oxp, url: http://x, max_queue: 0, breaker: {failures: 0, open_for: 500ms}}}",
+        lambda c: (c.backends["a"].max_queue, c.backends["a"].breaker.failures, c.backends["a"].breaker.open_for_s),
+        (0, 0, 0.5),
+    ),
+    (
+        f"{ONE_BACKEND}\nroutes: [{{tools: M.S@1.*, backend: crm, timeout: 100ms, secrets: {{K: '${{env:SECRET}}'}}}}]",
+        lambda c: (c.routes[0].timeout_s, c.routes[0].secrets["K"].get_secret_value()),
+        (0.1, CANARY),
+    ),
+    (
+        f"{ONE_BACKEND}\nroutes: [{{tools: '*', backend: crm, authorization_urls: {{g: 'https://a.example/?p=1'}}}}]",
+        lambda c: dict(c.routes[0].authorization_urls),
+        {"g": "https://a.example/?p=1"},
+    ),
+    (
+        "backends: {a: {protocol: otc, url: http://x}, b: {protocol: otc, url: http://x}}\nroutes: "
+        "[{tools: A.*, backend: a}, {tools: A.*, backend: b}, {tools: '*', backend: a}, {tools: '*', backend: b}]",
+        lambda c: len(c.routes),  # each of them is reached
+        4,
+    ),
     # who calls back is told where
     (f"server: {{host: 0.0.0.0, callback_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
     (f"server: {{host: 0.0.0.0, public_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
@@ -188,22 +220,6 @@ def test_missing_variables_and_files_may_be_allowed_whatever_the_key_expects(bas
     assert len(problems(text, base)) == 13  # one each, but a backend without protocol is not read further
 
 
-@pytest.mark.parametrize("url", ["${env:A}", "rediss+sentinel://:${env:A}@one,two/calls"])
-def test_a_state_is_good_wherever_it_can_be_when_variables_are_missing(url: str) -> None:
-    tls = "{ca: '${env:A}', cert: '${env:A}', key: '${env:A}'}"
-    text = f"auth: none\nstate: {{url: '{url}', tls: {tls}, sentinel_password: '${{env:A}}', keys: ['${{env:A}}']}}\n"
-    assert read(text, env={}, allow_missing_env=True).state is not None
-
-
-def test_what_is_written_of_a_url_is_checked_when_the_rest_is_missing() -> None:
-    with pytest.raises(ConfigError, match="it must begin with rediss for TLS"):
-        read(
-            "auth: none\nstate: {url: 'redis://:${env:A}@elsewhere', keys: ['${env:A}']}\n",
-            env={},
-            allow_missing_env=True,
-        )
-
-
 def test_what_is_there_but_wrong_is_refused_even_when_absence_is_allowed(base: Path) -> None:
     text = "auth: none\nserver: {port: '${env:SECRET}', host: '${env:}'}\nstate: {keys: ['${file:latin1}']}\n"
     with pytest.raises(ConfigError) as caught:
@@ -268,6 +284,12 @@ def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_a_problem_like_any_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory"):
         load(tmp_path / "none.yaml")
+
+
+def test_there_are_only_so_many_replicas() -> None:
+    urls = [f"http://{number}.example" for number in range(40)]
+    (problem,) = problems(f"{BACKENDS}  farm: {{protocol: oxp, urls: {urls}}}\n")
+    assert problem.endswith("backends.farm.urls[32]: is one too many; there may be 32")
 
 
 def test_reading_stops_after_a_hundred_problems() -> None:

@@ -9,6 +9,7 @@ from gateway.config import read
 from gateway.errors import ConfigError
 
 ISSUER = "issuer: 'https://a.example', audience: [toolgate], algorithms: [RS256]"
+STATE = "auth: none\nstate: {tls: {ca: '${env:A}', cert: '${env:A}', key: '${env:A}'}, keys: ['${env:A}'], "
 BUILDS = "auth: none\nbackends: {builds: {protocol: callback, url: 'http://127.0.0.1:9103', "
 
 
@@ -22,6 +23,9 @@ BUILDS = "auth: none\nbackends: {builds: {protocol: callback, url: 'http://127.0
         "auth: none\nrate_limits: [{name: a, key: '${env:A}', rate: 1/s, operations: [failed_verification]}]",
         BUILDS + "allowed_origins: ['${env:A}', '${env:B}']}}",
         "auth: none\nbackends: {a: {protocol: oxp, url: '${env:A}', tls: {ca: '${env:B}'}, auth: {bearer: any}}}",
+        "auth: none\nbackends: {farm: {protocol: oxp, urls: ['${env:ONE}', '${env:TWO}']}}",
+        f"{STATE}url: '${{env:A}}', sentinel_password: '${{env:A}}'}}",
+        f"{STATE}url: 'rediss+sentinel://:${{env:A}}@one,two/calls', sentinel_password: '${{env:A}}'}}",
     ],
 )
 def test_what_is_not_known_is_not_held_against_the_rest(text: str) -> None:
@@ -40,6 +44,7 @@ def test_what_is_not_known_is_not_held_against_the_rest(text: str) -> None:
         ("auth: {jwt: [{secret: '${env:A}', require: [exp]}]}", "must also list sub"),
         ("auth: {jwt: [{issuer: '${env:A}', jwks_url: 'https://a.example/k', audience: [a]}]}", "needs algorithms"),
         (BUILDS + "tls: {ca: '${env:A}'}}}", "has no effect unless"),
+        ("auth: none\nstate: {url: 'redis://:${env:A}@elsewhere', keys: ['${env:A}']}", "must begin with rediss"),
     ],
 )
 def test_what_is_wrong_whatever_they_are_is_told(text: str, problem: str) -> None:

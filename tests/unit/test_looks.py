@@ -6,8 +6,16 @@ import asyncio
 
 import pytest
 
-from gateway.challenges import CallChallenge, Challenge, ServerChallenge
-from gateway.looks import AT_ONCE, MAX_SHARED, SHARED_S, Looks, digest
+from gateway.challenges import (
+    AT_ONCE,
+    MAX_SHARED,
+    SHARED_S,
+    CallChallenge,
+    Challenge,
+    Looks,
+    ServerChallenge,
+    digest,
+)
 from tests.unit.admission.clock import Clock
 from tests.unit.transport.scripted import until
 

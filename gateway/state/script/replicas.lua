@@ -23,26 +23,20 @@ function operations.restoring()
   return YES
 end
 
-local function epoch_now() return { 'epoch', read_epoch(), restoring() and 1 or 0, now } end
-
 function operations.restored()
   redis.call('ZREM', RESTORERS, me)
-  return epoch_now()
+  return restoring() and RESTORING or YES
 end
 
-function operations.room()
-  local _, used, most = room()
-  return { 'room', used, most }
-end
-
--- Extends this replica's lease, releases calls that have expired, and returns the epoch and the time. If the epoch is not the
--- one the replica knows, it is counted among those that are restoring their calls.
+-- Extends this replica's lease and releases calls that have expired. If the epoch is not the one the replica knows, it is
+-- counted among those that are restoring their calls.
 function operations.beat(outlived, known)
   insist()
   redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
   if read_epoch() ~= known then operations.restoring() end
-  return epoch_now()
+  local _, used, most = room()
+  return { 'beat', read_epoch(), restoring() and 1 or 0, now, used, most }
 end
 
 function operations.mine() return { 'mine', redis.call('SMEMBERS', held_key(me)) } end

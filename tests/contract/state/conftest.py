@@ -31,7 +31,7 @@ class Clock:
         self.now = 1_000_000.0
 
     def __call__(self) -> float:
-        self.now += 0.01
+        self.now += 0.04
         return self.now
 
 

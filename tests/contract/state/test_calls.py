@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gateway.state.port import (
+    AWAITING_USER,
     MAX_NOTE_BYTES,
     CallState,
     Conflict,
     Created,
-    Exists,
-    NewCall,
     OutcomeTooLarge,
     State,
     StateLimits,
 )
 from tests.contract.state.conftest import OpenReplica, OpenState
-from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call, state_of
+from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, REGISTERED, began, call, found, joined, state_of
 
 pytestmark = pytest.mark.anyio
 
@@ -38,18 +37,15 @@ async def test_a_new_call_is_mine_to_dispatch(state: State) -> None:
 async def test_the_same_call_again_is_joined(state: State) -> None:
     new = call(note=b"first")
     await state.begin(new)
-    again = await state.begin(NewCall(key=new.key, fingerprint="f", principal="p", backend="b", note=b"second"))
-    assert isinstance(again, Exists)
-    assert again.record.note == b"first"
+    assert (await joined(state, structs.replace(new, note=b"second"))).note == b"first"
 
 
 async def test_a_finished_call_is_replayed(state: State) -> None:
     new = call()
     await began(state, new, DISPATCHING)
     assert await state.settle(new.key, b"the outcome")
-    again = await state.begin(new)
-    assert isinstance(again, Exists)
-    assert (again.record.state, again.record.outcome) == (DONE, b"the outcome")
+    again = await joined(state, new)
+    assert (again.state, again.outcome) == (DONE, b"the outcome")
 
 
 async def test_other_content_under_the_same_key_conflicts(state: State) -> None:
@@ -63,17 +59,9 @@ async def test_other_content_under_the_same_key_conflicts(state: State) -> None:
 async def test_a_call_begun_under_an_older_key_is_the_same_call(state: State) -> None:
     old = call(fingerprint="old")
     await began(state, old)
-    renamed = await state.begin(call(fingerprint="new", older=((old.key, "old"),)))
-    assert isinstance(renamed, Exists)
-    assert renamed.record.key == old.key
+    renamed = await joined(state, call(fingerprint="new", older=((old.key, "old"),)))
+    assert renamed.key == old.key
     assert await state.begin(call(fingerprint="new", older=((old.key, "different"),))) == Conflict()
-
-
-async def test_of_a_hundred_at_once_one_creates(state: State) -> None:
-    new = call()
-    begun = await asyncio.gather(*(state.begin(new) for _ in range(100)))
-    assert [type(one) for one in begun].count(Created) == 1
-    assert [type(one) for one in begun].count(Exists) == 99
 
 
 async def test_a_call_moves_forward_only(state: State) -> None:
@@ -83,8 +71,7 @@ async def test_a_call_moves_forward_only(state: State) -> None:
     assert await state.advance(key, [REGISTERED, DISPATCHING], ACCEPTED)
     assert not await state.advance(key, [REGISTERED], AWAITING_USER)
     assert await state.advance(key, [DISPATCHING, ACCEPTED], AWAITING_USER, note=b"challenge")
-    record = await state.get(key)
-    assert record is not None
+    record = await found(state, key)
     assert (record.state, record.note) == (AWAITING_USER, b"challenge")
 
 
@@ -101,13 +88,9 @@ async def test_a_call_that_has_to_wait_for_its_turn_is_as_if_it_had_only_been_re
 
 async def test_moving_on_keeps_the_note_unless_there_is_a_new_one(state: State) -> None:
     key = (await began(state, call(note=b"kept"), ACCEPTED)).key
-    record = await state.get(key)
-    assert record is not None
-    assert record.note == b"kept"
+    assert (await found(state, key)).note == b"kept"
     assert await state.advance(key, [ACCEPTED], AWAITING_USER, note=b"")
-    record = await state.get(key)
-    assert record is not None
-    assert record.note == b""
+    assert (await found(state, key)).note == b""
 
 
 @pytest.mark.parametrize(
@@ -139,18 +122,8 @@ async def test_nothing_moves_a_finished_call(state: State) -> None:
 async def test_a_call_is_settled_from_wherever_it_is(state: State, before: CallState) -> None:
     key = (await began(state, to=before)).key
     assert await state.settle(key, b"outcome")
-    record = await state.get(key)
-    assert record is not None
+    record = await found(state, key)
     assert (record.state, record.outcome) == (DONE, b"outcome")
-
-
-async def test_the_first_of_many_outcomes_stands(state: State) -> None:
-    key = (await began(state, to=ACCEPTED)).key
-    won = await asyncio.gather(*(state.settle(key, str(number).encode()) for number in range(50)))
-    assert won.count(True) == 1
-    record = await state.get(key)
-    assert record is not None
-    assert record.outcome == str(won.index(True)).encode()
 
 
 async def test_an_outcome_may_be_empty_or_as_large_as_allowed(open_state: OpenState) -> None:
@@ -168,21 +141,6 @@ async def test_an_outcome_too_large_leaves_the_call_as_it_was(open_state: OpenSt
     with pytest.raises(OutcomeTooLarge):
         await state.settle(key, bytes(101))
     assert await state.settle(key, bytes(100))
-
-
-async def test_a_forgotten_call_is_new_again(state: State) -> None:
-    new = call()
-    await began(state, new, DISPATCHING)
-    await state.forget(new.key)
-    assert await state.get(new.key) is None
-    assert isinstance(await state.begin(new), Created)
-
-
-async def test_a_finished_call_cannot_be_forgotten(state: State) -> None:
-    key = (await began(state)).key
-    await state.settle(key, b"outcome")
-    await state.forget(key)
-    assert await state.get(key) is not None
 
 
 async def test_what_was_never_there_is_nothing(state: State) -> None:

@@ -54,12 +54,6 @@ async def test_a_late_reply_is_not_taken_for_the_next(connection: RedisConnectio
     assert await connection.execute(2, [pack(b"ECHO", b"mine")]) == b"mine"
 
 
-async def test_once_given_back_it_is_taken_again_when_needed(connection: RedisConnection) -> None:
-    first = await connection.execute(2, [ID])
-    await connection.aclose()
-    assert await connection.execute(2, [ID]) != first
-
-
 async def test_the_greeting_is_the_first_thing_asked_over_each_connection(redis_server: RedisServer) -> None:
     async with connect(Address.parse(redis_server.url)) as redis:
         connection = RedisConnection(redis, (3, [pack(b"APPEND", b"greetings", b"hello ")]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,6 +10,8 @@ import pytest
 from gateway.state.entries import SEEN_BYTES
 from gateway.state.memory import MemoryState
 from gateway.state.port import (
+    ACCEPTED,
+    DISPATCHING,
     RECORD_BYTES,
     SMALL_OUTCOME_BYTES,
     Created,
@@ -19,11 +20,10 @@ from gateway.state.port import (
     Full,
     NewCall,
     OutcomeTooLarge,
-    State,
     StateLimits,
 )
 from tests.contract.state.conftest import Clock, OpenState
-from tests.support.stored_calls import ACCEPTED, DISPATCHING, REGISTERED, began, call, state_of, until
+from tests.support.stored_calls import REGISTERED, began, begins, call, outcome_of, refusal, state_of, until, until_gone
 
 pytestmark = pytest.mark.anyio
 
@@ -32,19 +32,12 @@ LARGE = 50_000  # bytes of an outcome; records beside it take little
 SEALED = 32  # bytes that sealing adds
 
 
-def gone(state: State, key: str) -> Callable[[], Awaitable[bool]]:
-    async def is_gone() -> bool:
-        return await state.get(key) is None
-
-    return is_gone
-
-
 async def test_a_result_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=SHORT_S))
     new = call()
     await began(state, new)
     await state.settle(new.key, b"outcome")
-    await until(gone(state, new.key), "the result expires")
+    await until_gone(state, new.key)
     assert await state.begin(new) == Expired()
     assert await state.begin(call(older=((new.key, "f"),))) == Expired()
 
@@ -53,7 +46,7 @@ async def test_a_pending_call_that_has_expired_is_no_reason_to_run_again(open_st
     state = await open_state(StateLimits(pending_ttl_s=SHORT_S))
     new = call()
     await began(state, new, ACCEPTED)
-    await until(gone(state, new.key), "the pending call expires")
+    await until_gone(state, new.key)
     assert await state.begin(new) == Expired()
     assert not await state.settle(new.key, b"too late")
 
@@ -64,7 +57,7 @@ async def test_the_principal_of_an_expired_call_is_known(open_state: OpenState) 
     await began(state, new)
     assert not await state.has_expired(new.key, ["ada"])
     await state.settle(new.key, b"outcome")
-    await until(gone(state, new.key), "the result expires")
+    await until_gone(state, new.key)
     assert await state.has_expired(new.key, ["another name of hers", "ada"])
     assert not await state.has_expired(new.key, ["bob", ""])
     assert not await state.has_expired(call().key, ["ada"])
@@ -83,11 +76,7 @@ async def test_a_key_is_free_again_in_the_end(open_state: OpenState) -> None:
     new = call()
     await began(state, new)
     await state.settle(new.key, b"outcome")
-
-    async def is_new() -> bool:
-        return isinstance(await state.begin(new), Created)
-
-    await until(is_new, "the key is forgotten")
+    await until(lambda: begins(state, new), "the key is forgotten")
 
 
 async def test_a_result_outlives_the_time_a_call_may_be_pending(open_state: OpenState) -> None:
@@ -96,33 +85,31 @@ async def test_a_result_outlives_the_time_a_call_may_be_pending(open_state: Open
     await began(state, new)
     await state.settle(new.key, b"outcome")
     await began(state, other)
-    await until(gone(state, other.key), "a later pending call expires")
+    await until_gone(state, other.key)
     assert isinstance(await state.begin(new), Exists)
 
 
 async def test_a_caller_has_so_many_pending_calls_and_no_more(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_pending=3))
     keys = [(await began(state)).key for _ in range(3)]
-    refused = await state.begin(call())
-    assert isinstance(refused, Full)
+    refused = await refusal(state)
     assert (refused.retry_after_s, refused.quota) == (1.0, "pending")
-    assert isinstance(await state.begin(call(principal="another")), Created)
+    assert await begins(state, call(principal="another"))
     await state.settle(keys[0], b"")
-    assert isinstance(await state.begin(call()), Created)
+    assert await begins(state)
     assert isinstance(await state.begin(call()), Full)
     await state.forget(keys[1])
-    assert isinstance(await state.begin(call()), Created)
+    assert await begins(state)
 
 
 async def test_finished_calls_count_until_they_expire(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_records=2, result_ttl_s=100.0))
     for _ in range(2):
         await state.settle((await began(state)).key, b"")
-    refused = await state.begin(call())
-    assert isinstance(refused, Full)
+    refused = await refusal(state)
     assert refused.quota == "records"
     assert 95.0 < refused.retry_after_s <= 100.0
-    assert isinstance(await state.begin(call(principal="another")), Created)
+    assert await begins(state, call(principal="another"))
 
 
 async def test_calls_that_are_over_and_calls_that_are_not_have_a_quota_each(open_state: OpenState) -> None:
@@ -131,13 +118,9 @@ async def test_calls_that_are_over_and_calls_that_are_not_have_a_quota_each(open
     for key in over:
         await state.settle(key, b"")
     running += [(await began(state)).key for _ in range(2)]
-    refused = await state.begin(call())
-    assert isinstance(refused, Full)
-    assert refused.quota == "pending"
+    assert (await refusal(state)).quota == "pending"
     await state.settle(running[0], b"")
-    refused = await state.begin(call())
-    assert isinstance(refused, Full)
-    assert refused.quota == "records"
+    assert (await refusal(state)).quota == "records"
 
 
 async def test_a_caller_has_so_many_bytes_and_no_more(open_state: OpenState) -> None:
@@ -160,18 +143,12 @@ async def test_a_caller_begins_no_calls_beyond_its_bytes(open_state: OpenState) 
     limits = StateLimits(max_bytes_per_caller=3 * (RECORD_BYTES + len(note) + SEALED), pending_ttl_s=SHORT_S)
     state = await open_state(limits)
     keys = [(await began(state, call(note=note))).key for _ in range(3)]
-    refused = await state.begin(call(note=note))
-    assert isinstance(refused, Full)
-    assert refused.quota == "bytes"
-    assert isinstance(await state.begin(call(principal="another", note=note)), Created)
+    assert (await refusal(state, note=note)).quota == "bytes"
+    assert await begins(state, call(principal="another", note=note))
     await state.forget(keys[0])
-    assert isinstance(await state.begin(call(note=note)), Created)
+    assert await begins(state, call(note=note))
     assert isinstance(await state.begin(call(note=note)), Full)
-
-    async def has_room() -> bool:
-        return isinstance(await state.begin(call(note=note)), Created)
-
-    await until(has_room, "calls expire")
+    await until(lambda: begins(state, call(note=note)), "calls expire")
 
 
 async def test_a_full_quota_does_not_keep_callers_from_joining(open_state: OpenState) -> None:
@@ -187,12 +164,8 @@ async def test_a_quota_is_free_again_when_calls_expire(open_state: OpenState) ->
         await state.settle((await began(state)).key, b"")
     for _ in range(2):
         assert isinstance(await state.begin(call()), Full)
-
-    async def has_room() -> bool:
-        return isinstance(await state.begin(call()), Created)
-
-    await until(has_room, "the quota is free")
-    await until(has_room, "the quota is free for two")
+    await until(lambda: begins(state), "the quota is free")
+    await until(lambda: begins(state), "the quota is free for two")
 
 
 async def test_a_quota_holds_however_many_begin_at_once(open_state: OpenState) -> None:
@@ -216,8 +189,7 @@ async def test_memory_that_is_full_refuses_new_calls_and_evicts_none() -> None:
         if isinstance(begun, Created):
             keys.append(begun.record.key)
     assert len(keys) == 20
-    refused = await state.begin(call())
-    assert isinstance(refused, Full)
+    refused = await refusal(state)
     assert refused.quota == "room"
     assert refused.retry_after_s > 1.0
     assert all([await state.get(key) for key in keys])
@@ -259,8 +231,7 @@ async def test_an_outcome_without_room_reaches_its_waiters_and_the_call_never_ru
         await asyncio.sleep(0)
         assert await state.settle(new.key, bytes(SMALL_OUTCOME_BYTES))
     record = waiting.result()
-    assert record is not None
-    assert record.outcome == bytes(SMALL_OUTCOME_BYTES)
+    assert outcome_of(record) == bytes(SMALL_OUTCOME_BYTES)
     assert await state.begin(new) == Expired()
 
 
@@ -297,4 +268,4 @@ async def test_what_expired_unnoticed_is_not_in_the_way() -> None:
         await state.begin(new)
     clock.now += StateLimits().pending_ttl_s + 10
     assert await state.get(calls[-1].key) is None
-    assert isinstance(await state.begin(call()), Created)
+    assert await begins(state)

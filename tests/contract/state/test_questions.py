@@ -7,7 +7,7 @@ import pytest
 from gateway.state.memory import MemoryState
 from gateway.state.port import Created, Exists, State, StateLimits
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState
-from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DONE, began, call, until
+from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DONE, began, begins, call, joined, until_gone
 
 pytestmark = pytest.mark.anyio
 
@@ -23,22 +23,21 @@ async def key_for(state: State, question: str | None) -> str:
 
 async def test_a_call_is_joined_by_its_question_only_while_it_waits_for_its_user(state: State) -> None:
     waiting = await began(state, call(question="q"), ACCEPTED)
-    assert isinstance(await state.begin(call(question="q")), Created)
+    assert await begins(state, call(question="q"))
     await state.advance(waiting.key, [ACCEPTED], AWAITING_USER, note=b"challenge")
-    again = await state.begin(call(question="q"))
-    assert isinstance(again, Exists)
-    assert (again.record.key, again.record.state, again.record.note) == (waiting.key, AWAITING_USER, b"challenge")
+    again = await joined(state, call(question="q"))
+    assert (again.key, again.state, again.note) == (waiting.key, AWAITING_USER, b"challenge")
     assert await key_for(state, "q") == waiting.key
     for other in ("another", None):
-        assert isinstance(await state.begin(call(question=other)), Created)
+        assert await begins(state, call(question=other))
 
 
 async def test_a_call_with_an_id_joins_no_other_but_is_joined(state: State) -> None:
     named = await began(state, call(question="q", joins=False), AWAITING_USER)
-    assert isinstance(await state.begin(call(question="q", joins=False)), Created)
+    assert await begins(state, call(question="q", joins=False))
     assert await key_for(state, "q") == named.key
     await state.settle(named.key, b"outcome")
-    assert isinstance(await state.begin(call(question="q", joins=False)), Created)
+    assert await begins(state, call(question="q", joins=False))
     assert await key_for(state, "q") == named.key
     assert await key_for(state, "q") != named.key
 
@@ -47,10 +46,9 @@ async def test_an_identical_call_gets_the_newest_note_of_the_call_that_waits_for
     one, two = [await began(state, call(question="q", joins=False), AWAITING_USER) for _ in range(2)]
     assert await key_for(state, "q") == two.key
     assert await state.advance(one.key, [ACCEPTED, AWAITING_USER], AWAITING_USER, note=b"newer")
-    again = await state.begin(call(question="q"))
-    assert isinstance(again, Exists)
-    assert (again.record.key, again.record.state, again.record.note) == (one.key, AWAITING_USER, b"newer")
-    assert again.record == await state.get(one.key)
+    again = await joined(state, call(question="q"))
+    assert (again.key, again.state, again.note) == (one.key, AWAITING_USER, b"newer")
+    assert again == await state.get(one.key)
     await state.settle(one.key, b"outcome")
     assert not await state.advance(one.key, [AWAITING_USER], AWAITING_USER, note=b"too late")
     assert await key_for(state, "q") == one.key
@@ -59,28 +57,27 @@ async def test_an_identical_call_gets_the_newest_note_of_the_call_that_waits_for
 async def test_the_result_of_a_joined_call_is_delivered_once(state: State) -> None:
     waiting = await began(state, call(question="q"), AWAITING_USER)
     await state.settle(waiting.key, b"outcome")
-    found = await state.begin(call(question="q"))
-    assert isinstance(found, Exists)
-    assert (found.record.key, found.record.state, found.record.outcome) == (waiting.key, DONE, b"outcome")
-    assert isinstance(await state.begin(call(question="q")), Created)
-    assert await state.get(waiting.key) == found.record
+    found = await joined(state, call(question="q"))
+    assert (found.key, found.state, found.outcome) == (waiting.key, DONE, b"outcome")
+    assert await begins(state, call(question="q"))
+    assert await state.get(waiting.key) == found
 
 
 async def test_a_result_marked_delivered_is_not_joined_again(state: State) -> None:
     waiting = await began(state, call(question="q"), AWAITING_USER)
     await state.settle(waiting.key, b"outcome")
     await state.mark_delivered(waiting.key)
-    assert isinstance(await state.begin(call(question="q")), Created)
+    assert await begins(state, call(question="q"))
 
 
 async def test_a_call_that_ended_without_its_user_was_never_open(state: State) -> None:
     await state.settle((await began(state, call(question="q"), ACCEPTED)).key, b"outcome")
-    assert isinstance(await state.begin(call(question="q")), Created)
+    assert await begins(state, call(question="q"))
 
 
 async def test_a_forgotten_call_is_not_joined(state: State) -> None:
     await state.forget((await began(state, call(question="q"), AWAITING_USER)).key)
-    assert isinstance(await state.begin(call(question="q")), Created)
+    assert await begins(state, call(question="q"))
 
 
 async def test_of_two_that_were_asked_the_same_the_later_one_is_joined(state: State) -> None:
@@ -98,12 +95,8 @@ async def test_what_has_expired_is_not_joined(open_state: OpenState, *, settled:
     waiting = await began(state, call(question="q"), AWAITING_USER)
     if settled:
         await state.settle(waiting.key, b"outcome")
-
-    async def is_gone() -> bool:
-        return await state.get(waiting.key) is None
-
-    await until(is_gone, "the call expires")
-    assert isinstance(await state.begin(call(question="q")), Created)
+    await until_gone(state, waiting.key)
+    assert await begins(state, call(question="q"))
 
 
 async def test_a_call_is_joined_on_every_replica_and_delivered_on_one(open_replica: OpenReplica) -> None:

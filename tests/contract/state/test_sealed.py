@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from gateway.state.port import Exists
 from gateway.state.sealing import KEY_ID_BYTES, NONCE_BYTES, NONCES_AT_ONCE, Digester, Sealer, Unsealable
 from tests.contract.state.conftest import OpenReplica
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import ACCEPTED, KEYS, UNKNOWN, began, call, state_of
+from tests.support.stored_calls import ACCEPTED, KEYS, UNKNOWN, began, call, joined, state_of
 
 OTHER = "another key, of enough characters as well"
 CANARY = b"canary-in-a-coal-mine"
@@ -30,14 +29,6 @@ def test_what_is_sealed_opens_in_its_place_only() -> None:
         sealer.open(sealed, b"there")
     with pytest.raises(Unsealable):
         Sealer(KEYS, "something else").open(sealed, b"here")
-
-
-def test_the_first_key_seals_and_all_open() -> None:
-    old, both, new = Sealer(KEYS, "state"), Sealer([OTHER, *KEYS], "state"), Sealer([OTHER], "state")
-    assert both.open(old.seal(CANARY, b""), b"") == CANARY
-    assert new.open(both.seal(CANARY, b""), b"") == CANARY
-    with pytest.raises(Unsealable):
-        old.open(both.seal(CANARY, b""), b"")
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.pairwise(STEPS)))
@@ -137,9 +128,8 @@ async def test_a_damaged_call_counts_as_unknown(
     with redis_server.connect() as redis:
         redis.hset(f"toolgate:{{{new.key}}}:call", mapping=damage)
     with caplog.at_level(logging.WARNING, "gateway.state"):
-        begun = await state.begin(new)
-    assert isinstance(begun, Exists)
-    assert (begun.record.state, begun.record.outcome, begun.record.note) == (UNKNOWN, None, b"")
+        begun = await joined(state, new)
+    assert (begun.state, begun.outcome, begun.note) == (UNKNOWN, None, b"")
     assert "cannot be opened" in caplog.text
 
 

@@ -9,15 +9,7 @@ import pytest
 
 from gateway.state.memory import MemoryState
 from gateway.state.port import CallState, Record, State
-from tests.support.stored_calls import (
-    ACCEPTED,
-    AWAITING_USER,
-    DISPATCHING,
-    DONE,
-    REGISTERED,
-    began,
-    call,
-)
+from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call, outcome_of
 
 pytestmark = pytest.mark.anyio
 
@@ -46,8 +38,7 @@ async def test_a_late_waiter_gets_the_outcome_at_once(state: State) -> None:
     key = (await began(state)).key
     await state.settle(key, b"outcome")
     record = await state.wait(key, 0.0001)
-    assert record is not None
-    assert record.outcome == b"outcome"
+    assert outcome_of(record) == b"outcome"
 
 
 async def test_waiters_learn_that_the_user_is_asked(state: State) -> None:
@@ -108,8 +99,7 @@ async def test_a_thousand_calls_are_waited_for_at_once(state: State) -> None:
     await asyncio.sleep(0)
     await asyncio.gather(*(state.settle(key, key.encode()) for key in keys))
     for key, record in zip(keys, await asyncio.gather(*waiting), strict=True):
-        assert record is not None
-        assert record.outcome == key.encode()
+        assert outcome_of(record) == key.encode()
 
 
 async def test_waiting_costs_no_operation_in_memory(state: State) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from random import Random
 from typing import Any
 
@@ -18,13 +18,85 @@ from tests.fuzz.transport.loops import DEADLINE_S, Leftovers, run, set_resolver,
 from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange
 from tests.fuzz.transport.server import Server, listening
-from tests.fuzz.transport.stepping import Cancel, after_turns, at_point
 from tests.unit.transport.scripted import Stats, stats_of
 
 HOST = "127.0.0.1"
 MOST_POINTS = 400  # more awaits than any exchange here has
 BEFORE, AFTER = 3, 3  # calls around the one that is cancelled
 MORE_THAN_ROOM = bytes(5_000_000)  # what a socket does not take at once; Linux lets its buffer grow to 4 MiB
+
+
+class Stepped:
+    """Awaits a coroutine, counts where it is suspended, and cancels the task at one of these points.
+
+    `at_once`: the cancellation is there when it begins to wait; else it comes a turn of the loop later.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], cancel_at: int, *, at_once: bool) -> None:
+        self.points = 0
+        self._coroutine = coroutine
+        self._cancel_at = cancel_at
+        self._at_once = at_once
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        resume: Callable[[Any], Any] = self._coroutine.send
+        value: Any = None
+        while True:
+            try:
+                waited = resume(value)
+            except StopIteration as stop:
+                return stop.value
+            self._count()
+            try:
+                resume, value = self._coroutine.send, (yield waited)
+            except BaseException as exc:
+                resume, value = self._coroutine.throw, exc
+
+    def _count(self) -> None:
+        self.points += 1
+        if self.points == self._cancel_at:
+            task = asyncio.current_task()
+            assert task is not None
+            if self._at_once:
+                task.cancel()
+            else:
+                asyncio.get_running_loop().call_soon(task.cancel)
+
+
+Cancel = Callable[[Coroutine[Any, Any, Any]], Awaitable[int]]
+
+
+def at_point(number: int, *, at_once: bool) -> Cancel:
+    """Cancels where the coroutine is suspended for that time. Returns how often it was."""
+
+    async def cancel(coroutine: Coroutine[Any, Any, Any]) -> int:
+        stepped = Stepped(coroutine, number, at_once=at_once)
+
+        async def step() -> Any:
+            return await stepped
+
+        task = asyncio.create_task(step())
+        await asyncio.wait([task], timeout=DEADLINE_S)
+        assert task.done()
+        assert task.cancelled() or task.exception() is None  # the reply may come in the same turn
+        return stepped.points
+
+    return cancel
+
+
+def after_turns(number: int) -> Cancel:
+    """Cancels after so many turns of the loop. Returns 0 when it was over before."""
+
+    async def cancel(coroutine: Coroutine[Any, Any, Any]) -> int:
+        task = asyncio.create_task(coroutine)
+        await turns(number)
+        was_over = task.done()
+        task.cancel()
+        await asyncio.wait([task], timeout=DEADLINE_S)
+        assert task.done()
+        return int(not was_over)
+
+    return cancel
 
 
 async def numeric(name: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.live.calls.site import KEY, callback_settings, replica
 from tests.support.calling import connect, encoded_call
-from tests.support.processes import GatewayProcess, until
+from tests.support.processes import until
 from tests.support.redis_server import running_redis
 from tests.support.yard import WORK, yard
 
@@ -40,13 +40,13 @@ async def test_each_of_many_waiting_callers_gets_its_result_and_none_costs_much(
         async with yard() as tools:
             config = callback_settings(tools.url, {"timeout": f"{LONG_S:g}s"}, state=state, logging={"level": "info"})
             async with replica(config) as only, asyncio.timeout(LONG_S), asyncio.TaskGroup() as callers:
-                before = memory_bytes(only.running)
+                before = only.running.memory_bytes()
                 waiting = []
                 for start in range(0, many, AT_ONCE):
                     group = range(start, min(start + AT_ONCE, many))
                     waiting += [callers.create_task(ask(only.running.url, number)) for number in group]
                     await until(lambda: len(tools.taken) == len(waiting), "the tool server has them", LONG_S)  # noqa: B023
-                each = (memory_bytes(only.running) - before) / many
+                each = (only.running.memory_bytes() - before) / many
                 assert set(await tools.call_back(range(many))) == {200}
                 answers = [await answer for answer in waiting]
         assert answers == [{"number": number} for number in range(many)]
@@ -63,10 +63,3 @@ async def ask(url: str, number: int) -> Any:
     finally:
         writer.close()
     return json.loads(answer.partition(b"\r\n\r\n")[2])["result"]["value"]
-
-
-def memory_bytes(running: GatewayProcess) -> int:
-    """What it holds now (proc_pid_status(5), VmRSS)."""
-    status = Path(f"/proc/{running.process.pid}/status").read_text()
-    kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(kib) * 1024

@@ -31,6 +31,7 @@ MAKE_RUNS = {
     "bench": "-m tests.bench",
     "bench-quick": "-m tests.bench --quick",
     "bench-peers": "-m tests.bench --only",
+    "bench-instructions": "-m tests.bench.instructions",
     "constraints": "pip freeze",
 }
 ANY_PORT = "\nserver: {port: 0, admin: {port: 0}}\n"

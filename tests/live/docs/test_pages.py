@@ -70,7 +70,7 @@ def test_the_screen_of_the_demonstration_is_its_own() -> None:
         for command in commands(block.text)
         if command.line == "make demo"
     )
-    screen = introduction("http://127.0.0.1:8080", "http://127.0.0.1:9464", token="t", user="u", command="toolgate")
+    screen = introduction("http://127.0.0.1:8080", "http://127.0.0.1:9464", token="t", command="toolgate")
     for line in shown:
         assert line in ("", "...") or line in screen.splitlines()
 

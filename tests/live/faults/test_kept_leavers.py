@@ -47,3 +47,8 @@ async def test_a_kept_call_outlives_its_caller_and_one_without_an_id_does_not() 
             answer = await call(place.http, "Lab.Held", {"it": "runs"}, call_id=f"k-{way}")
             assert value(answer) == {"it": "runs"}
         assert len(place.lab.calls("Lab.Held")) == len(WAYS) + 1
+        left = len(WAYS) + 1
+        await until(
+            lambda: [line["status"] for line in place.running.logged("request")].count(499) == left,
+            "everyone who has left is logged so",
+        )

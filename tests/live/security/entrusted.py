@@ -1,21 +1,142 @@
-"""A gateway that is entrusted with a secret wherever one goes, and a note of all that somebody else could see."""
+"""What a caller and an operator entrust to a gateway, everything a tool server can do with it, and who could see it.
+
+Each secret is a canary, a text that exists nowhere else; the gateway is configured with one wherever one goes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+import secrets
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import httpx
+import jwt
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tests.live.calls.site import AGENT_ID, OWNER_ID
-from tests.live.security.test_canaries import SIGNING_SECRET, Canaries
+from tests.support.calling import call
 from tests.support.processes import Settings, settings
 from tests.support.redis_server import RedisServer
-from tests.support.toolserver import Exchange, Handler, definition
+from tests.support.toolserver import Exchange, Handler, ToolServer, definition, echo
+
+SIGNING_SECRET = "canary-signing-" + secrets.token_hex(16)
+NEEDY = definition(
+    "Lab.Needy",
+    requirements={"authorization": [{"id": "door"}], "secrets": [{"id": "KEY"}, {"id": "OURS"}], "user_id": True},
+)
+PICKY = definition("Lab.Picky", output_schema={"type": "object", "properties": {"text": {"maxLength": 1}}})
+
+
+@dataclass
+class Canaries:
+    """Texts that exist nowhere else, by what they stand for."""
+
+    made: dict[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> str:
+        return self.made.setdefault(name, f"canary-{name.replace(' ', '-')}-{secrets.token_hex(8)}")
+
+    def found_in(self, text: str) -> set[str]:
+        """Which of them a text holds."""
+        return {name for name, canary in self.made.items() if canary in text}
+
+
+def token_of(subject: str, **claims: Any) -> str:
+    return jwt.encode({"sub": subject, "exp": int(time.time()) + 600, **claims}, SIGNING_SECRET, "HS256")
+
+
+def hostile_tools(canaries: Canaries) -> dict[str, Handler]:
+    """Everything a tool server can do with what it knows, short of keeping it."""
+    return {
+        "Lab.Needy": lambda exchange: exchange.finish(value={"text": canaries["value"]}),
+        "Lab.Echo": echo,
+        "Lab.Fails": lambda exchange: exchange.finish(
+            error={"message": canaries["failure"], "developer_message": canaries["failure details"]}
+        ),
+        "Lab.Crashes": lambda exchange: exchange.write(crash(canaries["reason phrase"], canaries["crash"])),
+        "Lab.Refuses": lambda exchange: exchange.reply({"message": canaries["refusal"]}, status=400),
+        "Lab.Rejects": lambda exchange: exchange.reply(
+            {"message": canaries["rejection"], "parameter_errors": {canaries["parameter"]: canaries["problem"]}},
+            status=422,
+        ),
+        "Lab.Babbles": lambda exchange: exchange.write(f"HTTP/9 {canaries['no status']}\r\n\r\n".encode()),
+        "Lab.Mumbles": lambda exchange: exchange.reply({canaries["no member"]: canaries["no answer"]}),
+        "Lab.Confuses": lambda exchange: exchange.reply(
+            {"result": {"call_id": canaries["foreign call id"], "success": True, "value": canaries["foreign value"]}}
+        ),
+        "Lab.Picky": lambda exchange: exchange.finish(value={"text": canaries["wrong value"]}),
+        "Lab.Challenges": lambda exchange: exchange.reply(challenges(exchange, canaries), status=400),
+        "Lab.Holds": lambda exchange: exchange.until_closed(),
+        "Lab.HangsUp": hang_up,
+    }
+
+
+def crash(reason: str, traceback: str) -> bytes:
+    head = f"HTTP/1.1 500 {reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(traceback)}"
+    return f"{head}\r\n\r\n{traceback}".encode()
+
+
+def challenges(exchange: Exchange, canaries: Canaries) -> dict[str, Any]:
+    """Three of them: one in order, one that is checked elsewhere, one that sends users where they are not safe."""
+    own = f"http://{exchange.request.header('host')}/{canaries['check']}"
+    foreign = f"https://x.example/{canaries['foreign check']}"
+    missing = [
+        {"id": "c1", "url": "https://door.example/", "check_url": own},
+        {"id": "c2", "url": "https://door.example/", "check_url": foreign},
+        {"id": "c3", "url": f"http://x.example/{canaries['unsafe url']}"},
+    ]
+    return {"message": "Knock.", "missing_requirements": {"authorization": missing}}
+
+
+async def hang_up(exchange: Exchange) -> None:
+    exchange.reset()
+
+
+async def trusting_session(http: httpx.AsyncClient, lab: ToolServer, canaries: Canaries) -> list[httpx.Response]:
+    """Calls everything, with everything of one's own."""
+    context = {
+        "authorization": [{"id": "door", "token": canaries["token"]}, {"id": "other", "token": canaries["stray"]}],
+        "secrets": [{"id": "KEY", "value": canaries["secret"]}],
+        "user_id": canaries["user id"],
+        "user_info": {"name": canaries["user info"]},
+    }
+    arguments = {canaries["argument name"]: [canaries["argument"]]}
+    answers = [await call(http, tool, arguments, context=context, trace_id=canaries["trace"]) for tool in lab.tools]
+    answers.append(await call(http, "Lab.Echo", {"n": 1}, call_id=canaries["call id"]))
+    bodies = [
+        canaries["no json"],
+        json.dumps({"request": {"tool_id": "Lab.Echo", canaries["unknown member"]: 1}}),
+        json.dumps({"request": {"tool_id": "Lab.Echo", "input": canaries["no object"]}}),
+        json.dumps({"request": {"tool_id": "Lab.Echo", "context": {"secrets": [{"id": canaries["odd secret"]}]}}}),
+        json.dumps({"$schema": canaries["no version"], "request": {"tool_id": "Lab.Echo"}}),
+    ]
+    media = {"Content-Type": "application/json"}
+    answers += [await http.post("/otc/tools/call", content=body, headers=media) for body in bodies]
+    answers.append(await http.post("/otc/tools/call", content=canaries["no media"], headers={"Content-Type": "a/b"}))
+    secretive = (f"/{name}/{canaries[f'path of {name}']}?x={canaries['query']}" for name in ("challenges", "nothing"))
+    answers += [await http.get(path) for path in secretive]
+    answers += [await http.get(url) for url in [url for answer in answers for url in check_urls(answer)]]
+    headers = {"Authorization": f"Bearer {token_of('mallory', note=canaries['claim'])}{canaries['signature']}"}
+    answers.append(await http.get("/tools", headers=headers))
+    return answers
+
+
+def check_urls(answer: httpx.Response) -> list[str]:
+    """Where the challenges in an answer are checked."""
+    found = answer.json().get("missing_requirements", {}).get("authorization", [])
+    return [challenge["check_url"] for challenge in found if "check_url" in challenge]
+
+
+def told(answers: list[httpx.Response]) -> str:
+    return "\n".join(f"{answer.status_code} {answer.headers} {answer.text}" for answer in answers)
 
 
 class Seen:
@@ -56,7 +177,13 @@ def configuration(urls: dict[str, str], redis: RedisServer, port: int, canaries:
     """Everything there is to configure, with a secret wherever one goes."""
     crumbs = {"url": urls["crumbs"], "owner_id": OWNER_ID, "agent_id": AGENT_ID, "toolkit": "Crumbs"}
     backends: dict[str, Settings] = {
-        "lab": {"protocol": "otc", "url": urls["lab"], "timeout": "300ms", "auth": {"bearer": canaries["bearer"]}},
+        "lab": {
+            "protocol": "otc",
+            "url": urls["lab"],
+            "timeout": "300ms",
+            "auth": {"bearer": canaries["bearer"]},
+            "forward_headers": ["x-tenant"],
+        },
         "mail": {"protocol": "oxp", "url": urls["mail"], "auth": {"api_key": canaries["backend key"]}},
         "keeper": {
             "protocol": "callback",
@@ -67,7 +194,7 @@ def configuration(urls: dict[str, str], redis: RedisServer, port: int, canaries:
         "crumbs": {"protocol": "rcrt", "timeout": "10s", **crumbs},
         "gone": {"protocol": "otc", "url": "http://127.0.0.1:1"},
     }
-    secrets = {"OURS": canaries["route secret"]}
+    ours = {"OURS": canaries["route secret"]}
     return settings(
         backends,
         server={"port": port, "admin": {"port": 0}, "public_url": f"http://127.0.0.1:{port}"},
@@ -75,7 +202,7 @@ def configuration(urls: dict[str, str], redis: RedisServer, port: int, canaries:
             "jwt": [{"secret": SIGNING_SECRET}],
             "api_keys": [{"id": "job", "hash": f"sha256:{hashlib.sha256(canaries['api key'].encode()).hexdigest()}"}],
         },
-        routes=[{"tools": "*", "backend": name, "secrets": secrets} for name in backends],
+        routes=[{"tools": "*", "backend": name, "secrets": ours} for name in backends],
         state={"url": redis.url, "keys": [canaries["state key"] + "-of-32-characters-and-more"]},
         rate_limits=[
             {"name": "all", "key": "caller", "rate": "1000/s"},

@@ -1,189 +1,262 @@
-"""Nothing a caller entrusts to the gateway shows up in its log or in anybody else's answer, whatever goes wrong."""
+"""Nothing entrusted to the gateway is seen where it has no business, through every kind of call and failure.
+
+Logs, whatever else it prints, metrics, the detailed health, answers to other callers and, in clear, Redis: of the
+latter all that was ever sent there, and all that it has written to its disk. With two lives of the gateway and two of
+Redis, since what is being put right is where care is forgotten.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import secrets
 import signal
-import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
-import jwt
 import pytest
 
-from tests.support.calling import call, caller
-from tests.support.processes import GatewayProcess, Settings, gateway, settings
-from tests.support.toolserver import Exchange, Handler, ToolServer, definition, echo, tool_server
-
-SIGNING_SECRET = "canary-signing-" + secrets.token_hex(16)
-NEEDY = definition(
-    "Lab.Needy",
-    requirements={"authorization": [{"id": "door"}], "secrets": [{"id": "KEY"}, {"id": "OURS"}], "user_id": True},
+from tests import plainhttp
+from tests.live.security.confidant import Confidant, confidant
+from tests.live.security.entrusted import (
+    NEEDY,
+    PICKY,
+    SIGNING_SECRET,
+    Canaries,
+    Seen,
+    configuration,
+    hostile_tools,
+    note_stored,
+    overheard,
+    oxp_list,
+    oxp_tools,
+    token_of,
+    told,
+    trusting_session,
 )
-PICKY = definition("Lab.Picky", output_schema={"type": "object", "properties": {"text": {"maxLength": 1}}})
+from tests.support.calling import call, caller
+from tests.support.processes import GatewayProcess, demo_server, gateway, until
+from tests.support.redis_server import RedisServer, lasting_port, running_redis
+from tests.support.toolserver import ToolServer, definition, tool_server
+
+pytestmark = pytest.mark.anyio
+
+OPERATIONS = ("answers", "fails", "babbles", "asks", "chooses", "keeps", "forgets", "late")
+ARRIVED = {
+    *("value", "failure", "mail", "bounce", "called back", "called back failure", "asynchronous"),
+    *("crumb", "crumb without id", "kept for the second life", "called back without Redis"),
+    *("refusal", "rejection", "wrong value", "argument"),
+}
+SENT_ON = {
+    *("token", "secret", "route secret", "argument", "letter", "bearer", "backend key", "kept user", "held"),
+    *("user id", "tenant"),
+}
+NOT_SENT_ON = {
+    *("jwt", "cookie", "stray", "signing", "claim", "call id", "api key", "state key", "metrics token"),
+}
+# Of what the gateway or a tool server is told in confidence, not even the caller concerned hears.
+CONFIDENTIAL = {"signing", "bearer", "route secret", "check", "foreign check", "unsafe url", "crash"}
+LOGGED = (
+    "a tool server gave a broken answer",
+    "a tool server broke off",
+    "a value breaks its tool's output schema",
+)
+LOOKED_AT = {
+    "log of the first life": "a tool server gave a broken answer",
+    "log of the second life": "the state cannot be reached",
+    "answers to another caller": "There is no such call of yours.",
+    "metrics": "toolgate_build_info",
+    "detailed health": "crumbs",
+    "commands of Redis": "EVALSHA",
+    "disk of Redis": "toolgate:",
+}
+REMEMBERED_S = 20.0  # for a replica's death to be noticed (a lease of 10 s), on a busy machine
 
 
-@dataclass
-class Canaries:
-    """Texts that exist nowhere else, by what they stand for."""
+async def kept_session(http: httpx.AsyncClient, keeper: Confidant, canaries: Canaries) -> list[httpx.Response]:
+    """Calls that are kept, by callback and by breadcrumb, with everything that may come back."""
+    context = {"user_id": canaries["kept user"], "secrets": [{"id": "KEY", "value": canaries["kept secret"]}]}
 
-    made: dict[str, str] = field(default_factory=dict)
+    async def kept(operation: str, **members: Any) -> httpx.Response:
+        keeper.taken.pop(operation, None)
+        arguments = {"text": canaries[f"kept argument of {operation}"]}
+        return await call(http, f"Keeper.{operation}", arguments, context=context, **members)
 
-    def __getitem__(self, name: str) -> str:
-        return self.made.setdefault(name, f"canary-{name.replace(' ', '-')}-{secrets.token_hex(8)}")
-
-    def found_in(self, text: str) -> set[str]:
-        """Which of them a text holds."""
-        return {name for name, canary in self.made.items() if canary in text}
-
-
-def token_of(subject: str, **claims: Any) -> str:
-    return jwt.encode({"sub": subject, "exp": int(time.time()) + 600, **claims}, SIGNING_SECRET, "HS256")
-
-
-def hostile_tools(canaries: Canaries) -> dict[str, Handler]:
-    """Everything a tool server can do with what it knows, short of keeping it."""
-    return {
-        "Lab.Needy": lambda exchange: exchange.finish(value={"text": canaries["value"]}),
-        "Lab.Echo": echo,
-        "Lab.Fails": lambda exchange: exchange.finish(
-            error={"message": canaries["failure"], "developer_message": canaries["failure details"]}
-        ),
-        "Lab.Crashes": lambda exchange: exchange.write(crash(canaries["reason phrase"], canaries["crash"])),
-        "Lab.Refuses": lambda exchange: exchange.reply({"message": canaries["refusal"]}, status=400),
-        "Lab.Rejects": lambda exchange: exchange.reply(
-            {"message": canaries["rejection"], "parameter_errors": {canaries["parameter"]: canaries["problem"]}},
-            status=422,
-        ),
-        "Lab.Babbles": lambda exchange: exchange.write(f"HTTP/9 {canaries['no status']}\r\n\r\n".encode()),
-        "Lab.Mumbles": lambda exchange: exchange.reply({canaries["no member"]: canaries["no answer"]}),
-        "Lab.Confuses": lambda exchange: exchange.reply(
-            {"result": {"call_id": canaries["foreign call id"], "success": True, "value": canaries["foreign value"]}}
-        ),
-        "Lab.Picky": lambda exchange: exchange.finish(value={"text": canaries["wrong value"]}),
-        "Lab.Challenges": lambda exchange: exchange.reply(challenges(exchange, canaries), status=400),
-        "Lab.Holds": lambda exchange: exchange.until_closed(),
-        "Lab.HangsUp": hang_up,
+    answers: list[httpx.Response] = []
+    messages: dict[str, dict[str, Any] | str] = {
+        "answers": {"type": "tool_result", "text": json.dumps({"value": canaries["called back"]})},
+        "fails": {"type": "tool_result", "text": f"Error: {canaries['called back failure']}"},
+        "babbles": f'{{"type": "tool_result", {canaries["called back nonsense"]}',
+        "asks": {"type": "oauth", "auth_url": f"http://unsafe.example/{canaries['auth url']}"},
+        "chooses": {"type": "user_choice", "prompt": canaries["prompt"], "choices": [canaries["choice"]], "default": 0},
     }
-
-
-def crash(reason: str, traceback: str) -> bytes:
-    head = f"HTTP/1.1 500 {reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(traceback)}"
-    return f"{head}\r\n\r\n{traceback}".encode()
-
-
-def challenges(exchange: Exchange, canaries: Canaries) -> dict[str, Any]:
-    """Three of them: one in order, one that is checked elsewhere, one that sends users where they are not safe."""
-    own = f"http://{exchange.request.header('host')}/{canaries['check']}"
-    foreign = f"https://x.example/{canaries['foreign check']}"
-    missing = [
-        {"id": "c1", "url": "https://door.example/", "check_url": own},
-        {"id": "c2", "url": "https://door.example/", "check_url": foreign},
-        {"id": "c3", "url": f"http://x.example/{canaries['unsafe url']}"},
-    ]
-    return {"message": "Knock.", "missing_requirements": {"authorization": missing}}
-
-
-async def hang_up(exchange: Exchange) -> None:
-    exchange.reset()
-
-
-def config(url: str, canaries: Canaries) -> Settings:
-    lab = {
-        "protocol": "otc",
-        "url": url,
-        "timeout": "300ms",
-        "auth": {"bearer": canaries["bearer"]},
-        "forward_headers": ["x-tenant"],
-    }
-    route = {"tools": "*", "backend": "lab", "secrets": {"OURS": canaries["route secret"]}}
-    return settings({"lab": lab}, routes=[route], auth={"jwt": [{"secret": SIGNING_SECRET}]})
-
-
-async def trusting_session(http: httpx.AsyncClient, lab: ToolServer, canaries: Canaries) -> list[httpx.Response]:
-    """Calls everything, with everything of one's own."""
-    context = {
-        "authorization": [{"id": "door", "token": canaries["token"]}, {"id": "other", "token": canaries["stray"]}],
-        "secrets": [{"id": "KEY", "value": canaries["secret"]}],
-        "user_id": canaries["user id"],
-        "user_info": {"name": canaries["user info"]},
-    }
-    arguments = {canaries["argument name"]: [canaries["argument"]]}
-    answers = [await call(http, tool, arguments, context=context, trace_id=canaries["trace"]) for tool in lab.tools]
-    answers.append(await call(http, "Lab.Echo", {"n": 1}, call_id=canaries["call id"]))
-    bodies = [
-        canaries["no json"],
-        json.dumps({"request": {"tool_id": "Lab.Echo", canaries["unknown member"]: 1}}),
-        json.dumps({"request": {"tool_id": "Lab.Echo", "input": canaries["no object"]}}),
-        json.dumps({"request": {"tool_id": "Lab.Echo", "context": {"secrets": [{"id": canaries["odd secret"]}]}}}),
-        json.dumps({"$schema": canaries["no version"], "request": {"tool_id": "Lab.Echo"}}),
-    ]
-    media = {"Content-Type": "application/json"}
-    answers += [await http.post("/otc/tools/call", content=body, headers=media) for body in bodies]
-    answers.append(await http.post("/otc/tools/call", content=canaries["no media"], headers={"Content-Type": "a/b"}))
-    secretive = (f"/{name}/{canaries[f'path of {name}']}?x={canaries['query']}" for name in ("challenges", "nothing"))
-    answers += [await http.get(path) for path in secretive]
-    answers += [await http.get(url) for url in [url for answer in answers for url in check_urls(answer)]]
-    headers = {"Authorization": f"Bearer {token_of('mallory', note=canaries['claim'])}{canaries['signature']}"}
-    answers.append(await http.get("/tools", headers=headers))
+    for operation, message in messages.items():
+        asked = asyncio.create_task(kept(operation, call_id=canaries[f"kept call id of {operation}"]))
+        await keeper.has(operation)
+        token = keeper.taken[operation]["callback_url"].rpartition("/")[2]
+        canaries.made[f"callback token of {operation}"] = token.partition(".")[2]
+        await keeper.says(operation, message)
+        await keeper.says(operation, {"type": "tool_result", "text": canaries["said too late"]})
+        answers += [await asked, await http.get(f"/calls/{canaries[f'kept call id of {operation}']}")]
+    headers = {"Prefer": "respond-async"}
+    body = {"request": {"tool_id": "Lab.Echo", "input": {"text": canaries["asynchronous"]}}}
+    answers.append(await http.post("/otc/tools/call", json=body, headers=headers))
+    answers.append(await http.get(answers[-1].headers["location"]))
+    answers.append(await call(http, "Crumbs.echo", {"message": canaries["crumb"]}, call_id=canaries["crumb call id"]))
+    answers.append(await call(http, "Crumbs.echo", {"message": canaries["crumb without id"]}))
     return answers
 
 
-def check_urls(answer: httpx.Response) -> list[str]:
-    """Where the challenges in an answer are checked."""
-    found = answer.json().get("missing_requirements", {}).get("authorization", [])
-    return [challenge["check_url"] for challenge in found if "check_url" in challenge]
+async def plain_session(http: httpx.AsyncClient, canaries: Canaries) -> list[httpx.Response]:
+    """Calls of the OXP server, of one that is not there, and of a limit."""
+    arguments = {"text": canaries["letter"]}
+    answers = [await call(http, f"Mail.{tool}", arguments) for tool in ("Bounce", "Garble", "Send", "Send", "Send")]
+    answers.append(await call(http, "Gone.Tool", arguments))
+    answers.append(await call(http, canaries["no tool"] + ".Tool", arguments))
+    key = {"Authorization": "", "OXP-API-Key": canaries["api key"]}
+    answers.append(await http.post("/oxp/call", json={"tool_id": "Mail.Send", "input": arguments}, headers=key))
+    wrong = {"Authorization": "", "OXP-API-Key": canaries["wrong api key"]}
+    answers.append(await http.post("/oxp/call", json={"tool_id": "Mail.Send", "input": arguments}, headers=wrong))
+    return answers
 
 
-async def curious_session(http: httpx.AsyncClient, running: GatewayProcess) -> list[httpx.Response]:
-    """Does what shows most to somebody who has entrusted nothing."""
-    answers = [await call(http, tool, {}) for tool in ("Lab.Echo", "Lab.HangsUp", "Lab.Holds", "Lab.Needy", "Lab.No")]
-    paths = ("/tools", "/oxp/tools", "/lc/tools", "/health", "/openapi.json", "/challenges/x", "/nothing")
-    return [*answers, *[await http.get(path) for path in paths], await http.get(f"{running.admin_url}/health")]
+async def note_curious(running: GatewayProcess, canaries: Canaries, kept: list[str], seen: Seen) -> None:
+    """Notes what somebody finds who has entrusted nothing and knows the ids of others' calls."""
+    async with caller(running.url, headers={"Authorization": f"Bearer {token_of('bob')}"}) as http:
+        tools = (
+            "Lab.Echo",
+            "Lab.HangsUp",
+            "Lab.Holds",
+            "Lab.Needy",
+            "Lab.No",
+            "Mail.Garble",
+            "Keeper.nothing",
+            "Gone.Tool",
+            "Crumbs.nothing",
+        )
+        answers = [await call(http, tool, {}) for tool in tools]
+        answers += [await http.request(method, f"/calls/{one}") for one in kept for method in ("GET", "DELETE")]
+        paths = (
+            "/tools",
+            "/oxp/tools",
+            "/lc/tools",
+            "/openapi.json",
+            "/health",
+            "/metrics",
+            "/challenges/x",
+            "/callbacks/x",
+            "/nothing",
+        )
+        answers += [await http.get(path) for path in paths]
+        answers.append(await http.post("/callbacks/x.y.z", json={}))
+        answers.append(await call(http, "Lab.Echo", {}, call_id="bobs"))
+    mentioned = {f"/calls/{one}" for one in kept}
+    for answer in answers:
+        assert not (answer.status_code in (200, 202) and answer.request.url.path in mentioned)
+    seen.note("answers to another caller", told(answers))
+    async with plainhttp.async_client() as http:
+        scraped = await http.get(f"{running.admin_url}/metrics")
+        allowed = await http.get(
+            f"{running.url}/metrics", headers={"Authorization": f"Bearer {canaries['metrics token']}"}
+        )
+        assert (scraped.status_code, allowed.status_code) == (200, 200)
+        assert b"toolgate_build_info" in scraped.content
+        seen.note("metrics", scraped.text + allowed.text)
+        seen.note("detailed health", (await http.get(f"{running.admin_url}/health")).text)
 
 
-def told(answers: list[httpx.Response]) -> str:
-    return "\n".join(f"{answer.status_code} {answer.headers} {answer.text}" for answer in answers)
+async def first_life(
+    running: GatewayProcess, lab: ToolServer, keeper: Confidant, canaries: Canaries, seen: Seen
+) -> str:
+    """Everything alice does, until the gateway is killed in the middle of it. Returns her answers."""
+    async with caller(running.url, headers=alice(canaries)) as http:
+        answers = await trusting_session(http, lab, canaries)
+        answers += await plain_session(http, canaries)
+        answers += await kept_session(http, keeper, canaries)
+        kept = [answer.headers["toolgate-call-id"] for answer in answers if "toolgate-call-id" in answer.headers]
+        await note_curious(running, canaries, [*kept, canaries["kept call id of answers"]], seen)
+        for operation in ("keeps", "forgets"):
+            arguments = {"text": canaries[f"argument of what {operation}"]}
+            await call(http, f"Keeper.{operation}", arguments, call_id=canaries[f"call id of what {operation}"])
+        held = {
+            "request": {"tool_id": "Lab.Holds", "input": {"text": canaries["held"]}, "call_id": canaries["held id"]}
+        }
+        before = len(lab.calls("Lab.Holds"))
+        waiting = asyncio.create_task(http.post("/otc/tools/call", json=held))
+        await until(lambda: len(lab.calls("Lab.Holds")) > before, "it is held")
+        running.process.kill()
+        await running.process.wait()
+        with suppress(httpx.TransportError):
+            await waiting
+    return told(answers)
 
 
-@pytest.mark.anyio
-async def test_what_one_caller_entrusts_appears_in_no_log_and_in_no_answer_to_another() -> None:
-    canaries = Canaries({"signing": SIGNING_SECRET})
+async def second_life(
+    running: GatewayProcess, redis: RedisServer, keeper: Confidant, canaries: Canaries, seen: Seen
+) -> str:
+    """What comes for the calls of the first life, some of it while Redis is away. Returns alice's answers."""
+    answers = []
+    async with caller(running.url, headers=alice(canaries)) as http:
+        assert await keeper.says("keeps", {"type": "tool_result", "text": canaries["kept for the second life"]}) == 200
+        answers.append(await http.get(f"/calls/{canaries['call id of what keeps']}"))
+        redis.kill()
+        said = {"type": "tool_result", "text": canaries["called back without Redis"]}
+        assert await keeper.says("forgets", said) == 200
+        answers.append(await call(http, "Lab.Echo", {"text": canaries["no state"]}, call_id=canaries["no state id"]))
+        redis.start()
+
+        async def arrived() -> bool:
+            answer = await http.get(f"/calls/{canaries['call id of what forgets']}")
+            answers.append(answer)
+            return canaries["called back without Redis"] in answer.text
+
+        async with overheard(redis, seen):
+            await until(arrived, "what was called back meanwhile is there", REMEMBERED_S)
+            await note_curious(running, canaries, [canaries["call id of what keeps"]], seen)
+    return told(answers)
+
+
+def alice(canaries: Canaries) -> dict[str, str]:
+    token = canaries.made.setdefault("jwt", token_of("alice"))
+    return {"Authorization": f"Bearer {token}", "Cookie": canaries["cookie"], "X-Tenant": canaries["tenant"]}
+
+
+async def test_nothing_entrusted_to_the_gateway_is_seen_where_it_has_no_business(tmp_path: Path) -> None:
+    canaries, seen = Canaries({"signing": SIGNING_SECRET}), Seen()
     tools = hostile_tools(canaries)
     definitions = [definition(tool) for tool in tools if tool not in ("Lab.Needy", "Lab.Picky")] + [NEEDY, PICKY]
-    async with tool_server(tools, definitions) as lab, gateway(config(lab.url, canaries)) as running:
-        alice, bob = token_of("alice"), token_of("bob")
-        canaries.made["jwt"] = alice
-        own = {"Authorization": f"Bearer {alice}", "Cookie": canaries["cookie"], "X-Tenant": canaries["tenant"]}
-        async with caller(running.url, headers=own) as http:
-            for_alice = told(await trusting_session(http, lab, canaries))
-        async with caller(running.url, headers={"Authorization": f"Bearer {bob}"}) as http:
-            for_bob = told(await curious_session(http, running))
-        running.process.send_signal(signal.SIGTERM)
-        assert await running.process.wait() == 0
-        log = running.log_text()
+    with running_redis(tmp_path, lasting=True) as redis:
+        redis.empty()
+        async with (
+            tool_server(tools, definitions) as lab,
+            tool_server(oxp_tools(canaries), [], oxp_list) as mail,
+            confidant(*OPERATIONS) as keeper,
+            demo_server("rcrt") as crumbs,
+        ):
+            urls = {"lab": lab.url, "mail": mail.url, "keeper": keeper.url, "crumbs": crumbs.url}
+            config = configuration(urls, redis, lasting_port(), canaries)
+            async with overheard(redis, seen), gateway(config) as running:
+                for_alice = await first_life(running, lab, keeper, canaries, seen)
+                for message in LOGGED:
+                    assert running.logged(message), message
+                seen.note("log of the first life", running.log_text())
+            async with gateway(config) as running:
+                for_alice += await second_life(running, redis, keeper, canaries, seen)
+                running.process.send_signal(signal.SIGTERM)
+                assert await running.process.wait() == 0
+                seen.note("log of the second life", running.log_text())
+            sent_on = "\n".join(
+                f"{one.headers} {one.body!r}" for one in (*lab.requests, *mail.requests, *keeper.requests)
+            )
+        note_stored(tmp_path, seen)
 
-        asked = "\n".join(f"{request.headers} {request.body.decode()}" for request in lab.requests)
-        # The session was a real one: what should arrive did, and the gateway had something to log.
-        assert canaries.found_in(asked) >= {
-            "token",
-            "secret",
-            "route secret",
-            "argument",
-            "user id",
-            "bearer",
-            "tenant",
-        }
-        assert canaries.found_in(for_alice) >= {"value", "failure", "refusal", "rejection", "wrong value", "argument"}
-        assert running.logged("a tool server gave a broken answer")
-        assert running.logged("a tool server broke off")
-        assert running.logged("a value breaks its tool's output schema")
+    # The session was a real one: what should arrive did, and everybody who looked had something to look at.
+    assert canaries.found_in(for_alice) >= ARRIVED
+    assert canaries.found_in(sent_on) >= SENT_ON
+    for where, what in LOOKED_AT.items():
+        assert what in seen.texts[where], where
 
-        assert canaries.found_in(log) == set()
-        assert canaries.found_in(for_bob) == set()
-        assert canaries.found_in(asked) & {"jwt", "cookie", "stray", "signing", "call id", "claim"} == set()
-        # Of what the gateway or a tool server is told in confidence, not even the caller concerned hears.
-        confidential = {"signing", "bearer", "route secret", "check", "foreign check", "unsafe url", "crash"}
-        assert canaries.found_in(for_alice) & confidential == set()
+    assert {where: canaries.found_in(text) for where, text in seen.texts.items()} == {key: set() for key in seen.texts}
+    assert canaries.found_in(sent_on) & NOT_SENT_ON == set()
+    assert canaries.found_in(for_alice) & CONFIDENTIAL == set()

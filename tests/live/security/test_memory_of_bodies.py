@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
@@ -22,12 +21,6 @@ CROWD = 14
 RESULT_BYTES = 7 * MIB  # more than sockets hold
 CALL = json.dumps({"request": {"tool_id": "Lab.Big", "input": {}}}).encode()
 HEAD = "POST /otc/tools/call HTTP/1.1\r\nHost: gateway\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
-
-
-def memory_bytes(running: GatewayProcess) -> int:
-    """What it holds now (proc_pid_status(5), VmRSS)."""
-    status = Path(f"/proc/{running.process.pid}/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
 
 
 async def held(running: GatewayProcess) -> float:
@@ -52,7 +45,7 @@ async def test_callers_who_do_not_read_and_half_sent_bodies_hold_no_more_than_th
         caller(running.url) as http,
     ):
         assert value(await call(http, "Lab.Big")) == {"text": "x" * RESULT_BYTES}
-        before, host, port = memory_bytes(running), *running.url.removeprefix("http://").split(":")
+        before, host, port = running.memory_bytes(), *running.url.removeprefix("http://").split(":")
         async with AsyncExitStack() as stack:
 
             async def say(words: bytes) -> asyncio.StreamReader:
@@ -73,5 +66,5 @@ async def test_callers_who_do_not_read_and_half_sent_bodies_hold_no_more_than_th
                 other.cancel()
             assert {task.result().split()[1] for task in done} == {b"429"}
             assert await held(running) < LIMIT * 3 // 2  # what waits to be read when all is full may still come whole
-        await until(lambda: memory_bytes(running) - before < LIMIT // 2, "the memory is given back")
+        await until(lambda: running.memory_bytes() - before < LIMIT // 2, "the memory is given back")
         await until(lambda: nothing_held(running), "all of it is forgotten")

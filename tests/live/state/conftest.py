@@ -7,14 +7,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.state.address import Address
-from gateway.state.connections import connect
-from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
-from gateway.state.sealing import Sealer
-from tests.live.state.replica import TIMING
+from tests.live.state.replica import replica_at
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import KEYS
 
 
 class Replicas:
@@ -25,12 +20,7 @@ class Replicas:
         self._opened = opened
 
     async def open(self) -> RedisState:
-        state = RedisState(
-            connect(Address.parse(self._url)),
-            StateLimits(max_pending=10_000),
-            Sealer(KEYS, "state"),
-            timing=TIMING,
-        )
+        state = replica_at(self._url)
         self._opened.push_async_callback(state.aclose)
         await state.start()
         return state

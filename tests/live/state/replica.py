@@ -14,16 +14,25 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from redis.asyncio import Redis
+
 from gateway.state.address import Address
 from gateway.state.connections import connect
-from gateway.state.port import CallState, Created, StateLimits
+from gateway.state.port import CallState, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
-from tests.support.stored_calls import KEYS, call
+from tests.support.stored_calls import KEYS, begins, call
 
 TIMING = Timing(lease_s=0.6, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
+LIMITS = StateLimits(max_pending=10_000)
 ANSWERS_S = 20.0  # starting an interpreter included, on a busy machine
+
+
+def replica_at(where: Redis | str) -> RedisState:
+    """A replica that is not started yet, on a client or at a URL."""
+    redis = connect(Address.parse(where)) if isinstance(where, str) else where
+    return RedisState(redis, LIMITS, Sealer(KEYS, "state"), timing=TIMING)
 
 
 class ReplicaProcess:
@@ -66,7 +75,7 @@ async def replica_process(url: str) -> AsyncIterator[ReplicaProcess]:
 async def _answer(state: RedisState, command: list[Any]) -> Any:
     match command:
         case ["begin", key, idempotent]:
-            return isinstance(await state.begin(call(key=key, idempotent=idempotent)), Created)
+            return await begins(state, call(key=key, idempotent=idempotent))
         case ["advance", key, before, after]:
             return await state.advance(key, [CallState(before)], CallState(after))
         case ["settle", key, outcome]:
@@ -78,7 +87,7 @@ async def _answer(state: RedisState, command: list[Any]) -> Any:
 
 
 async def _serve(url: str) -> None:
-    state = RedisState(connect(Address.parse(url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = replica_at(url)
     await state.start()
     while line := await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(await _answer(state, json.loads(line))), flush=True)

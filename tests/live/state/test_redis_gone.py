@@ -10,26 +10,22 @@ from typing import TypeVar
 
 import pytest
 
-from gateway.state.address import Address
-from gateway.state.connections import BATCH_TIMEOUT_S, connect
-from gateway.state.port import Created, Exists, NewCall, StateLimits, StateUnavailable
-from gateway.state.redis import RedisState
-from gateway.state.sealing import Sealer
-from tests.live.state.conftest import Replicas
-from tests.live.state.replica import TIMING
-from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import (
+from gateway.state.connections import BATCH_TIMEOUT_S
+from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
-    DEADLINE_S,
     DISPATCHING,
-    KEYS,
     REGISTERED,
-    began,
-    call,
-    state_of,
-    until,
+    Created,
+    Exists,
+    NewCall,
+    StateUnavailable,
 )
+from gateway.state.redis import RedisState
+from tests.live.state.conftest import Replicas
+from tests.live.state.replica import replica_at
+from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import DEADLINE_S, began, begins, call, found, is_in, joined, outcome_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -47,15 +43,8 @@ async def back(*states: RedisState) -> None:
         noticed.update(state.replica for state in states if not state.is_up)
         return len(noticed) == len(states)
 
-    await until(_is(all_have_noticed), "every replica has noticed")
-    await until(_is(lambda: all(state.is_up for state in states)), "every replica has Redis again")
-
-
-def _is(reached: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    async def ask() -> bool:
-        return reached()
-
-    return ask
+    await until(all_have_noticed, "every replica has noticed")
+    await until(lambda: all(state.is_up for state in states), "every replica has Redis again")
 
 
 async def once_reached(method: Callable[..., Awaitable[T]], *arguments: object) -> T:
@@ -107,19 +96,16 @@ async def test_an_empty_redis_gets_back_the_calls_under_way(redis_server: RedisS
         await began(one, new, to)
     waiting = [asyncio.create_task(two.wait(new.key, LONG_S, beyond=AWAITING_USER)) for new in calls]
     await asyncio.sleep(0)
-    redis_server.kill()
-    redis_server.start()
+    redis_server.restart()
     await back(one, two)
     for new, to in zip(calls, (REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER), strict=True):
-        again = await two.begin(new)
-        assert isinstance(again, Exists)
-        assert (again.record.state, again.record.note, again.record.replica) == (to, b"note", one.replica)
+        again = await joined(two, new)
+        assert (again.state, again.note, again.replica) == (to, b"note", one.replica)
         asked_again = await two.begin(call(question=new.question))
         assert isinstance(asked_again, Exists) is (to is AWAITING_USER)
         assert await two.settle(new.key, new.key.encode())
     for new, record in zip(calls, await asyncio.gather(*waiting), strict=True):
-        assert record is not None
-        assert record.outcome == new.key.encode()
+        assert outcome_of(record) == new.key.encode()
 
 
 @pytest.mark.parametrize("waited_for", [False, True], ids=["without waiters", "with a waiter"])
@@ -137,19 +123,16 @@ async def test_an_empty_redis_gets_back_a_consent_that_another_replica_has_asked
 
     await until(has_looked, "who holds it has seen it")
     await asyncio.gather(*waiting, one.get(new.key))
-    redis_server.kill()
-    redis_server.start()
+    redis_server.restart()
     await back(one, two)
-    again = await two.get(new.key)
-    assert again is not None
+    again = await found(two, new.key)
     assert (again.state, again.note, again.replica) == (AWAITING_USER, b"with a challenge", one.replica)
 
 
 async def test_no_call_is_new_until_everything_is_back(redis_server: RedisServer, replicas: Replicas) -> None:
     one, two = await replicas.open(), await replicas.open()
     held = await began(one, to=DISPATCHING)
-    redis_server.kill()
-    redis_server.start()
+    redis_server.restart()
     again = await once_reached(two.begin, NewCall(key=held.key, fingerprint="f", principal="p", backend="b"))
     assert isinstance(again, Exists)
     assert await two.get("nobody") is None
@@ -160,12 +143,9 @@ async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(
 ) -> None:
     state = await replicas.open()
     key = (await began(state, to=DISPATCHING)).key
-    redis_server.kill()
-    redis_server.start()
+    redis_server.restart()
     assert await once_reached(state.settle, key, b"outcome")
-    record = await state.get(key)
-    assert record is not None
-    assert record.outcome == b"outcome"
+    assert (await found(state, key)).outcome == b"outcome"
 
 
 async def test_a_call_that_ended_just_before_redis_lost_it_has_ended(
@@ -179,16 +159,13 @@ async def test_a_call_that_ended_just_before_redis_lost_it_has_ended(
     outlasting = asyncio.create_task(one.wait(there.key, LONG_S))
     assert await one.settle(here.key, b"here")
     assert await two.settle(there.key, b"there")
-    redis_server.kill()
-    redis_server.start()
+    redis_server.restart()
     await back(one, two)
     for new, outcome in ((here, b"here"), (there, b"there"), (by_itself, None)):
         again = await once_reached(two.begin, new)
         assert isinstance(again, Exists)
         assert again.record.outcome == outcome
-    woken = await outlasting
-    assert woken is not None
-    assert woken.outcome == b"there"
+    assert outcome_of(await outlasting) == b"there"
 
 
 async def test_data_lost_behind_an_unbroken_connection_come_back(redis_server: RedisServer, replicas: Replicas) -> None:
@@ -196,14 +173,7 @@ async def test_data_lost_behind_an_unbroken_connection_come_back(redis_server: R
     key = (await began(state, to=ACCEPTED)).key
     with redis_server.connect() as redis:
         redis.flushall()
-
-    async def is_back() -> bool:
-        try:
-            return await state_of(state, key) is ACCEPTED
-        except StateUnavailable:
-            return False
-
-    await until(is_back, "the call is back")
+    await until(lambda: is_in(state, key, ACCEPTED), "the call is back")
 
 
 async def test_a_frozen_redis_delays_no_caller_for_long(redis_server: RedisServer, replicas: Replicas) -> None:
@@ -222,29 +192,10 @@ async def test_a_frozen_redis_delays_no_caller_for_long(redis_server: RedisServe
     redis_server.thaw()
     await back(state)
     # The begin that failed may have been carried out after all: it is in no caller's way.
-    assert isinstance(await state.begin(new), Created)
+    assert await begins(state, new)
     assert isinstance(await state.begin(new), Exists)
     await state.settle(key, b"outcome")
     assert await waiting is not None
-
-
-async def test_a_call_to_be_forgotten_while_redis_is_frozen_is_forgotten_later(
-    redis_server: RedisServer, replicas: Replicas
-) -> None:
-    state, other = await replicas.open(), await replicas.open()
-    new = call()
-    await began(state, new, DISPATCHING)
-    redis_server.freeze()
-    await state.forget(new.key)
-    redis_server.thaw()
-
-    async def is_free() -> bool:
-        try:
-            return isinstance(await other.begin(new), Created)
-        except StateUnavailable:
-            return False
-
-    await until(is_free, "the call is free for others")
 
 
 @pytest.mark.parametrize("many", [200, pytest.param(2000, marks=[pytest.mark.soak, pytest.mark.alone])])
@@ -253,13 +204,11 @@ async def test_many_wait_through_a_crash(redis_server: RedisServer, replicas: Re
     keys = [held.key for held in await asyncio.gather(*(began(one, to=ACCEPTED) for _ in range(many)))]
     waiting = [asyncio.create_task((one, two)[number % 2].wait(key, LONG_S)) for number, key in enumerate(keys)]
     await asyncio.sleep(0)
-    redis_server.kill()
-    redis_server.start()
+    redis_server.restart()
     await back(one, two)
     assert all(await asyncio.gather(*(two.settle(key, key.encode()) for key in keys)))
     for key, record in zip(keys, await asyncio.gather(*waiting), strict=True):
-        assert record is not None
-        assert record.outcome == key.encode()
+        assert outcome_of(record) == key.encode()
 
 
 async def test_a_wait_ends_in_time_however_redis_is(redis_server: RedisServer, replicas: Replicas) -> None:
@@ -277,18 +226,22 @@ async def test_a_wait_ends_in_time_however_redis_is(redis_server: RedisServer, r
         await state.wait(key, 0.1)
 
 
-async def test_a_gateway_starts_without_redis_and_finds_it_later(redis_server: RedisServer) -> None:
+async def test_a_gateway_starts_without_redis_says_why_and_finds_it_later(
+    redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     redis_server.kill()
-    state = RedisState(connect(Address.parse(redis_server.url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = replica_at(redis_server.url)
     try:
         start = time.monotonic()
         await state.start()
         assert time.monotonic() - start < DEADLINE_S
         assert not state.is_up
+        (warning,) = [record for record in caplog.records if record.message == "the state cannot be reached yet"]
+        assert vars(warning)["detail"] == "the state cannot be reached: ConnectionError"
         await refuses_at_once(state)
         redis_server.start()
         assert isinstance(await once_reached(state.begin, call()), Created)
-        await until(_is(lambda: state.is_up), "the state says that it is up")
+        await until(lambda: state.is_up, "the state says that it is up")
     finally:
         await state.aclose()
 

@@ -6,20 +6,17 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
-from gateway.state.address import Address
-from gateway.state.connections import connect
-from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record, StateLimits, StateUnavailable
+from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record
 from gateway.state.redis import RedisState
-from gateway.state.sealing import Sealer
 from tests.live.state.conftest import Replicas
-from tests.live.state.replica import TIMING, replica_process
+from tests.live.state.replica import replica_at, replica_process
 from tests.live.state.test_redis_gone import once_reached
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, KEYS, began, call, state_of, until
+from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, began, begins, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -28,11 +25,6 @@ def snapshot(server: RedisServer) -> None:
     """Has the server write down what it has now; whatever comes later goes when it is killed."""
     with server.connect() as redis:
         redis.save()
-
-
-def restart(server: RedisServer) -> None:
-    server.kill()
-    server.start()
 
 
 @contextmanager
@@ -66,7 +58,7 @@ async def test_a_call_that_began_since_is_not_begun_again_before_its_replica_has
         assert await slow.ask("begin", "k", False)
         assert await slow.ask("advance", "k", 1, 2)
         with frozen(slow.process):
-            restart(redis_server)
+            redis_server.restart()
             asking = asyncio.create_task(once_reached(hasty.begin, call(key="k")))
             await has_its_lease(redis_server, hasty)
         begun = await asking
@@ -85,12 +77,8 @@ async def test_a_call_that_ended_since_has_its_result_wherever_it_ended(
         assert await two.settle(there.key, b"there")
         assert await one.settle(here.key, b"here")
     caplog.set_level(logging.INFO, "gateway.state")
-    restart(redis_server)
-
-    async def are_back() -> bool:
-        return [record.getMessage() for record in caplog.records].count("the state is reached") >= 2
-
-    await until(are_back, "both have Redis again")
+    redis_server.restart()
+    await until(lambda: caplog.messages.count("the state is reached") >= 2, "both have Redis again")
     for record in (*before, *since):
         assert await state_of(one, record.key) is DONE
 
@@ -104,25 +92,19 @@ async def test_a_call_whose_outcome_is_lost_with_its_replica_becomes_unknown(
         for record in held:
             assert await two.ask("settle", record.key, "there")
         await until(lambda: _are(one, held, DONE), "who holds them has heard of it")
-        await until(lambda: _holds_nothing(one), "and holds them no more")
+        await until(lambda: not one.pending(), "and holds them no more")
         two.process.kill()
         await two.process.wait()
     with redis_server.connect() as redis:
         redis.flushall()
-    restart(redis_server)
+    redis_server.restart()
     await until(lambda: _are(one, held, UNKNOWN), "they are unknown")
     assert one.pending() == {}
     assert isinstance(await one.begin(call(key=held[0].key)), Exists)
 
 
 async def _are(state: RedisState, records: list[Record], reached: CallState) -> bool:
-    with suppress(StateUnavailable):
-        return [await state_of(state, record.key) for record in records] == [reached] * len(records)
-    return False
-
-
-async def _holds_nothing(state: RedisState) -> bool:
-    return not state.pending()
+    return [await state_of(state, record.key) for record in records] == [reached] * len(records)
 
 
 async def test_a_server_that_has_kept_everything_has_new_calls_wait_for_a_moment_only(
@@ -131,7 +113,7 @@ async def test_a_server_that_has_kept_everything_has_new_calls_wait_for_a_moment
     state = await replicas.open()
     kept = await began(state)
     snapshot(redis_server)
-    restart(redis_server)
+    redis_server.restart()
     assert isinstance(await once_reached(state.begin, call()), Created)
     assert await state_of(state, kept.key) is kept.state
 
@@ -141,7 +123,7 @@ async def test_a_server_that_does_not_tell_which_run_it_is_is_used_all_the_same(
     with redis_server.connect() as redis:
         redis.execute_command("ACL", "SETUSER", "toolgate", "on", ">secret", "~*", "&*", "+@all", "-info")
     url = redis_server.url.replace("redis://", "redis://toolgate:secret@")
-    state = RedisState(connect(Address.parse(url)), StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = replica_at(url)
     await state.start()
-    assert isinstance(await state.begin(call()), Created)
+    assert await begins(state)
     await state.aclose()

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 from redis import Redis
 
 from gateway.state.owned_calls import MAX_RECENT_BYTES
-from gateway.state.port import Created, Full, OutcomeTooLarge, StateUnavailable
-from gateway.state.redis import RedisState
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, Full, OutcomeTooLarge, StateUnavailable
 from tests.live.state.conftest import Replicas
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import (
-    ACCEPTED,
-    AWAITING_USER,
-    DISPATCHING,
-    DONE,
-    UNKNOWN,
-    began,
-    call,
-    judges,
-    orphans,
-    state_of,
-    until,
-)
+from tests.support.stored_calls import UNKNOWN, began, begins, call, judges, orphans, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +28,6 @@ def refusing(server: RedisServer, setting: str, value: int) -> Iterator[Redis]:
         redis.config_set(setting, value)
         yield redis
         redis.config_set(setting, 0)
-
-
-def up(*states: RedisState, are: bool = True) -> Callable[[], Awaitable[bool]]:
-    async def ask() -> bool:
-        return all(state.is_up is are for state in states)
-
-    return ask
 
 
 def leases(redis: Redis) -> float:
@@ -69,20 +49,16 @@ async def test_a_redis_that_refuses_writes_counts_as_away_and_the_log_says_why(
         for ask in (lambda: state.begin(call()), lambda: state.settle(key, b"outcome")):
             with pytest.raises(StateUnavailable):
                 await ask()
-        await until(up(state, are=False), "the state says that it is away")
-
-        async def is_over() -> bool:
-            return leases_that_last(redis) == 0
-
-        await until(is_over, "several heartbeats have been refused")
+        await until(lambda: not state.is_up, "the state says that it is away")
+        await until(lambda: leases_that_last(redis) == 0, "several heartbeats have been refused")
         assert not state.is_up
         assert state.trouble is not None
     found = [(record.getMessage(), vars(record)["detail"]) for record in caplog.records]
     assert [message for message, _ in found] == ["the state cannot be reached"]
     assert "NOREPLICAS" in found[0][1]
-    await until(up(state), "the state is back")
+    await until(lambda: state.is_up, "the state is back")
     assert await state.settle(key, b"outcome")
-    assert isinstance(await state.begin(call()), Created)
+    assert await begins(state)
 
 
 async def test_no_replica_is_dead_because_redis_refused_all_heartbeats(
@@ -93,11 +69,7 @@ async def test_no_replica_is_dead_because_redis_refused_all_heartbeats(
         await judges(state, await replicas.open())
     keys = [(await began(state, to=DISPATCHING)).key for state in states]
     with refusing(redis_server, *NO_WRITES) as redis:
-
-        async def is_over() -> bool:
-            return leases_that_last(redis) == 0
-
-        await until(is_over, "every lease has run out")
+        await until(lambda: leases_that_last(redis) == 0, "every lease has run out")
     with redis_server.connect() as redis:
 
         async def all_are_back() -> bool:
@@ -107,7 +79,7 @@ async def test_no_replica_is_dead_because_redis_refused_all_heartbeats(
             return leases_that_last(redis) == len(states)
 
         await until(all_are_back, "every replica has its lease again")
-    await until(up(*states), "every replica has Redis again")
+    await until(lambda: all(state.is_up for state in states), "every replica has Redis again")
     assert {await state_of(states[0], key) for key in keys} == {DISPATCHING}
 
 
@@ -118,11 +90,7 @@ async def test_a_redis_without_memory_takes_no_new_calls_and_loses_none_that_it_
     keys = [(await began(state, to=ACCEPTED)).key for _ in range(3)]
     assert await state.settle(keys[0], b"outcome")
     with refusing(redis_server, "maxmemory", 1) as redis:
-
-        async def is_noticed() -> bool:
-            return state.trouble is not None
-
-        await until(is_noticed, "a heartbeat finds no memory left")
+        await until(lambda: state.trouble is not None, "a heartbeat finds no memory left")
         refused = await state.begin(call())
         assert isinstance(refused, Full)
         assert refused.quota == "room"
@@ -132,17 +100,9 @@ async def test_a_redis_without_memory_takes_no_new_calls_and_loses_none_that_it_
         assert await state.settle(keys[1], b"how it ended")
         assert await state.advance(keys[2], [ACCEPTED], AWAITING_USER, note=b"a consent")
         before = leases(redis)
-
-        async def is_renewed() -> bool:
-            return leases(redis) > before
-
-        await until(is_renewed, "heartbeats go on")
+        await until(lambda: leases(redis) > before, "heartbeats go on")
         assert state.is_up
-
-    async def takes_calls() -> bool:
-        return isinstance(await state.begin(call()), Created)
-
-    await until(takes_calls, "there is memory again")
+    await until(lambda: begins(state), "there is memory again")
     assert state.trouble is None
 
 
@@ -180,8 +140,7 @@ async def test_calls_that_run_again_in_old_data_are_claimed_by_their_owner(
         assert await state.settle(ended.key, b"outcome")
     for _ in range(MAX_RECENT_BYTES // RESULT_BYTES + 1):  # so many results later that those are not reported again
         assert await state.settle((await began(state)).key, bytes(RESULT_BYTES))
-    redis_server.kill()
-    redis_server.start()
+    redis_server.restart()
     with redis_server.connect() as redis:
         assert redis.hget(f"toolgate:{{{dispatching.key}}}:call", "state") == b"%d" % DISPATCHING
     claimed = await orphans(state, 2)

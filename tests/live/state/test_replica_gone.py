@@ -9,24 +9,15 @@ from typing import Any
 
 import pytest
 
-from gateway.state.port import StateUnavailable
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, REGISTERED, UNKNOWN, StateUnavailable
 from tests.live.state.conftest import Replicas
 from tests.live.state.replica import ReplicaProcess, replica_process
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import (
-    ACCEPTED,
-    AWAITING_USER,
-    DISPATCHING,
-    REGISTERED,
-    UNKNOWN,
-    judges,
-    orphans,
-    state_of,
-    until,
-)
+from tests.support.stored_calls import judges, orphans, outcome_of, state_of, until
 
 pytestmark = pytest.mark.anyio
 
+LONG_S = 10.0
 CALLS: dict[str, tuple[bool, int]] = {  # key -> idempotent, how far it came
     "registered": (False, REGISTERED),
     "dispatching": (False, DISPATCHING),
@@ -50,7 +41,10 @@ async def test_its_calls_go_on_by_the_rules(
     heir = await replicas.open()
     async with replica_process(redis_server.url) as gone:
         await holds_calls(gone)
-        waiting = asyncio.create_task(heir.wait("accepted", 10.0))
+        assert await gone.ask("begin", "done", False)
+        assert await gone.ask("settle", "done", "before its death")
+        doubtful, waiting = (asyncio.create_task(heir.wait(key, LONG_S)) for key in ("dispatching", "accepted"))
+        assert not await heir.claim_orphans(100)  # it lives
         gone.process.send_signal(number)
         claimed = await orphans(heir, len(CALLS))
     assert {key: record.state for key, record in claimed.items()} == {
@@ -60,11 +54,14 @@ async def test_its_calls_go_on_by_the_rules(
         "accepted": ACCEPTED,
         "awaiting": AWAITING_USER,
     }
+    assert {record.replica for record in claimed.values() if not record.state.is_over} == {heir.replica}
+    woken = await doubtful
+    assert woken is not None
+    assert woken.state is UNKNOWN
     assert not waiting.done()
+    assert not await heir.claim_orphans(100)
     assert await heir.settle("accepted", b"posted after the death")
-    record = await waiting
-    assert record is not None
-    assert record.outcome == b"posted after the death"
+    assert outcome_of(await waiting) == b"posted after the death"
 
 
 async def test_one_that_thaws_dispatches_nothing_that_is_no_longer_its_own(
@@ -89,11 +86,7 @@ async def test_one_that_was_frozen_with_redis_is_not_dead(redis_server: RedisSer
         redis_server.freeze()
         await asyncio.sleep(1.0)  # longer than a lease
         redis_server.thaw()
-
-        async def is_up() -> bool:
-            return heir.is_up
-
-        await until(is_up, "the heir has Redis again")
+        await until(lambda: heir.is_up, "the heir has Redis again")
         loop = asyncio.get_running_loop()
         end = loop.time() + 1.0
         while loop.time() < end:
@@ -138,11 +131,7 @@ async def test_a_claim_that_a_frozen_redis_carries_out_late_takes_nothing_from_t
         redis_server.thaw()
         with pytest.raises(StateUnavailable):
             await claiming
-
-        async def is_back() -> bool:
-            return heir.is_up
-
-        await until(is_back, "the heir has Redis again")
+        await until(lambda: heir.is_up, "the heir has Redis again")
         assert await state_of(heir, "dispatching") is DISPATCHING
         await until(living.is_up, "the living one has Redis again")
         assert await living.ask("advance", "registered", 1, 2)

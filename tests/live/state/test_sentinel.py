@@ -17,13 +17,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gateway.state.address import Address
 from gateway.state.connections import BATCH_TIMEOUT_S, Tls, connect
-from gateway.state.port import Created, Exists, StateLimits
-from gateway.state.redis import RedisState
-from gateway.state.sealing import Sealer
-from tests.live.state.replica import TIMING
+from gateway.state.port import Exists
+from tests.live.state.replica import replica_at
 from tests.live.state.sentinels import FAILOVER_S, PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched
 from tests.live.state.tlsfront import tls_front
-from tests.support.stored_calls import ACCEPTED, DEADLINE_S, KEYS, began, call, until
+from tests.support.stored_calls import ACCEPTED, DEADLINE_S, began, begins, call, joined, outcome_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +56,7 @@ def address(watched: Watched, service: str = SERVICE) -> Address:
 
 async def test_calls_outlive_the_primary(doomed: Watched, caplog: pytest.LogCaptureFixture) -> None:
     redis = connect(address(doomed), sentinel_password=SENTINEL_PASSWORD)
-    state = RedisState(redis, StateLimits(), Sealer(KEYS, "state"), timing=TIMING)
+    state = replica_at(redis)
     await state.start()
     try:
         pending, finished = call(), call()
@@ -69,24 +67,15 @@ async def test_calls_outlive_the_primary(doomed: Watched, caplog: pytest.LogCapt
         assert await redis.wait(1, 1000) == 1  # the replica has it all
         doomed.lose_the_primary()
 
-        async def is_down() -> bool:
-            return not state.is_up
-
-        async def is_up() -> bool:
-            return state.is_up
-
-        await until(is_down, "the state has noticed")
+        await until(lambda: not state.is_up, "the state has noticed")
         with doomed.telling():
-            await until(is_up, "there is another primary", FAILOVER_S)
-        again = await state.begin(finished)
-        assert isinstance(again, Exists)
-        assert again.record.outcome == b"from the first"
+            await until(lambda: state.is_up, "there is another primary", FAILOVER_S)
+        again = await joined(state, finished)
+        assert again.outcome == b"from the first"
         assert isinstance(await state.begin(pending), Exists)
-        assert isinstance(await state.begin(call()), Created)
+        assert await begins(state)
         assert await state.settle(pending.key, b"from the second")
-        record = await waiting
-        assert record is not None
-        assert record.outcome == b"from the second"
+        assert outcome_of(await waiting) == b"from the second"
     finally:
         await state.aclose()
     assert PASSWORD not in caplog.text

@@ -52,12 +52,8 @@ async def test_a_call_whose_backend_comes_later_is_gone_on_with_then(replicas: R
     later, backends = Later(), dict[str, Backend]()
     async with adopting(heir, backends):
         await dead.aclose()
-        await until(lambda: holds(heir, "crumbs"), "the call is taken over")
+        await until(lambda: heir.pending()["crumbs"] == 1, "the call is taken over")
         backends["crumbs"] = later
         async with asyncio.timeout(DEADLINE_S):
             await later.took.wait()
     assert later.resumed == [(PREFIX + left.key, RUN)]
-
-
-async def holds(state: State, backend: str) -> bool:
-    return state.pending()[backend] == 1

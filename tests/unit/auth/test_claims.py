@@ -1,13 +1,14 @@
-"""What is read out of a good token: scopes and users wherever an issuer puts them."""
+"""What the claims of a token must be (RFC 7519, section 4.1), and the scopes and users that are read out of them."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from gateway.auth import Authentication, Reason
-from tests.support.authenticators import CLAIMS, HS256, authentication, bearer, handmade, refused
+from tests.support.authenticators import CLAIMS, HS256, NOW, authentication, bearer, handmade, refused
 
 NESTED = {"realm_access": {"roles": ["mail", "calc"]}}
 URL_CLAIM = "https://toolgate.example/roles"
@@ -49,10 +50,6 @@ def test_the_claim_for_it_names_the_user(path: str, claims: dict[str, Any]) -> N
     assert (caller.principal, caller.user_id) == ("jwt::alice", "a@x.example")
 
 
-def test_the_subject_may_be_the_user() -> None:
-    assert authentication(user_id_claim=("sub",)).identify(bearer()).user_id == "alice"
-
-
 @pytest.mark.parametrize("user", [None, "", 7, True, ["a"], {"id": "a"}, "a\nb", "x" * 257])
 def test_where_users_matter_a_token_without_one_is_refused(user: Any) -> None:
     """Ours: otherwise its bearer could name any user in a call."""
@@ -87,3 +84,100 @@ def test_what_is_wrong_behind_a_good_signature_is_told_to_us_alone(reason: Reaso
     assert error.attempted
     assert error.message == "The credentials are not valid."
     assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate", error="invalid_token"'),)
+
+
+NO_TIMES: list[Any] = ["2000000600", "soon", None, True, [], {}, -1, 2**53, 10**400, b"1e999", b"NaN", b"-Infinity"]
+
+
+@pytest.mark.parametrize("claim", ["exp", "nbf", "iat"])
+@pytest.mark.parametrize("time", NO_TIMES, ids=lambda time: repr(time)[:12])
+def test_a_time_must_be_a_number_that_a_clock_can_show(claim: str, time: Any) -> None:
+    text = time.decode() if isinstance(time, bytes) else json.dumps(time)
+    claims = json.dumps(CLAIMS | {claim: 0}).replace(f'"{claim}": 0', f'"{claim}": {text}')
+    refused(authentication(), handmade(HS256, claims.encode()))
+
+
+LEEWAY_S = 30.0
+TIMES = [
+    ({"exp": NOW - LEEWAY_S + 1}, True),
+    ({"exp": NOW - LEEWAY_S}, False),
+    ({"exp": NOW + 0.5}, True),
+    ({"exp": 0}, False),
+    ({"exp": 2**53 - 1}, True),
+    ({"nbf": NOW + LEEWAY_S}, True),
+    ({"nbf": NOW + LEEWAY_S + 1}, False),
+    ({"iat": NOW + LEEWAY_S}, True),
+    ({"iat": NOW + LEEWAY_S + 1}, False),
+    ({"nbf": 0, "iat": 0}, True),
+]
+
+
+@pytest.mark.parametrize(("claims", "good"), TIMES)
+def test_a_token_is_good_between_its_times_give_or_take_the_leeway(claims: dict[str, Any], good: bool) -> None:
+    auth = authentication(leeway_s=LEEWAY_S)
+    if good:
+        assert auth.identify(bearer(CLAIMS | claims)).principal == "jwt::alice"
+    else:
+        refused(auth, bearer(CLAIMS | claims))
+
+
+def test_an_end_too_far_ahead_is_refused_when_that_is_switched_on() -> None:
+    auth = authentication(max_lifetime_s=900.0, leeway_s=30.0)
+    assert auth.identify(bearer(CLAIMS | {"exp": NOW + 930})).principal == "jwt::alice"
+    refused(auth, bearer(CLAIMS | {"exp": NOW + 931}))
+    assert authentication().identify(bearer(CLAIMS | {"exp": NOW + 10**8})).principal == "jwt::alice"
+
+
+AUDIENCES: list[tuple[Any, bool]] = [
+    ("toolgate", True),
+    ("other", True),
+    (["toolgate"], True),
+    (["elsewhere", "toolgate", 7], True),
+    (None, True),  # null is absent
+    ("elsewhere", False),
+    ("", False),
+    ([], False),
+    (["elsewhere"], False),
+    (["toolgate "], False),
+    ([["toolgate"]], False),
+    ({"toolgate": True}, False),
+    (7, False),
+]
+
+
+@pytest.mark.parametrize(("audience", "good"), AUDIENCES)
+def test_an_audience_is_checked_when_it_is_there(audience: Any, good: bool) -> None:
+    auth = authentication(audience=frozenset({"toolgate", "other"}))
+    token = handmade(HS256, CLAIMS | {"aud": audience})
+    if good:
+        assert auth.identify(token).principal == "jwt::alice"
+    else:
+        assert refused(auth, token).detail == "audience"
+
+
+def test_an_absent_audience_is_good_and_one_that_was_not_configured_is_not() -> None:
+    assert authentication(audience=frozenset({"toolgate"})).identify(bearer()).principal == "jwt::alice"
+    refused(authentication(), bearer(CLAIMS | {"aud": "elsewhere"}))
+
+
+@pytest.mark.parametrize("subject", ["", "x" * 257, "a\nb", "\ud800", 7, None, True, ["alice"], {"id": "alice"}])
+def test_a_subject_is_a_text_of_bounded_length(subject: Any) -> None:
+    refused(authentication(), handmade(HS256, CLAIMS | {"sub": subject}))
+
+
+SCOPES: list[tuple[Any, frozenset[str]]] = [
+    ("mail calc", frozenset({"mail", "calc"})),
+    (["mail", 7, "calc"], frozenset({"mail", "calc"})),
+    (" mail  calc ", frozenset({"mail", "calc"})),
+    # RFC 6749, section 3.3: only U+0020 divides scopes; to others these are blanks as well.
+    *((f"a{blank}mail", frozenset({f"a{blank}mail"})) for blank in "\u00a0\u2003\u3000\u2028\x85\t\n\x0b\x1f"),
+    ("", frozenset()),
+    (None, frozenset()),
+    (7, frozenset()),
+    ({"mail": True}, frozenset()),
+]
+
+
+@pytest.mark.parametrize(("claim", "scopes"), SCOPES)
+def test_scopes_are_read_from_a_text_or_a_list(claim: Any, scopes: frozenset[str]) -> None:
+    assert authentication(scope_claim=("scp",)).identify(bearer(CLAIMS | {"scp": claim})).scopes == scopes

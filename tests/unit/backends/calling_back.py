@@ -138,5 +138,16 @@ async def facing(
             await backend.aclose()
 
 
+@asynccontextmanager
+async def behind(script: Script, **limits: Any) -> AsyncIterator[tuple[CallbackBackend, Admission[Place]]]:
+    """A backend whose tool server lists its tools and takes calls as the script does, and the way in to it."""
+    async with serving(script) as server:
+        way_in = admission(server.url, **limits)
+        backend = backend_at(server.url, Ends(), [], way_in=way_in)
+        await backend.list_tools()
+        yield backend, way_in
+        await backend.aclose()
+
+
 def message(kind: str, **members: Any) -> JsonObject:
     return {"type": kind, "group_id": GROUP, "id": CALL_ID, "call_id": None, **members}

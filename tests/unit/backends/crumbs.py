@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,12 +13,12 @@ from msgspec.structs import replace
 
 from gateway.admission import Admission
 from gateway.backends.rcrt import RcrtBackend
-from gateway.backends.rcrt_client import IssuedTokens
-from gateway.backends.rcrt_limits import Timings
+from gateway.backends.rcrt_client import Timings
 from gateway.backends.server import Server
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.transport import Limits
 from tests.unit.backends.admitting import admission, context_of, settings_of
+from tests.unit.backends.conftest import Crumbs
 
 OWNER = "00000000-0000-0000-0000-000000000001"
 AGENT = "00000000-0000-0000-0000-0000000000a1"
@@ -92,8 +93,8 @@ def invocation(tool: str = "echo", call_id: str = "tg-1", /, **changes: Any) -> 
     return replace(call, **changes)
 
 
-def tokens_of(server: Server) -> IssuedTokens:
-    return IssuedTokens(server, owner_id=OWNER, agent_id=AGENT, clock=time.monotonic, wall_clock=time.time)
+def rcrt_settings(url: str, **keys: Any) -> Any:
+    return settings_of("rcrt", url, owner_id=OWNER, agent_id=AGENT, toolkit="Crumbs", **keys)
 
 
 def backend_at(
@@ -107,10 +108,7 @@ def backend_at(
     token: str | None = None,
     **keys: Any,
 ) -> RcrtBackend:
-    auth = token and {"bearer": token}
-    settings = settings_of(
-        "rcrt", url, owner_id=OWNER, agent_id=AGENT, toolkit="Crumbs", max_response="4MiB", auth=auth, **keys
-    )
+    settings = rcrt_settings(url, max_response="4MiB", auth=token and {"bearer": token}, **keys)
     way_in = way_in or admission(url, transport=LIMITS)
     context = context_of(way_in, outcomes=outcomes, on_change=on_change, pending_s=pending_s)
     return RcrtBackend("crumbs", settings, context, timings)
@@ -125,3 +123,25 @@ async def facing(url: str, outcomes: Kept | None = None, **settings: Any) -> Asy
         yield backend, outcomes
     finally:
         await backend.aclose()
+
+
+HELLO = {"echo": "hello"}  # what `invocation()` returns
+
+
+def new_id() -> str:
+    return f"tg-{new_run()}"
+
+
+def new_run() -> str:
+    return uuid.uuid4().hex
+
+
+async def result_of(crumbs: Crumbs, tool: str = "echo", call: dict[str, Any] | None = None, **settings: Any) -> Any:
+    """Hands one call over and waits for what comes home."""
+    call_id = new_id()
+    async with facing(crumbs.url, **settings) as (backend, kept):
+        assert await backend.dispatch(invocation(tool, call_id, **(call or {})), "") is None
+        result = await kept.outcome(call_id)
+        await until(lambda: backend.open_calls == 0)
+    assert crumbs.executions(call_id) <= 1
+    return result

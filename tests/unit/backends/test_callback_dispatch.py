@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from gateway.admission import BreakerRules, NotDispatchedError
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
-from tests.unit.backends.admitting import admission
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Ends, Toolset, backend_at, facing
+from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Ends, Toolset, backend_at, behind, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.dispatch_gate import RecordingGate, refusing
 from tests.unit.transport.scripted import Peer, Script, serving
@@ -183,9 +182,7 @@ async def test_a_tool_server_that_is_hung_up_on_takes_calls_if_it_has_called_bac
         asked.set()
         await peer.until_closed()
 
-    async with serving(Toolset(acknowledge)) as server:
-        way_in = admission(server.url, breaker=BreakerRules(failures=1))
-        backend = backend_at(server.url, Ends(), [], way_in=way_in)
+    async with behind(Toolset(acknowledge), breaker=BreakerRules(failures=1)) as (backend, way_in):
         breaker = way_in.replicas[0].breaker
         breaker.record_failure(breaker.generation)
         await backend.list_tools()  # so that the next call may find out
@@ -194,7 +191,6 @@ async def test_a_tool_server_that_is_hung_up_on_takes_calls_if_it_has_called_bac
         dispatch.cancel()
         await asyncio.wait([dispatch])
         assert (dispatch.cancelled(), breaker.state) == (True, state)
-        await backend.aclose()
 
 
 async def test_a_call_that_never_left_is_refused() -> None:
@@ -218,9 +214,7 @@ async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted
         await peer.send(OK)
 
     toolset = Toolset(acknowledge)
-    async with serving(toolset) as server:
-        backend = backend_at(server.url, Ends(), [], way_in=admission(server.url, concurrency=1))
-        await backend.list_tools()
+    async with behind(toolset, concurrency=1) as (backend, _):
         unasked = RecordingGate()
         first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, unasked))
         await first_is_in.wait()
@@ -233,7 +227,6 @@ async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted
         assert ends[0] is None
         assert isinstance(ends[1], NotDispatchedError) == (len(toolset.noted) == 1)
         assert len(toolset.noted) == 1 + (ends[1] is None)
-        await backend.aclose()
 
 
 async def test_a_call_that_waits_while_its_toolset_becomes_invalid_is_refused() -> None:
@@ -245,9 +238,7 @@ async def test_a_call_that_waits_while_its_toolset_becomes_invalid_is_refused() 
         await peer.send(OK)
 
     toolset = Toolset(acknowledge)
-    async with serving(toolset) as server:
-        backend = backend_at(server.url, Ends(), [], way_in=admission(server.url, concurrency=1))
-        await backend.list_tools()
+    async with behind(toolset, concurrency=1) as (backend, _):
         first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL))
         await first_is_in.wait()
         second = asyncio.create_task(refusal(backend.dispatch(INVOCATION, CALLBACK_URL)))
@@ -256,5 +247,4 @@ async def test_a_call_that_waits_while_its_toolset_becomes_invalid_is_refused() 
         await backend.list_tools()
         go_on.set()
         assert (await first, (await second).code) == (None, ErrorCode.BACKEND_UNAVAILABLE)
-        await backend.aclose()
     assert len(toolset.noted) == 1

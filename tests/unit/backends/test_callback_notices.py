@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, SENDERS, Notices
-from gateway.backends.credentials import Fixed
 from gateway.backends.server import Server
 from gateway.transport import Pool
 from tests.unit.backends.admitting import admission
@@ -77,7 +76,7 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
 
     async with serving(toolset) as server:
         pool = Pool(server.origin)
-        notices = Notices("builds", Server(server.url, pool, 1.0), {}, Fixed())
+        notices = Notices("builds", Server(server.url, pool, 1.0), {}, lambda _: ())
         for count in (1, 2):  # at the second there is already somebody who sends them
             end = loop.create_future()
             waiting = asyncio.create_task(hears(end, pool))
@@ -91,7 +90,7 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
 
 
 async def test_only_the_latest_notices_are_remembered() -> None:
-    notices = Notices("builds", admission("http://127.0.0.1:9").replicas[0].target, {}, Fixed())
+    notices = Notices("builds", admission("http://127.0.0.1:9").replicas[0].target, {}, lambda _: ())
     assert notices._is_first("close", "first")
     for number in range(REMEMBERED - 1):
         notices._is_first("close", str(number))

@@ -7,10 +7,12 @@ from typing import Any
 import jwt
 import pytest
 
-from gateway.backends.credentials import CACHED_SUBJECTS, Credentials, Fixed, Minted
+from gateway.backends.credentials import CACHED_SUBJECTS, Minted, credentials_of
 from gateway.wire import Headers
+from tests.unit.backends.admitting import settings_of
 
 SECRET = "shared with one tool server, 32 characters"
+URL = "http://127.0.0.1:9"
 NOW = 2_000_000_000.0
 
 
@@ -22,9 +24,9 @@ class Clock:
         return self.now
 
 
-def minted(clock: Clock, **settings: Any) -> Minted:
-    defaults: dict[str, Any] = {"issuer": "toolgate", "audience": "worker", "subject": "principal", "ttl_s": 60.0}
-    return Minted(SECRET, **defaults | settings, clock=clock)
+def minted(clock: Clock, **keys: Any) -> Minted:
+    settings = settings_of("otc", URL, auth={"jwt": {"secret": SECRET, **keys}})
+    return Minted(settings.auth.jwt, clock)
 
 
 def claims(headers: Headers) -> dict[str, Any]:
@@ -35,21 +37,22 @@ def claims(headers: Headers) -> dict[str, Any]:
     return dict(jwt.decode(token, SECRET, algorithms=["HS256"], options=options))
 
 
-FIXED: list[tuple[Credentials, Headers]] = [
-    (Fixed(), ()),
-    (Fixed.bearer("t0k"), ((b"authorization", b"Bearer t0k"),)),
-    (Fixed.api_key("otc", "k"), ((b"otc-api-key", b"k"),)),
-    (Fixed.api_key("oxp", "k"), ((b"oxp-api-key", b"k"),)),
+FIXED: list[tuple[str, Any, Headers]] = [
+    ("otc", None, ()),
+    ("otc", {"bearer": "t0k"}, ((b"authorization", b"Bearer t0k"),)),
+    ("otc", {"api_key": "k"}, ((b"otc-api-key", b"k"),)),
+    ("oxp", {"api_key": "k"}, ((b"oxp-api-key", b"k"),)),
 ]
 
 
-@pytest.mark.parametrize(("credentials", "headers"), FIXED)
-def test_a_fixed_credential_is_the_same_for_everybody(credentials: Credentials, headers: Headers) -> None:
-    assert credentials.headers("alice") == credentials.headers("bob") == headers
+@pytest.mark.parametrize(("protocol", "auth", "headers"), FIXED)
+def test_a_fixed_credential_is_the_same_for_everybody(protocol: str, auth: Any, headers: Headers) -> None:
+    credentials = credentials_of(settings_of(protocol, URL, auth=auth))
+    assert credentials("alice") == credentials("bob") == headers
 
 
 def test_a_minted_token_says_who_calls_and_for_how_long() -> None:
-    assert claims(minted(Clock()).headers("key:alice")) == {
+    assert claims(minted(Clock(), audience="worker")("key:alice")) == {
         "iss": "toolgate",
         "aud": "worker",
         "sub": "key:alice",
@@ -59,39 +62,39 @@ def test_a_minted_token_says_who_calls_and_for_how_long() -> None:
 
 
 def test_a_minted_token_leaves_out_what_is_not_configured() -> None:
-    found = claims(minted(Clock(), issuer=None, audience=None, subject="toolgate").headers("key:alice"))
-    assert found.keys() == {"sub", "iat", "exp"}
+    found = claims(minted(Clock(), subject="toolgate")("key:alice"))
+    assert found.keys() == {"iss", "sub", "iat", "exp"}
     assert found["sub"] == "toolgate"
 
 
 def test_a_minted_token_is_used_for_half_its_life() -> None:
     clock = Clock()
     credentials = minted(clock)
-    first = credentials.headers("alice")
+    first = credentials("alice")
     clock.now += 29.9
-    assert credentials.headers("alice") is first
+    assert credentials("alice") is first
     clock.now += 0.1
-    second = credentials.headers("alice")
+    second = credentials("alice")
     assert claims(second)["exp"] == NOW + 90
-    assert credentials.headers("alice") is second
+    assert credentials("alice") is second
 
 
 def test_each_caller_has_a_token_of_its_own() -> None:
     credentials = minted(Clock())
-    assert claims(credentials.headers("bob"))["sub"] == "bob"
-    assert claims(credentials.headers("alice"))["sub"] == "alice"
+    assert claims(credentials("bob"))["sub"] == "bob"
+    assert claims(credentials("alice"))["sub"] == "alice"
 
 
 def test_all_callers_share_the_token_of_a_fixed_subject() -> None:
     credentials = minted(Clock(), subject="toolgate")
-    assert credentials.headers("bob") is credentials.headers("alice")
+    assert credentials("bob") is credentials("alice")
 
 
 def test_only_so_many_tokens_are_kept() -> None:
     credentials = minted(Clock())
-    first = credentials.headers("first")
+    first = credentials("first")
     for number in range(CACHED_SUBJECTS - 1):
-        credentials.headers(str(number))
-    assert credentials.headers("first") is first
-    credentials.headers("one more")
-    assert credentials.headers("first") is not first
+        credentials(str(number))
+    assert credentials("first") is first
+    credentials("one more")
+    assert credentials("first") is not first

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
-
 import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
 from gateway.errors import ErrorCode
 from tests.unit.backends.admitting import admission
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Ends, Toolset, backend_at
+from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Toolset, behind
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import facing as facing_crumbs
-from tests.unit.backends.crumbs import invocation
+from tests.unit.backends.crumbs import invocation, new_id
 from tests.unit.backends.facing import refusal, reply
 from tests.unit.dispatch_gate import RecordingGate
-from tests.unit.transport.scripted import Peer, Script, serving, until
+from tests.unit.transport.scripted import Peer, Script, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -34,10 +31,7 @@ OTHER = replace(INVOCATION, tool=replace(INVOCATION.tool, remote_id="Other"))
 @pytest.mark.parametrize("acknowledgement", [reply(500, b""), silent], ids=["status 500", "none in time"])
 async def test_a_callback_tool_whose_calls_are_not_taken_gets_none_for_a_while(acknowledgement: bytes | Script) -> None:
     toolset = Toolset(acknowledgement)
-    async with serving(toolset) as server:
-        way_in = admission(server.url, breaker=LASTING)
-        backend = backend_at(server.url, Ends(), [], way_in=way_in)
-        await backend.list_tools()
+    async with behind(toolset, breaker=LASTING) as (backend, way_in):
         for _ in range(2):
             await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL)
         error = await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))
@@ -45,15 +39,11 @@ async def test_a_callback_tool_whose_calls_are_not_taken_gets_none_for_a_while(a
         toolset.acknowledgement = reply(200, b"")
         assert await backend.dispatch(OTHER, CALLBACK_URL) is None
         assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
-        await backend.aclose()
 
 
 async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while() -> None:
     toolset = Toolset(reply(503, b""))
-    async with serving(toolset) as server:
-        way_in = admission(server.url, breaker=LASTING)
-        backend = backend_at(server.url, Ends(), [], way_in=way_in)
-        await backend.list_tools()
+    async with behind(toolset, breaker=LASTING) as (backend, way_in):
         for _ in range(2):
             await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL)
         error = await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))
@@ -63,57 +53,25 @@ async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while() -> 
         toolset.acknowledgement = reply(200, b"")
         assert await backend.dispatch(INVOCATION, CALLBACK_URL) is None
         assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
-        await backend.aclose()
 
 
 @pytest.mark.parametrize("acknowledgement", [reply(500, b""), silent], ids=["status 500", "none in time"])
 async def test_a_callback_server_that_calls_back_first_goes_on_getting_calls(acknowledgement: bytes | Script) -> None:
     toolset = Toolset(acknowledgement)
-    async with serving(toolset) as server:
-        way_in = admission(server.url, breaker=LASTING)
-        backend = backend_at(server.url, Ends(), [], way_in=way_in)
-        await backend.list_tools()
+    async with behind(toolset, breaker=LASTING) as (backend, way_in):
         for _ in range(3):
             answered = RecordingGate(answered=True)
             assert await backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL, answered) is None
         assert (way_in.breaker, way_in.tools_shut, way_in.in_flight, len(toolset.noted)) == ("closed", 0, 0, 3)
-        await backend.aclose()
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 429])
 async def test_a_callback_server_that_refuses_calls_goes_on_getting_them(status: int) -> None:
     toolset = Toolset(reply(status, b""))
-    async with serving(toolset) as server:
-        backend = backend_at(server.url, Ends(), [], way_in=admission(server.url, breaker=LASTING))
-        await backend.list_tools()
+    async with behind(toolset, breaker=LASTING) as (backend, _):
         for _ in range(5):
             assert await backend.dispatch(INVOCATION, CALLBACK_URL) is not None
         assert len(toolset.noted) == 5
-        await backend.aclose()
-
-
-async def test_calls_to_a_callback_server_wait_in_its_queue_while_others_are_handed_over() -> None:
-    let_go = asyncio.Event()
-
-    async def hold(peer: Peer) -> None:
-        await let_go.wait()
-        await peer.send(reply(200, b""))
-
-    toolset = Toolset(hold)
-    async with serving(toolset) as server:
-        way_in = admission(server.url, concurrency=1, queue=1)
-        backend = backend_at(server.url, Ends(), [], way_in=way_in)
-        await backend.list_tools()
-        first, second = (asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL)) for _ in range(2))
-        await until(lambda: len(toolset.noted) == 1 and way_in.queued == 1)
-        assert (await refusal(backend.dispatch(INVOCATION, CALLBACK_URL))).code is ErrorCode.BACKEND_UNAVAILABLE
-        let_go.set()
-        assert (await first, await second, len(toolset.noted)) == (None, None, 2)
-        await backend.aclose()
-
-
-def call_id() -> str:
-    return f"tg-{uuid.uuid4().hex}"
 
 
 async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(crumbs: Crumbs) -> None:
@@ -121,15 +79,15 @@ async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(c
     async with facing_crumbs(crumbs.url, way_in=way_in) as (backend, kept):
         crumbs.order("create", "status_500", times=2)
         for _ in range(2):
-            await refusal(backend.dispatch(invocation("echo", call_id()), ""))
-        refused = call_id()
+            await refusal(backend.dispatch(invocation("echo", new_id()), ""))
+        refused = new_id()
         error = await refusal(backend.dispatch(invocation("echo", refused), ""))
         assert error.retry_after_s is not None
         assert error.retry_after_s > 500
         assert crumbs.listed(tag=f"gateway:{refused}") == []
         assert backend.open_calls == 0
         await backend.list_tools()
-        again = call_id()
+        again = new_id()
         await backend.dispatch(invocation("echo", again), "")
         assert (await kept.outcome(again)).failure is None
         assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
@@ -140,7 +98,7 @@ async def test_requests_an_rcrt_server_refuses_do_not_count_against_it(crumbs: C
     async with facing_crumbs(crumbs.url, way_in=way_in, token="t0k") as (backend, _):
         crumbs.order("create", "status_401", times=5)
         for _ in range(5):
-            await refusal(backend.dispatch(invocation("echo", call_id()), ""))
+            await refusal(backend.dispatch(invocation("echo", new_id()), ""))
         assert (way_in.breaker, way_in.replicas[0].breaker.failures) == ("closed", 0)
 
 
@@ -150,5 +108,5 @@ async def test_an_rcrt_server_that_is_gone_and_issues_no_tokens_is_refusing() ->
     way_in = admission(gone, breaker=LASTING)
     async with facing_crumbs(gone, way_in=way_in) as (backend, _):
         for _ in range(2):
-            await refusal(backend.dispatch(invocation("echo", call_id()), ""))
+            await refusal(backend.dispatch(invocation("echo", new_id()), ""))
         assert way_in.breaker == "open"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -76,40 +75,11 @@ async def fleet(*scripts: Script | None, breaker: BreakerRules = LASTING, **limi
             await backend.aclose()
 
 
-async def test_calls_are_spread_over_all_replicas() -> None:
-    async with fleet(answer(), answer(), answer()) as of:
-        assert [(await of.backend.call(INVOCATION)).value for _ in range(9)] == [7] * 9
-        assert [of.calls(server) for server in of.servers] == [3, 3, 3]
-
-
 async def test_with_one_dead_replica_among_three_no_call_fails_and_soon_none_is_tried_there() -> None:
     async with fleet(answer(), None, answer()) as of:
         assert [(await of.backend.call(INVOCATION)).value for _ in range(20)] == [7] * 20
         assert of.states == ["closed", "open", "closed"]
         assert sum(map(of.calls, of.servers)) == 20
-
-
-async def test_a_dead_replica_gets_calls_again_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "gateway.admission")
-    async with fleet(answer(), None, breaker=BRIEF) as of:
-        while of.states[1] == "closed":
-            assert (await of.backend.call(INVOCATION)).value == 7
-        back = await asyncio.start_server(serve_one(answer(), of.servers[1]), "127.0.0.1", of.servers[1].origin.port)
-        async with back, asyncio.timeout(5.0):
-            while of.states[1] != "closed":
-                assert (await of.backend.call(INVOCATION)).value == 7
-                await asyncio.sleep(0.005)
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-
-
-def serve_one(script: Script, server: Scripted) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await script(Peer(server, reader, writer))
-        except asyncio.IncompleteReadError:
-            writer.close()
-
-    return serve
 
 
 async def hang_up(peer: Peer) -> None:
@@ -341,16 +311,6 @@ async def test_time_in_the_queue_is_part_of_a_calls_time() -> None:
         assert "1.2 seconds" in result.failure.message
         assert 1.15 < took < 1.9  # and not 0.8 + 1.2
         assert len(held) == 2
-
-
-async def test_a_call_whose_time_ends_in_the_queue_is_refused_and_never_sent() -> None:
-    async with fleet(listening, concurrency=1, queue=1) as of:
-        first = asyncio.create_task(of.backend.call(replace(INVOCATION, timeout_s=0.5)))
-        await until(lambda: len(of.servers[0].requests) == 1)
-        error = await refusal(of.backend.call(replace(INVOCATION, timeout_s=0.1)))
-        assert error.code is ErrorCode.BACKEND_UNAVAILABLE
-        await first
-        assert len(of.servers[0].requests) == 1
 
 
 async def test_a_request_that_cannot_be_written_is_nobodys_fault() -> None:

@@ -11,8 +11,7 @@ import pytest
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ONCE
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, SLOW_POLL, facing, invocation, until
-from tests.unit.backends.runs import HELLO, new_id, result_of
+from tests.unit.backends.crumbs import FAST_POLL, HELLO, SLOW_POLL, facing, invocation, new_id, result_of, until
 
 pytestmark = pytest.mark.anyio
 

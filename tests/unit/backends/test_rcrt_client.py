@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.rcrt_client import AnswerError, BrokenAnswerError, FixedTokens, IssuedTokens, RcrtClient
+from gateway.backends.rcrt_client import AnswerError, BrokenAnswerError, RcrtClient, Tokens
 from gateway.backends.server import Server as ToolServer
 from gateway.errors import ErrorCode, GatewayError
 from gateway.offload import Checker
 from gateway.transport import Kind, TransportError
 from tests.unit.backends.admitting import PATIENCE_S
-from tests.unit.backends.crumbs import AGENT, OWNER
+from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings
 from tests.unit.backends.facing import at_paths, head_of, paths, reply
 from tests.unit.transport.scripted import Peer, Script, Server, pooled, serving
 
@@ -44,17 +44,14 @@ def token(number: int, life_s: float = 3600.0) -> bytes:
     return reply(200, {"token": f"t{number}", "owner_id": OWNER, "agent_id": AGENT, "exp": WALL + life_s})
 
 
-def tokens_at(at: ToolServer, clock: Clock) -> IssuedTokens:
-    return IssuedTokens(at, owner_id=OWNER, agent_id=AGENT, clock=clock, wall_clock=clock.wall)
-
-
 @asynccontextmanager
-async def facing(script: Script, path: str = "") -> AsyncIterator[tuple[RcrtClient, Server, Clock]]:
+async def facing(script: Script, path: str = "", **keys: Any) -> AsyncIterator[tuple[RcrtClient, Server, Clock]]:
     clock = Clock()
     async with serving(script) as server, pooled(server) as pool:
         at = ToolServer(server.url + path, pool, PATIENCE_S)
         checker = Checker(memory_bytes=0)
-        yield RcrtClient(at, tokens_at(at, clock), checker, read_s=5.0, max_response_bytes=4096), server, clock
+        tokens = Tokens(rcrt_settings(at.url, **keys), at, clock, clock.wall)
+        yield RcrtClient(at, tokens, checker, read_s=5.0, max_response_bytes=4096), server, clock
 
 
 async def create(client: RcrtClient) -> str:
@@ -115,7 +112,7 @@ def refusing_once(known: dict[str, bytes]) -> Script:
 
 async def test_a_refused_token_is_replaced_and_the_request_sent_again() -> None:
     async with facing(refusing_once({"/auth/token": token(1), "/breadcrumbs": CREATED})) as (client, server, clock):
-        await client._tokens.headers()
+        await client.tokens.headers()
         clock.now += 10
         assert await create(client) == "1d0b"
     assert shown(server) == ["bearer t1", "bearer t2"]
@@ -178,9 +175,10 @@ async def test_a_good_token_is_used_on_while_no_new_one_is_to_be_had() -> None:
 
 
 async def test_a_fixed_token_is_never_replaced() -> None:
-    tokens = FixedTokens(((b"authorization", b"Bearer fixed"),))
-    headers = await tokens.headers()
-    assert not tokens.reject(headers)
+    async with facing(at_paths({}, UNAUTHORIZED), auth={"bearer": "fixed"}) as (client, server, _):
+        with pytest.raises(AnswerError):
+            await create(client)
+    assert shown(server) == ["bearer fixed"]
 
 
 ANSWERS: list[tuple[bytes, type[Exception]]] = [

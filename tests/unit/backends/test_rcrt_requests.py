@@ -11,8 +11,7 @@ from gateway.admission import NotDispatchedError
 from gateway.dialects.rcrt import NOT_STORED
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, facing, invocation, until
-from tests.unit.backends.runs import HELLO, new_id, new_run, result_of
+from tests.unit.backends.crumbs import FAST_POLL, HELLO, facing, invocation, new_id, new_run, result_of, until
 from tests.unit.dispatch_gate import refusing
 
 pytestmark = pytest.mark.anyio

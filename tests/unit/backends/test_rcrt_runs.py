@@ -11,13 +11,9 @@ from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Invocation
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import SLOW_POLL, facing, invocation, until
+from tests.unit.backends.crumbs import SLOW_POLL, facing, invocation, new_id, until
 
 pytestmark = pytest.mark.anyio
-
-
-def new_id() -> str:
-    return f"tg-{uuid.uuid4().hex}"
 
 
 def run_of(call_id: str, message: str = "hello", run: str | None = None, **more: Any) -> Invocation:

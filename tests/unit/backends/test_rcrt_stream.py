@@ -10,15 +10,24 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.backends.rcrt_client import FixedTokens
-from gateway.backends.rcrt_limits import Timings
+from gateway.backends.rcrt_client import RcrtClient, Timings, Tokens
 from gateway.backends.rcrt_stream import EventStream, Pace
 from gateway.backends.server import Server as ToolServer
 from gateway.dialects.rcrt import Crumb
+from gateway.offload import Checker
 from gateway.transport import Pool
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, LIMITS, SLOW_POLL, facing, invocation, until
-from tests.unit.backends.runs import HELLO, new_id
+from tests.unit.backends.crumbs import (
+    FAST_POLL,
+    HELLO,
+    LIMITS,
+    SLOW_POLL,
+    facing,
+    invocation,
+    new_id,
+    rcrt_settings,
+    until,
+)
 from tests.unit.transport.scripted import DEADLINE_S, Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio
@@ -44,15 +53,10 @@ class Heard:
 async def listening(script: Script, timings: Timings = FAST_POLL) -> AsyncIterator[tuple[EventStream, Heard, Server]]:
     heard = Heard()
     async with serving(script) as server, aclosing(Pool(server.origin, LIMITS)) as pool:
-        stream = EventStream(
-            "crumbs",
-            ToolServer(server.url, pool, DEADLINE_S),
-            FixedTokens(((b"authorization", b"Bearer t"),)),
-            on_event=heard.crumbs.append,
-            on_gap=heard.gap,
-            max_event_bytes=1000,
-            timings=timings,
-        )
+        at = ToolServer(server.url, pool, DEADLINE_S)
+        tokens = Tokens(rcrt_settings(server.url, auth={"bearer": "t"}), at)
+        client = RcrtClient(at, tokens, Checker(memory_bytes=0), read_s=1.0, max_response_bytes=1000)
+        stream = EventStream("crumbs", client, timings, on_event=heard.crumbs.append, on_gap=heard.gap)
         stream.start()
         try:
             yield stream, heard, server

@@ -8,8 +8,17 @@ import pytest
 
 from gateway.model import ToolResult
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, SLOW_POLL, Kept, facing, invocation, until
-from tests.unit.backends.runs import HELLO, new_id, new_run, result_of
+from tests.unit.backends.crumbs import (
+    FAST_POLL,
+    HELLO,
+    SLOW_POLL,
+    Kept,
+    facing,
+    invocation,
+    new_id,
+    new_run,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -29,11 +38,6 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
         await backend.dispatch(invocation("echo", new_id()), "")
         assert backend.open_calls == 1
         await until(lambda: backend.open_calls == 0)
-
-
-async def test_a_late_response_comes_home_all_the_same(crumbs: Crumbs) -> None:
-    crumbs.order("echo", "late", seconds=0.4)
-    assert (await result_of(crumbs, timings=SLOW_POLL)).value == HELLO
 
 
 async def test_a_cancelled_call_is_no_longer_looked_for(crumbs: Crumbs) -> None:
@@ -81,15 +85,6 @@ async def test_another_process_finds_the_outcome(crumbs: Crumbs) -> None:
         assert (await kept.outcome(call_id)).value == HELLO
     assert not abandoned.results
     assert crumbs.executions(f"tg-{run}") == 1
-
-
-async def test_an_outcome_from_before_is_found_at_once(crumbs: Crumbs) -> None:
-    call_id = new_id()
-    async with facing(crumbs.url) as (backend, kept):
-        await kept.call(backend, invocation("echo", call_id))
-        kept.results.clear()
-        await backend.resume(call_id, "")
-        assert (await kept.outcome(call_id)).value == HELLO
 
 
 async def test_what_could_not_be_kept_is_found_again(crumbs: Crumbs, caplog: pytest.LogCaptureFixture) -> None:

@@ -48,13 +48,6 @@ async def test_of_two_backends_with_one_name_for_two_tools_the_earlier_route_win
         assert list(reasons(catalogue, other)) == ["A.B_C@1.0.0"]
 
 
-async def test_tools_of_one_backend_that_share_an_id_are_both_left_out() -> None:
-    server = ToolServer("crm", tool("A.B", description="one"), tool("A.B", description="other"), tool("A.C"))
-    async with running(one_backend(server)) as (catalogue, _):
-        assert ids(catalogue) == ["A.C@1.0.0"]
-        assert reasons(catalogue, server) == {"A.B@1.0.0": "Its id is listed more than once."}
-
-
 async def test_denying_one_of_two_that_collide_publishes_the_other() -> None:
     server = ToolServer("crm", tool("A_B.C"), tool("A.B_C"))
     routes = [route(server, "A_B.*", deny=True), route(server)]
@@ -100,12 +93,6 @@ async def test_only_so_many_tools_of_a_backend_are_looked_at() -> None:
     async with running(one_backend(server, max_tools=3)) as (catalogue, _):
         assert ids(catalogue) == ["A.T0@1.0.0", "A.T1@1.0.0", "A.T2@1.0.0"]
         assert reasons(catalogue, server) == {"crm": "It lists 5 tools; only the first 3 are looked at."}
-
-
-async def test_schemas_are_listed_without_local_references() -> None:
-    schema = {"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "string"}}}
-    async with running(one_backend(ToolServer("crm", tool("A.X", schema)))) as (catalogue, _):
-        assert found(catalogue, "A.X").definition.input_schema == {"properties": {"a": {"type": "string"}}}
 
 
 async def test_ids_of_the_first_listing_are_trusted_and_later_ones_are_withheld(

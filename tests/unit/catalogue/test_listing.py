@@ -43,14 +43,6 @@ def etag(reply: WireReply) -> str:
     return (reply.header(b"etag") or b"").decode()
 
 
-async def test_a_list_holds_every_tool_in_the_callers_dialect_and_version() -> None:
-    reply = await asked(LONG, head())
-    document = jsontext.decode(reply.body)
-    assert (reply.status, reply.header(b"content-type")) == (200, b"application/json")
-    assert document["$schema"] == "otc://1.0"
-    assert len(document["tools"]) == 20
-
-
 ENCODINGS = [
     (None, False),
     ("", False),
@@ -137,13 +129,6 @@ async def test_callers_see_what_their_scopes_allow_and_nothing_of_each_others_li
         reply = await lists.answer(router, caller, recognise.OTC, head())
         seen.append([tool["id"] for tool in jsontext.decode(reply.body)["tools"]])
     assert seen == [["Geo.Find@1.0.0"], ["Geo.Find@1.0.0", "Mail.Send@1.0.0"], *[["Geo.Find@1.0.0"]] * 2]
-
-
-async def test_a_new_catalogue_is_listed_at_once() -> None:
-    lists = Lists()
-    before = await asked(SHORT, head(), lists)
-    after = await asked(LONG, head(None, etag(before)), lists)
-    assert (after.status, len(jsontext.decode(after.body)["tools"])) == (200, 20)
 
 
 class Counting(Otc):

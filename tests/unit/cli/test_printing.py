@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-
 import pytest
 
 from gateway.cli.check import remarks_on
-from gateway.cli.demo import Example, introduction
+from gateway.cli.demo import introduction
 from gateway.cli.output import complain, count, first_line, print_answer, print_value, say, table
 from gateway.model import JsonObject
 
@@ -62,24 +59,9 @@ def test_an_answer_keeps_every_number_as_it_was_sent(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == '{\n  "value": 1.10,\n  "n": 123456789012345678901234567890\n}\n'
 
 
-def test_a_curl_line_survives_the_shell() -> None:
-    body = {"text": 'it\'s "$HOME" `date` \\n'}
-    words = shlex.split(Example("x", "/call", body, "200", ("OXP-Version: 1.0",)).curl("http://127.0.0.1:8080"))
-    assert words[0] == "curl"
-    assert json.loads(words[words.index("-d") + 1]) == body
-    assert "http://127.0.0.1:8080/call" in words
-    assert "OXP-Version: 1.0" in words
-
-
-def test_a_line_without_a_body_is_a_get() -> None:
-    line = Example("x", "/tools", None, "200").curl("http://h")
-    assert "-d" not in shlex.split(line)
-    assert "Content-Type" not in line
-
-
 def test_the_token_stands_in_one_line_only() -> None:
     urls = ("http://127.0.0.1:8080", "http://127.0.0.1:9464")
-    screen = introduction(*urls, token="the.token", user="ada", command="toolgate")
+    screen = introduction(*urls, token="the.token", command="toolgate")
     assert screen.count("the.token") == 1
     assert all(
         line.count('"Authorization: Bearer $TOOLGATE_TOKEN"') for line in screen.splitlines() if "curl -" in line

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -24,7 +23,6 @@ class Callback:
     path: str
     headers: dict[str, str]
     body: bytes
-    at: float = field(default_factory=time.monotonic)
 
     @property
     def message(self) -> Any:
@@ -70,7 +68,10 @@ class Caller:
 
     def callbacks(self, invocation: dict[str, Any], count: int = 1) -> list[Callback]:
         """Waits until this many callbacks have come for an invocation, whatever they say."""
-        return self._wait(invocation["id"], count)
+        with self._news:
+            complete = self._news.wait_for(lambda: len(self.so_far(invocation)) >= count, DEADLINE_S)
+            assert complete, f"{len(self.so_far(invocation))} of {count} callbacks"
+            return self.so_far(invocation)[:count]
 
     def text_of(self, operation: str, arguments: dict[str, Any] | None = None) -> str:
         (message,) = self.run(self.invocation(operation, arguments))
@@ -79,16 +80,7 @@ class Caller:
 
     def so_far(self, invocation: dict[str, Any]) -> list[Callback]:
         with self._news:
-            return self._about(invocation["id"])
-
-    def _about(self, call_id: str) -> list[Callback]:
-        return [callback for callback in self._received if call_id[1:] in callback.path]
-
-    def _wait(self, call_id: str, count: int) -> list[Callback]:
-        with self._news:
-            complete = self._news.wait_for(lambda: len(self._about(call_id)) >= count, DEADLINE_S)
-            assert complete, f"{len(self._about(call_id))} of {count} callbacks"
-            return self._about(call_id)[:count]
+            return [callback for callback in self._received if invocation["id"][1:] in callback.path]
 
 
 @contextmanager

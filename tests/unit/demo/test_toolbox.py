@@ -27,21 +27,18 @@ def test_a_version_resolves_by_the_three_rules(tool_id: str, version: Version) -
 
 
 UNRESOLVABLE = [
-    "Geo.Find@8",
-    "Geo.Find@10.1.0",
-    "Geo.Find@9.1",
-    "Geo.Find@latest",
-    "Geo.Find@",
-    "Geo.Find@v9",
-    "Geo.Find@9.0.0-rc1",
-    "Geo.Find@9@9",
-    "Geo.Find@9\n",
+    *("Geo.Find@8", "Geo.Find@10.1.0", "Geo.Find@9.1", "Geo.Find@latest", "Geo.Find@", "Geo.Find@v9"),
+    *(
+        "Geo.Find@9.0.0-rc1",
+        "Geo.Find@9@9",
+        "Geo.Find@9\n",
+        "Geo.Find@" + "9" * 200,
+        "geo.find",
+        "Geo_Find",
+        "Geo.",
+        "",
+    ),
     "Geo.Find@\u0669",  # the Arabic digit nine
-    "Geo.Find@" + "9" * 200,
-    "geo.find",
-    "Geo_Find",
-    "Geo.",
-    "",
 ]
 
 

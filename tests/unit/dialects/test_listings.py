@@ -11,19 +11,16 @@ from gateway.dialects import callback_toolset, listings, lists, rcrt_tools
 from gateway.dialects.definitions import UnreadableTool
 from gateway.jsontext import encode
 from gateway.model import Rejected, ToolDefinition
+from tests.unit.dialects.answers import offered
 
 TOOL = {"id": "A.B@1.0.0", "description": "Does.", "input_schema": {}}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
 TOOLSET_TOOL = {"name": "do", "description": "Does.", "inputSchema": {"type": "object"}}
 MANIFEST = {"name": "Kit", "endpoint": "http://127.0.0.1/tools", "tools": [TOOLSET_TOOL]}
 
 
-def bounds(max_tools: int = 10, max_schema_bytes: int = 1000, *, has_version: bool = False) -> bytes:
-    return encode(listings.Bounds("crm", "Crm", max_tools, max_schema_bytes, has_version))
-
-
 def read(text: bytes, **limits: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
-    summary, *parts = listings.read_list(bounds(**limits), text)
-    return listings.decode_summary(summary), [tool for part in parts for tool in listings.decode_tools(part)]
+    return offered(listings.read_list, text, **limits)
 
 
 def tools(*entries: Any) -> bytes:
@@ -175,9 +172,7 @@ def test_a_version_that_is_no_text_is_adapted(version: Any) -> None:
 
 
 def read_toolset(document: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
-    text = document if isinstance(document, bytes) else json.dumps(document).encode()
-    summary, *parts = callback_toolset.read_toolset(bounds(), text)
-    return listings.decode_summary(summary), [tool for part in parts for tool in listings.decode_tools(part)]
+    return offered(callback_toolset.read_toolset, document)
 
 
 def test_of_a_toolset_what_is_too_large_for_us_is_left_out_alone() -> None:
@@ -210,11 +205,14 @@ def test_a_toolset_with_a_flaw_is_invalid_whole_and_what_is_no_toolset_fails() -
 
 
 def test_a_catalogue_of_crumbs_is_read_tool_by_tool() -> None:
-    context = {"tools": [{"name": "echo"}, {"name": "large", "description": "x" * 2000}, 7]}
+    odd = [{"version": "1.0.0"}, {"name": "odd", "inputSchema": 7}, "x"]
+    context = {"tools": [{"name": "echo", "inputSchema": SCHEMA}, {"name": "large", "description": "x" * 2000}, *odd]}
     crumb = {"id": "c1", "tags": [], "schema_name": "tool.catalog.v1", "version": 1, "context": context}
-    summary, *parts = rcrt_tools.read_catalog(bounds(), json.dumps([crumb]).encode())
-    read = listings.decode_summary(summary)
-    assert [tool.remote_id for part in parts for tool in listings.decode_tools(part)] == ["echo"]
-    assert (read.note, [rejected.id for rejected in read.rejected]) == ("c1", ["Crm.large@1.0.0", "?"])
+    summary, found = offered(rcrt_tools.read_catalog, [crumb])
+    assert [(tool.remote_id, tool.input_schema) for tool in found] == [("echo", SCHEMA)]
+    assert (summary.note, [bad.id for bad in summary.rejected]) == ("c1", ["Crm.large@1.0.0", "?", "odd", "?"])
+    none: Any
+    for none in (None, {}, {"tools": 7}):
+        assert offered(rcrt_tools.read_catalog, [crumb | {"context": none}]) == (listings.Summary("c1"), [])
     for text in (b"", b"{}"):
-        assert listings.decode_summary(rcrt_tools.read_catalog(bounds(), text)[0]).failure
+        assert offered(rcrt_tools.read_catalog, text)[0].failure

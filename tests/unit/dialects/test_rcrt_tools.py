@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects.rcrt import Crumb
-from gateway.dialects.rcrt_tools import ToolError, decode_catalog, is_callable, read_tool, tool_name
+from gateway.dialects.rcrt_tools import ToolError, is_callable, read_tool, tool_name
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
 
@@ -113,20 +113,3 @@ def test_a_tool_is_callable_in_its_workspace_and_once_approved(
     tags: tuple[str, ...], needs_approval: bool, callable_: bool
 ) -> None:
     assert is_callable(Crumb(id="b7e0", tags=tags), "w", needs_approval=needs_approval) is callable_
-
-
-def test_a_catalogue_is_read_tool_by_tool() -> None:
-    entries = [
-        {"name": "echo", "version": "1.0.0", "inputSchema": SCHEMA, "outputSchema": SCHEMA},
-        {"version": "1.0.0"},
-        {"name": "odd", "inputSchema": 7},
-        "x",
-    ]
-    outcomes = decode_catalog({"tools": entries}, "Crumbs")
-    assert [name for name, _ in outcomes] == ["echo", "?", "odd", "?"]
-    assert [isinstance(outcome, ToolError) for _, outcome in outcomes] == [False, True, True, True]
-
-
-@pytest.mark.parametrize("context", [None, {}, {"tools": 7}], ids=repr)
-def test_a_catalogue_without_a_list_is_empty(context: Any) -> None:
-    assert decode_catalog(context, "Crumbs") == []

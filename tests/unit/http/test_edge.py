@@ -12,9 +12,8 @@ from gateway.dialects.recognise import REST
 from gateway.http.edge import Edge
 from gateway.http.observer import LEFT
 from gateway.request import Request
-from gateway.server_extension import SERVED
 from gateway.tracing import random_digits
-from gateway.wire import Body, Headers, WireReply
+from gateway.wire import SERVED, Body, Headers, WireReply
 from tests.unit.http.test_observer import Noted
 
 pytestmark = pytest.mark.anyio

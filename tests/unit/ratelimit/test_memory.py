@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.ratelimit.memory import SHARDS
 from gateway.ratelimit.rules import Plan
-from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, remaining, rule
+from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
 
 RATES = st.builds(
     rule,
@@ -54,31 +53,6 @@ def test_a_refusal_tells_the_first_second_at_which_there_is_one_more(limit: Rule
     assert buckets.take(plan, parts()).refused is limit
     clock.now_us += 1
     assert buckets.take(plan, parts()).refused is None
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_one_limit_refuses_no_other_counts(order: tuple[int, int]) -> None:
-    limits = [rule("narrow", burst=1), rule("wide", parts=("ip",), burst=10)]
-    plan = Plan(tuple(limits[index] for index in order))
-    buckets = MemoryBuckets(Clock())
-    taken = [buckets.take(plan, parts()) for _ in range(5)]
-    assert [outcome.refused is None for outcome in taken] == [True, False, False, False, False]
-    assert dict(zip((each.name for each in plan.rules), remaining(taken[-1]), strict=True)) == {"narrow": 0, "wide": 9}
-
-
-def test_each_identity_has_a_bucket_of_its_own() -> None:
-    plan = Plan((rule(parts=("caller", "tool"), burst=1),))
-    buckets = MemoryBuckets(Clock())
-    asked = [("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")]
-    taken = [buckets.take(plan, parts(caller, tool=tool)).refused is None for caller, tool in asked]
-    assert taken == [True, True, True, False]
-
-
-def test_limits_of_the_same_key_do_not_share_a_bucket() -> None:
-    plan = Plan((rule("a", burst=2), rule("b", burst=1)))
-    buckets = MemoryBuckets(Clock())
-    assert buckets.take(plan, parts()).refused is None
-    assert remaining(buckets.take(plan, parts())) == [1, 0]
 
 
 def test_what_is_full_again_is_forgotten_and_its_memory_given_back() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from gateway.ports import Target
-from gateway.ratelimit import Rule
 from gateway.ratelimit.rules import MAX_PLANS, Operation, Plans, network
 from tests.unit.ratelimit.model import parts, rule
 
@@ -91,9 +90,3 @@ def test_a_limit_that_counts_nothing_is_refused(wrong: dict[str, Any]) -> None:
 )
 def test_one_host_counts_as_one_address(ip: str, counted_as: str) -> None:
     assert network(ip) == counted_as
-
-
-def test_a_rule_is_equal_to_itself_only() -> None:
-    one, other = rule(), rule()
-    assert len({one, other, one}) == 2
-    assert isinstance(one, Rule)

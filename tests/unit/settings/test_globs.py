@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.settings.globs import overlap
+from gateway.settings.limits import overlap
 
 PATTERNS = st.text(alphabet="ab*?", max_size=4)
 TEXTS = [f"{''.join(letters)}@1" for size in range(7) for letters in product("ab", repeat=size)]

@@ -15,17 +15,17 @@ def test_nodes_know_their_position_counted_from_one() -> None:
     (a, x), (b, items) = root.entries
     assert (a.mark, x.mark, b.mark) == (Mark(2, 1), Mark(2, 4), Mark(3, 1))
     assert isinstance(items, Sequence)
-    assert items.items == (Scalar(Mark(4, 5), "y", plain=False),)
+    assert items.items == (Scalar("y", plain=False, mark=Mark(4, 5)),)
 
 
 @pytest.mark.parametrize("text", ["no", "010", "1:30", "0x1F", "null", "2026-11-20", "~", "1_000"])
 def test_plain_scalars_stay_the_text_they_are(text: str) -> None:
-    assert parse(text) == Scalar(Mark(1, 1), text, plain=True)
+    assert parse(text) == Scalar(text, plain=True, mark=Mark(1, 1))
 
 
 @pytest.mark.parametrize("text", ["'no'", '"no"', "|-\n  no", ">-\n  no"])
 def test_quotes_and_blocks_are_told_from_plain_scalars(text: str) -> None:
-    assert parse(text) == Scalar(Mark(1, 1), "no", plain=False)
+    assert parse(text) == Scalar("no", plain=False, mark=Mark(1, 1))
 
 
 def test_an_alias_is_the_node_it_names() -> None:

@@ -1,4 +1,4 @@
-"""Calls that a process owns, dated by the clock of Redis."""
+"""Calls that a process owns, dated by the clock of Redis, and the endings that it remembers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.state.owned_calls import OwnedCalls
-from gateway.state.port import ACCEPTED, Record, StateLimits
+from gateway.state.owned_calls import MAX_RECENT, MAX_RECENT_BYTES, OwnedCalls, RecentEndings
+from gateway.state.port import ACCEPTED, REGISTERED, NewCall, Record, StateLimits
 from gateway.state.records import Records
 from gateway.state.script_client import ScriptClient
 from gateway.state.sealing import Sealer
 
 TTL_S = 600.0
 KEY = "k" * 43
+RECORD = Record.of(NewCall(key="k", fingerprint="f", principal="p", backend="b"), "replica", 0.0, REGISTERED, b"")
+KEPT_S = 3600.0
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def keys(recent: RecentEndings) -> list[str]:
+    return [ending.key for ending in recent.all()]
 
 
 @pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
@@ -29,3 +42,48 @@ def test_a_call_is_owned_for_its_whole_time_though_redis_has_another_clock(ahead
     owned.set_clock(redis_s + TTL_S + 1)
     assert owned.expired() == [KEY]
     assert owned.current(KEY) is None
+
+
+def test_both_halves_of_an_ending_are_remembered_as_one_in_either_order() -> None:
+    recent = RecentEndings(KEPT_S, Clock())
+    recent.add("k", RECORD)
+    recent.add("k", None, b"outcome")
+    recent.add("l", None, b"")
+    recent.add("l", RECORD)
+    known = [(ending.key, ending.record, ending.outcome) for ending in recent.all()]
+    assert known == [("k", RECORD, b"outcome"), ("l", RECORD, b"")]
+
+
+def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
+    recent = RecentEndings(KEPT_S, Clock())
+    for number in range(10):
+        recent.add(str(number), RECORD, bytes(MAX_RECENT_BYTES // 2))
+        recent.reduce(str(number), b"short")
+    recent.reduce("nobody", b"short")
+    known = [(ending.key, ending.record, ending.outcome, ending.is_reduced) for ending in recent.all()]
+    assert known == [(str(number), RECORD, b"short", True) for number in range(10)]
+
+
+def test_an_ending_is_remembered_as_long_as_its_result_and_goes_when_something_ends() -> None:
+    clock = Clock()
+    recent = RecentEndings(KEPT_S, clock)
+    recent.add("old", None, bytes(MAX_RECENT_BYTES // 2))
+    clock.now = KEPT_S - 1
+    assert keys(recent) == ["old"]
+    clock.now = KEPT_S
+    assert keys(recent) == []
+    recent.add("new", None, bytes(MAX_RECENT_BYTES // 2))
+    recent.add("newer", None, bytes(MAX_RECENT_BYTES // 4))
+    assert keys(recent) == ["new", "newer"]  # there is room for them
+
+
+def test_count_and_bytes_are_bounded_and_the_latest_stays() -> None:
+    recent = RecentEndings(KEPT_S, Clock())
+    for number in range(MAX_RECENT + 10):
+        recent.add(str(number), RECORD)
+    assert keys(recent) == [str(number) for number in range(10, MAX_RECENT + 10)]
+    recent.add("big", None, bytes(MAX_RECENT_BYTES // 2))
+    recent.add("bigger", None, bytes(MAX_RECENT_BYTES // 2))
+    assert keys(recent) == ["bigger"]
+    recent.add("small", None, b"")
+    assert keys(recent) == ["bigger", "small"]

@@ -1,0 +1,105 @@
+"""Which hosts requests may be for, and from pages of which origins browsers may send them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gateway.errors import ErrorCode, FixedError
+from gateway.settings.server import CorsSettings
+from gateway.wire import Headers, WireReply
+
+ANY = "*"
+METHODS = b"GET, POST, DELETE"
+# What callers may send besides what browsers always let through (Accept, Accept-Language).
+ASKED = (
+    *("authorization", "content-type", "if-none-match", "otc-api-key", "oxp-api-key", "oxp-version", "prefer"),
+    *("traceparent", "tracestate", "x-request-id"),
+)
+# What callers may read besides what browsers always show (Cache-Control, Content-Length, Content-Type).
+EXPOSED = (
+    *("ETag", "Location", "OXP-Version", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After"),
+    *("Toolgate-Call-Id", "Toolgate-Code", "WWW-Authenticate", "X-Request-ID"),
+)
+
+
+class OtherHostError(FixedError):
+    """A request for a host that is not served here."""
+
+    code = ErrorCode.INVALID_REQUEST
+    message = reason = "The Host header does not name a host that is served here."
+
+    def __init__(self) -> None:
+        pass
+
+
+class AllowedHosts:
+    """Which hosts a request may be for: a page may have had its own name lead here, a proxy may have mixed names up.
+
+    `names` are hosts, addresses, or `*.` and what all hosts of a domain end in. Starlette's TrustedHostMiddleware
+    answers in plain text, in no dialect and without a code, also probes of `/health`.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        written = [host_of(name) for name in names]
+        self._exact = frozenset(name.encode("ascii") for name in written if not name.startswith("*."))
+        self._endings = tuple(name[1:].encode("ascii") for name in written if name.startswith("*."))
+
+    def allows(self, header: bytes) -> bool:
+        """Whether a Host header, empty if there is none, names one of them."""
+        if header in self._exact:  # nearly always
+            return True
+        host = host_of(header.decode("latin-1")).encode("latin-1")
+        return host in self._exact or (bool(self._endings) and host.endswith(self._endings))
+
+
+def host_of(authority: str) -> str:
+    """The host of `host:port` in the form in which hosts are compared; an IPv6 address without brackets."""
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0].lower()
+    if authority.count(":") > 1:  # an IPv6 address as a configuration writes it
+        return authority.lower()
+    return authority.partition(":")[0].rstrip(".").lower()
+
+
+class Cors:
+    """Lets pages of listed origins call from a browser (Fetch Standard, HTTP extensions: CORS).
+
+    It decides what browsers let pages read, not who may call: credentials do that, and a page without one gets its 401.
+    `headers` are names that callers may send besides the usual ones. Starlette's CORSMiddleware answers requests of
+    other origins with a 400 of its own, and replaces ASGI's `send`, without which our server answers faster.
+    """
+
+    def __init__(self, settings: CorsSettings, headers: Iterable[str]) -> None:
+        self._origins = frozenset(origin.encode("ascii") for origin in settings.origins)
+        self._any = ANY in settings.origins
+        self._shown: Headers = ((b"access-control-expose-headers", ", ".join(EXPOSED).encode()),)
+        if settings.credentials:
+            self._shown += ((b"access-control-allow-credentials", b"true"),)
+        self._preflight = WireReply(
+            status=204,
+            headers=(
+                (b"access-control-allow-methods", METHODS),
+                (b"access-control-allow-headers", ", ".join(sorted({*ASKED, *headers})).encode("ascii")),
+                (b"access-control-max-age", b"%d" % settings.max_age_s),
+            ),
+        )
+
+    def preflight(self, method: str, headers: Mapping[bytes, bytes]) -> WireReply | None:
+        """The answer to a browser that asks whether a page of a listed origin may send a request."""
+        if method != "OPTIONS" or b"access-control-request-method" not in headers:
+            return None
+        return self._preflight if self._is_listed(headers.get(b"origin")) else None
+
+    def with_origin(self, headers: Headers, origin: bytes | None) -> Headers:
+        """The headers of any answer to a request from this origin; pages of listed ones may read it."""
+        if self._is_listed(origin):
+            headers = (*headers, (b"access-control-allow-origin", b"*" if self._any else origin or b""), *self._shown)
+        if self._any:
+            return headers
+        # Answers differ by origin, also those without one, and no cache may mix them up.
+        varying = [value for name, value in headers if name == b"vary"]
+        others = [field for field in headers if field[0] != b"vary"]
+        return (*others, (b"vary", b", ".join([*varying, b"Origin"])))
+
+    def _is_listed(self, origin: bytes | None) -> bool:
+        return origin is not None and (self._any or origin in self._origins)
