@@ -6,7 +6,6 @@ import asyncio
 import socket
 
 import pytest
-import uvloop
 
 from gateway.server.acceptor import Acceptor
 
@@ -31,10 +30,8 @@ def call(address: tuple[str, int]) -> socket.socket:
     return caller
 
 
-@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
 @pytest.mark.anyio
-async def test_a_crowd_gets_in_within_a_few_turns_of_the_loop(anyio_backend: object) -> None:
-    assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
+async def test_a_crowd_gets_in_within_a_few_turns_of_the_loop() -> None:
     inside: list[Guest] = []
     acceptor = Acceptor(lambda: Guest(inside), {})
     await acceptor.open(host="127.0.0.1", port=0)
@@ -50,9 +47,8 @@ async def test_a_crowd_gets_in_within_a_few_turns_of_the_loop(anyio_backend: obj
     assert turns <= MOST_TURNS
 
 
-@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
 @pytest.mark.anyio
-async def test_nobody_gets_in_once_it_is_closed(anyio_backend: object) -> None:
+async def test_nobody_gets_in_once_it_is_closed() -> None:
     acceptor = Acceptor(lambda: Guest([]), {})
     await acceptor.open(host="127.0.0.1", port=0)
     address = acceptor.address

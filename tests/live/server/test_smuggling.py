@@ -101,20 +101,6 @@ async def test_every_ambiguous_request_is_refused_byte_by_byte_too() -> None:
         assert "/smuggled" not in application.seen
 
 
-@pytest.mark.parametrize("version", ["0.9", "2.0"])
-async def test_other_versions_are_refused(version: str) -> None:
-    async with serving(Application()) as addresses, calling(addresses.public) as wire:
-        wire.say(f"GET / HTTP/{version}\r\nHost: a\r\n\r\n".encode())
-        assert (await wire.answer()).status in (400, 505)
-        assert await wire.rest() == b""
-
-
-async def test_connect_is_refused() -> None:
-    async with serving(Application()) as addresses, calling(addresses.public) as wire:
-        wire.say(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
-        assert (await wire.answer()).status in (400, 501)
-
-
 TAKEN = {
     "HTTP/1.0 without Host": b"GET /x HTTP/1.0\r\n\r\n",
     "URL of the same host": b"GET http://A.test:80/x HTTP/1.1\r\nHost: a.test:80\r\n\r\n",
