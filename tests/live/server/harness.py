@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.server import Addresses, ServerOptions, run
+from gateway.server.connection import Connection
+from gateway.server.sweeper import check
 
 DEADLINE_S = 20.0  # for anything a test waits for; an interpreter that starts is the longest, half a second alone
+LONG_S = 1000.0  # longer than any timeout of these options
 
 OPTIONS = ServerOptions(
     host="127.0.0.1",
@@ -223,3 +227,17 @@ def chunked(*pieces: bytes) -> Iterator[bytes]:
     """Encodes the pieces of a chunked body, and its end."""
     for piece in (*pieces, b""):
         yield b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def check_after(passed_s: float) -> None:
+    """Checks all connections as the sweeper would in so many seconds, if nothing happened until then."""
+    now = asyncio.get_running_loop().time()
+    found = connections()
+    assert found
+    for connection in found:
+        check(connection, now + passed_s)
+
+
+def connections() -> list[Connection]:
+    """Every connection of servers in this process."""
+    return [thing for thing in gc.get_objects() if type(thing) is Connection]

@@ -9,14 +9,20 @@ import weakref
 
 import pytest
 
-from gateway.server.connection import Connection
-from gateway.server.sweeper import check
-from tests.live.server.harness import DEADLINE_S, Application, calling, request, serving
+from tests.live.server.harness import (
+    DEADLINE_S,
+    LONG_S,
+    Application,
+    calling,
+    check_after,
+    connections,
+    request,
+    serving,
+)
 
 pytestmark = pytest.mark.anyio
 
 SHORT_S = 0.2
-LONG_S = 1000.0  # longer than any timeout of the harness
 
 
 async def test_a_connection_that_says_nothing_is_closed() -> None:
@@ -64,7 +70,7 @@ async def test_a_long_answer_is_not_cut_by_the_limits_of_the_request() -> None:
         wire.say(request("/hold"))
         await application.until(lambda: application.seen == ["/hold"])
         for times in range(1, 4):
-            _check_after(times * LONG_S)
+            check_after(times * LONG_S)
         application.gate.set()
         assert (await wire.answer()).status == 200
 
@@ -95,7 +101,7 @@ async def test_a_slow_reader_that_makes_progress_gets_everything(path: str, size
         read = 0
         for times in range(1, 6):
             read += len(await wire.reader.readexactly(5_000_000))  # more than sockets take without the server's help
-            _check_after(times * LONG_S)
+            check_after(times * LONG_S)
         assert read + len(await wire.rest()) > size
 
 
@@ -106,7 +112,7 @@ async def test_a_caller_is_not_blamed_for_what_we_do_not_read() -> None:
         wire.say(request("/hold") + request("/b") + third[:9])
         await application.until(lambda: application.seen == ["/hold"])
         for times in range(1, 4):
-            _check_after(times * LONG_S)
+            check_after(times * LONG_S)
         application.gate.set()
         wire.say(third[9:])
         assert [(await wire.answer()).status for _ in range(3)] == [200, 200, 200]
@@ -129,33 +135,19 @@ async def test_a_caller_that_leaves_frees_everything_at_once(said: bytes) -> Non
             async with calling(addresses.public) as wire:
                 wire.say(said)
                 await application.until(lambda: len(application.seen) == 1)
-                connections = _freed()
-                assert len(connections) == 1
+                freed = _freed()
+                assert len(freed) == 1
             await application.until(lambda: application.ended == application.seen)
-            await _gone(connections)
+            await _gone(freed)
         assert len(application.seen) == 1
     finally:
         gc.enable()
 
 
-def _check_after(passed_s: float) -> None:
-    """Checks all connections as the sweeper would in so many seconds, if nothing happened until then."""
-    now = asyncio.get_running_loop().time()
-    found = _connections()
-    assert found
-    for connection in found:
-        check(connection, now + passed_s)
-
-
-def _connections() -> list[Connection]:
-    """Every connection of servers in this process."""
-    return [thing for thing in gc.get_objects() if type(thing) is Connection]
-
-
 def _freed() -> list[asyncio.Event]:
     """An event for every connection, set when it is freed."""
     events = []
-    for connection in _connections():
+    for connection in connections():
         events.append(asyncio.Event())
         weakref.finalize(connection, events[-1].set)
     return events
