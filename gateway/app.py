@@ -238,8 +238,8 @@ class Gateway:
         last.add_done_callback(self.requests.discard)
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
-        """The tasks of requests, and of calls and callbacks that continue without them."""
-        return {*self.requests, *self.calls.running(), *self.callbacks.tasks}
+        """The tasks of requests, and of calls that continue without theirs."""
+        return {*self.requests, *self.calls.running()}
 
     def _is_pending(self) -> bool:
         """Whether results wait to be stored, or calls for an outcome that would be lost with this process."""

@@ -132,7 +132,7 @@ class FixedError(GatewayError):
 
 
 class UnauthenticatedError(FixedError):
-    """Nobody we know. The `reason` is the `detail`, too.
+    """The caller is not known. The `reason` is the `detail`, too.
 
     `attempted`: a signature or a key was checked, which costs time and may have been a guess; otherwise there was
     nothing that could be checked.

@@ -28,7 +28,7 @@ RSA_BITS = range(2048, 8192 + 1)  # RFC 7518, section 3.3; a longer key costs a 
 MAX_NUMBER = 2048  # characters of one number of a JWK; the longest there can be, a modulus of 8192 bits, has 1366
 MAX_KEYS = 100  # large issuers have ten; each takes some 100 us to read, on the loop that serves calls
 MAX_KID = 256  # characters
-# RFC 7518, section 6. Whoever publishes one of these has no secret any more.
+# RFC 7518, section 6. A key set that publishes one of these has revealed its secret.
 PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
 NONE: frozenset[str] = frozenset()

@@ -123,7 +123,7 @@ class CallbackReceiver:
     async def _end(self, call_id: str, id_: str, group: str, result: ToolResult, *, cancels: bool = False) -> None:
         """Ends a call; `cancels` also tells the tool server to stop the invocation `id_`.
 
-        Only one message ends a call, on whatever replicas they arrive, so the tool server is told only once.
+        Only one message ends a call, on whatever replicas they arrive, so the tool server gets one notice.
         """
         if not await self._outcomes.settle(call_id, result):
             self._log_late(call_id)

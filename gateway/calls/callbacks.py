@@ -5,7 +5,6 @@ The token names one run of a call, and its MAC proves that we made it, before an
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +60,6 @@ class Callbacks:
     `absent` makes the receiver for a backend that has none among `receivers`, by its name: while a configuration is
     rolled out, replicas have different ones. `published` finds a tool by its full id. Callbacks that come while the
     state is away wait in the `backlog`.
-    `tasks` are those of callbacks that are worked on, which ends even if their senders leave.
     """
 
     def __init__(
@@ -80,7 +78,6 @@ class Callbacks:
         self._published = published
         self._absent = absent
         self._backlog = backlog
-        self.tasks: set[asyncio.Task[int]] = set()
 
     async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
         """The status to answer with; 503 only if the state is away and the backlog is full.
@@ -100,10 +97,15 @@ class Callbacks:
         except GatewayError as too_large:
             body, refusal = b"", too_large
         request.bytes_in = len(body)
-        task = asyncio.create_task(self._receive_or_hold(request, key, run, body, content_type))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        status = await asyncio.shield(task)  # a tool server that does not wait for the answer must not cancel it
+        if request.served is not None:
+            request.served.keep()  # a tool server that does not wait for the answer must not cancel this
+        try:
+            record = self._state.held(key) or await self._state.get(key)
+            request.backend = "" if record is None else record.backend
+            status = await self._receive(record, key, run, body, content_type)
+        except StateUnavailable:
+            later = partial(self._receive_later, key, run, body, content_type)
+            status = 200 if self._backlog.hold(key, len(body), later) else 503
         if refusal is not None:
             raise refusal
         return status
@@ -117,17 +119,6 @@ class Callbacks:
     def is_path(path: str) -> bool:
         """Whether requests to this path are taken for callbacks."""
         return path.startswith(PATH)
-
-    async def _receive_or_hold(
-        self, request: Request, key: str, run: str, body: bytes, content_type: str | None
-    ) -> int:
-        try:
-            record = self._state.held(key) or await self._state.get(key)
-            request.backend = "" if record is None else record.backend
-            return await self._receive(record, key, run, body, content_type)
-        except StateUnavailable:
-            later = partial(self._receive_later, key, run, body, content_type)
-            return 200 if self._backlog.hold(key, len(body), later) else 503
 
     async def _receive_later(self, key: str, run: str, body: bytes, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:

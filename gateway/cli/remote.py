@@ -149,7 +149,7 @@ class Remote:
         import httpx  # late: other commands do without
 
         try:
-            trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # nobody yet
+            trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # no authority yet
             if Origin.parse(url).is_tls:
                 trusted.load_default_certs()  # takes 70 ms
             timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)

@@ -291,7 +291,7 @@ def _missing(missing: Json) -> JsonObject:
 def _requirements_refusal(message: Json, said: Json, invocation: Invocation) -> GatewayError | None:
     """The refusal for what is said to be missing; None if that names nothing.
 
-    Nobody but the operator can do anything about a secret that the route supplies, and no caller hears of those.
+    Secrets that the route supplies are left out: only the operator can do anything about them.
     """
     missing = _missing(said)
     if secrets := missing.pop("secrets", None):

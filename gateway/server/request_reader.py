@@ -22,7 +22,7 @@ FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a b
 ALWAYS = ("/health", "/metrics")  # answered even when there is no memory: they are small, and report it
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
 ASGI = {"version": "3.0", "spec_version": "2.3"}
-# llhttp is strict unless told otherwise; this keeps it so whatever the defaults of httptools become.
+# llhttp is strict by default; this keeps it strict even if httptools changes its defaults.
 STRICT = dict.fromkeys(
     (
         "lenient_headers",
