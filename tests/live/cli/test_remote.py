@@ -130,8 +130,9 @@ def test_with_wait_it_ends_when_the_user_declines(demo: Demo) -> None:
     words = (*TOOLGATE, "call", "Mail.Search", "query=lunch", "--user-id", "u3", "--wait")
     with running(words, env=demo.env) as command:
         url = command.wait_for("/connect/").strip()
-        with pytest.raises(urllib.error.HTTPError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             decide(f"{url}/decline")
+        refused.value.close()
         assert command.ended() == 2
     assert command.err.decode().splitlines()[-1] == "The consent was declined, or it took too long."
 
