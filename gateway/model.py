@@ -6,7 +6,7 @@ Every dialect decodes into these types and encodes from them, so N dialects need
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Raw, Struct
@@ -38,7 +38,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
 
     `tool` is `Toolkit.Tool`, `version` is `x.y.z`, `name` has 1 to 64 of `[A-Za-z0-9_-]`. `input_schema` is the
     JSON Schema of the arguments, unwrapped. `output_schema` None: the tool returns nothing; `{}`: anything.
-    `remote_id` is what the tool server itself calls this version. The rest exists in the RFC only.
+    `remote_id` is what the tool server itself calls this version. `title` and `hints` are MCP's: a name to show, and
+    what running it does (`read_only`, `destructive`, `idempotent`, `open_world`). The rest exists in the RFC only.
     """
 
     tool: str
@@ -54,6 +55,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     output_modes: tuple[str, ...] | None = None
     output_description: str | None = None
     examples: Json = None
+    title: str | None = None
+    hints: Mapping[str, bool] = {}
 
     @property
     def id(self) -> str:
@@ -178,12 +181,14 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     """How a call ended: a value (None when the tool returns nothing) or a failure. `duration_ms` of the tool.
 
     A value of very many parts is its JSON text (`msgspec.Raw`). `value_bytes` bounds its length as text.
+    `blocks` are the content blocks of an MCP server's answer, which only callers of MCP get beside the value.
     """
 
     value: Json = None
     failure: ToolFailure | None = None
     duration_ms: float | None = None
     value_bytes: int = UNKNOWN_BYTES
+    blocks: Sequence[Json] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Compares outcomes, whatever the length of their texts."""

@@ -14,6 +14,7 @@ from gateway.wire import Headers, WireReply
 
 JSON_TYPE = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")
+CHARSETS = (b"utf-8", b"utf8", b"us-ascii")
 
 REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
 MAX_CALL_ID = 256  # characters
@@ -186,6 +187,13 @@ def _reply(code: ErrorCode, retry_after_s: float | None, headers: Headers, body:
     if retry_after_s is not None:
         headers = (*headers, (b"retry-after", b"%d" % max(1, round(retry_after_s))))
     return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, CODES[code], *headers), body=encode(body))
+
+
+def is_json(media: bytes) -> bool:
+    """Whether a content type is JSON in UTF-8."""
+    kind, *parameters = media.lower().split(b";")
+    charsets = [item.strip().removeprefix(b"charset=").strip(b'"') for item in parameters if b"charset=" in item]
+    return kind.strip() == JSON_TYPE[1] and all(charset in CHARSETS for charset in charsets)
 
 
 def result_object(result: ToolResult, call_id: str) -> JsonObject:

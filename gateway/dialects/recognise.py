@@ -38,7 +38,6 @@ CALLS = ("/tools/call", "/call")
 MAX_LIST_BODY = 16 * 1024  # OTC allows a body on GET /tools; it holds one short member
 
 JSON_TYPE = b"application/json"
-CHARSETS = (b"utf-8", b"utf8", b"us-ascii")
 
 
 def by_head(head: Head) -> RestDialect | None:
@@ -153,7 +152,7 @@ class RestSurface:
         if head.path == LIST:
             return
         media = head.headers.get(b"content-type", b"")
-        if media != JSON_TYPE and not _is_json(media):
+        if media != JSON_TYPE and not fields.is_json(media):
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's content type must be application/json.")
         if b"content-encoding" in head.headers and head.headers[b"content-encoding"].lower() != b"identity":
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's body must not be compressed.")
@@ -182,12 +181,6 @@ class RestSurface:
         if dialect is OXP and version in rest.HEADER_VERSIONS:
             return BOUND[dialect.name, version.decode("ascii")].encode_error(error)
         return dialect.encode_error(error)
-
-
-def _is_json(media: bytes) -> bool:
-    kind, *parameters = media.lower().split(b";")
-    charsets = [item.strip().removeprefix(b"charset=").strip(b'"') for item in parameters if b"charset=" in item]
-    return kind.strip() == JSON_TYPE and all(charset in CHARSETS for charset in charsets)
 
 
 REST = RestSurface()

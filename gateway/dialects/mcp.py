@@ -1,0 +1,230 @@
+"""The surface of MCP (Model Context Protocol): tools only, stateless, each request in the revision that it names.
+
+Modern callers (2026-07-28) say in every request what they speak; legacy ones begin with `initialize` and may go on at
+any replica. Methods of resources, prompts, completion and logging are not declared and do not exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Raw, Struct
+
+from gateway.dialects import fields
+from gateway.dialects.mcp_answers import McpEncoder, RpcError
+from gateway.dialects.mcp_tools import LIST_TTL_MS
+from gateway.dialects.mcp_wire import (
+    ASSUMED,
+    CAPABILITIES_MEMBER,
+    HEADER_MISMATCH,
+    INVALID,
+    LEGACY,
+    METHOD,
+    MODERN,
+    NAME,
+    NAMED_BY,
+    NO_METHOD,
+    PARAMS,
+    ROUTING,
+    UNSUPPORTED_VERSION,
+    VERSION,
+    VERSION_MEMBER,
+    header_text,
+)
+from gateway.errors import ErrorCode, GatewayError
+from gateway.jsontext import encode
+from gateway.model import Json, JsonObject, ToolCall, ToolRef
+from gateway.ports import Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.wire import Head, WireReply
+
+PATH = "/mcp"
+NAME_OF_DIALECT = "mcp"
+MAX_ID = 256  # characters
+JSON_TYPE = b"application/json"
+CALL_ID_MEMBER, CONTEXT_MEMBER = "toolgate/call_id", "toolgate/context"
+IDEMPOTENCY_KEY = b"idempotency-key"
+TAKEN = WireReply(status=202)
+
+
+class Message(Struct, frozen=True):
+    """A request as JSON-RPC has it. `version` is the revision that it is answered in."""
+
+    id: Json
+    method: str
+    params: JsonObject
+    version: str
+
+
+class McpSurface:
+    """One endpoint, `POST /mcp`; `ports.Surface`. `instructions` are for models, about all tools."""
+
+    dialects = frozenset({NAME_OF_DIALECT})
+    argument_members = (b"arguments",)
+    endpoints: Mapping[str, Endpoint] = {
+        PATH: Endpoint(route=PATH, methods=("POST",), operation="call", dialect=NAME_OF_DIALECT)
+    }
+
+    def __init__(self, version: str, *, instructions: str = "", title: str = "Toolgate") -> None:
+        self._server = Raw(encode({"name": "toolgate", "title": title, "version": version}))
+        self._instructions = {"instructions": instructions} if instructions else {}
+        self.encoders: Mapping[tuple[str, str], Encoder] = {
+            (NAME_OF_DIALECT, revision): McpEncoder(wire_version=revision, server=self._server)
+            for revision in (MODERN, *LEGACY)
+        }
+        self._modern: dict[str, Callable[[Message, Head], Opened]] = {
+            "server/discover": self._discover,
+            "tools/list": self._list,
+            "tools/call": self._call,
+        }
+        self._legacy: dict[str, Callable[[Message, Head], Opened]] = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "tools/list": self._list,
+            "tools/call": self._call,
+        }
+
+    def check_head(self, head: Head) -> None:
+        """Raises UNSUPPORTED_MEDIA for a body that is not plain JSON."""
+        media = head.headers.get(b"content-type", b"")
+        if media != JSON_TYPE and not fields.is_json(media):
+            raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The content type must be application/json.")
+        if head.headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The body must not be compressed.")
+
+    def refuse(self, error: GatewayError, head: Head) -> WireReply:
+        return self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
+
+    def open(self, head: Head, document: Json) -> Opened:
+        if not isinstance(document, dict):
+            raise RpcError(INVALID, "The body must be one JSON-RPC request.")
+        method, id_ = document.get("method"), document.get("id")
+        params = document.get("params", {})
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        version = _version_of(head, meta)
+        if "id" not in document and isinstance(method, str) and method.startswith("notifications/"):
+            return Immediate(encoder=self._encoder(version, None), reply=TAKEN)
+        if method is None and version != MODERN and ("result" in document or "error" in document):
+            return Immediate(encoder=self._encoder(version, None), reply=TAKEN)  # to nothing that we asked
+        if not _is_id(id_):
+            raise RpcError(INVALID, f"A request has an id: an integer, or a string of at most {MAX_ID} characters.")
+        encoder = self._encoder(version, id_, is_call=method == "tools/call")
+        try:
+            if not isinstance(method, str) or document.get("jsonrpc") != "2.0":
+                raise RpcError(INVALID, "It is not a request of JSON-RPC 2.0.")
+            if not isinstance(params, dict):
+                raise RpcError(PARAMS, "params must be an object.")
+            if version == MODERN:
+                _check_modern(head, method, params, meta)
+            known = self._modern if version == MODERN else self._legacy
+            if method not in known:
+                raise RpcError(NO_METHOD, "Method not found", status=404)
+            return known[method](Message(id_, method, params, version), head)
+        except GatewayError as error:
+            return RefusedOpening(encoder, error)
+
+    def _encoder(self, version: str, id_: Json, *, is_call: bool = False) -> McpEncoder:
+        return McpEncoder(wire_version=version, server=self._server, id=id_, is_call=is_call)
+
+    # Methods.
+
+    def _discover(self, message: Message, head: Head) -> Opened:
+        encoder = self._encoder(message.version, message.id)
+        found = {
+            "supportedVersions": [MODERN],
+            "capabilities": {"tools": {}},
+            **self._instructions,
+            "ttlMs": LIST_TTL_MS,
+            "cacheScope": "private",
+        }
+        return Immediate(encoder=encoder, reply=encoder.respond(found))
+
+    def _initialize(self, message: Message, head: Head) -> Opened:
+        asked = message.params.get("protocolVersion")
+        version = asked if isinstance(asked, str) and asked in LEGACY else LEGACY[0]
+        encoder = self._encoder(version, message.id)
+        begun = {
+            "protocolVersion": version,
+            "capabilities": {"tools": {}},
+            "serverInfo": self._server,
+            **self._instructions,
+        }
+        return Immediate(encoder=encoder, reply=encoder.respond(begun))
+
+    def _ping(self, message: Message, head: Head) -> Opened:
+        encoder = self._encoder(message.version, message.id)
+        return Immediate(encoder=encoder, reply=encoder.respond({}))
+
+    def _list(self, message: Message, head: Head) -> Opened:
+        if message.params.get("cursor") is not None:  # all tools are on one page
+            raise RpcError(PARAMS, "There is no page of that cursor.")
+        return OpenedList(self._encoder(message.version, message.id))
+
+    def _call(self, message: Message, head: Head) -> Opened:
+        params = message.params
+        name, given = params.get("name"), params.get("arguments", {})
+        if not isinstance(name, str) or not 0 < len(name) <= fields.MAX_TOOL_ID:
+            raise RpcError(PARAMS, f"name must be a string of 1 to {fields.MAX_TOOL_ID} characters.")
+        if not (isinstance(given, dict) or (isinstance(given, Raw) and bytes(given).startswith(b"{"))):
+            raise RpcError(PARAMS, "arguments must be an object.")
+        meta = params.get("_meta")
+        request: JsonObject = {"input": given}
+        if isinstance(meta, dict):
+            request |= {key: meta[member] for key, member in LENT.items() if member in meta}
+        if "call_id" not in request and IDEMPOTENCY_KEY in head.headers:
+            request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
+        ref = fields.tool_ref(name) if "." in name else ToolRef(tool=name, by_name=True)
+        return OpenedCall(self._encoder(message.version, message.id, is_call=True), _call_of(request, ref))
+
+
+LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
+
+
+def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
+    try:
+        return fields.call_of(request, ref)
+    except GatewayError as exc:
+        raise RpcError(PARAMS, exc.message) from None
+
+
+def _is_id(value: Json) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_ID
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _version_of_head(head: Head) -> str:
+    version = head.headers.get(VERSION)
+    if version is None:
+        return ASSUMED
+    text = version.decode("latin-1").strip()
+    return text if text in LEGACY else MODERN
+
+
+def _version_of(head: Head, meta: Json) -> str:
+    """The revision that a request is answered in; that of one which names none we know is the modern one."""
+    named = meta.get(VERSION_MEMBER) if isinstance(meta, dict) else None
+    version = _version_of_head(head)
+    return MODERN if named == MODERN or (named is not None and VERSION not in head.headers) else version
+
+
+def _check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> None:
+    """Checks what every modern request carries, in the order of refusals (2026-07-28, Transports). Raises RpcError."""
+    meta = meta if isinstance(meta, dict) else {}
+    named = meta.get(VERSION_MEMBER)
+    for member, kind in ((VERSION_MEMBER, str), (CAPABILITIES_MEMBER, dict)):
+        if not isinstance(meta.get(member), kind):
+            raise RpcError(PARAMS, f"params._meta lacks {member}.")
+    for repeated in ROUTING:
+        if sum(name == repeated for name, _ in head.lines) > 1:
+            raise RpcError(HEADER_MISMATCH, f"The header {repeated.decode()} is repeated.")
+    if head.headers.get(VERSION, b"").strip().decode("latin-1") != named:
+        raise RpcError(HEADER_MISMATCH, "MCP-Protocol-Version is not the version in params._meta.")
+    if head.headers.get(METHOD, b"").strip().decode("latin-1") != method:
+        raise RpcError(HEADER_MISMATCH, "Mcp-Method is not the method of the body.")
+    if method in NAMED_BY:
+        value = head.headers.get(NAME)
+        if value is None or header_text(value) != params.get(NAMED_BY[method]):
+            raise RpcError(HEADER_MISMATCH, f"Mcp-Name is not params.{NAMED_BY[method]} of the body.")
+    if named != MODERN:
+        data = {"supported": [MODERN], "requested": named}
+        raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data=data)

@@ -1,0 +1,196 @@
+"""What callers of MCP are answered: results, refusals and lists as JSON-RPC responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from gateway.dialects import mcp_tools
+from gateway.dialects.mcp_wire import INTERNAL, INVALID, MODERN, NO_METHOD, PARAMS, PARSE, SERVER_MEMBER, envelope
+from gateway.errors import CODE, ErrorCode, GatewayError
+from gateway.jsontext import encode
+from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from gateway.request import NotJsonError
+from gateway.wire import Head, Headers, JoinedList, WireReply
+
+JSON_TYPE = (b"content-type", b"application/json")
+NO_STORE = (b"cache-control", b"no-store")
+ERROR_MEMBER, CALL_ID_MEMBER = "toolgate/error", "toolgate/call_id"
+
+# Refusals of a call that a model can act on: they are answered as results.
+READABLE = frozenset(
+    {
+        ErrorCode.INVALID_ARGUMENTS,
+        ErrorCode.CALL_CONFLICT,
+        ErrorCode.RESULT_EXPIRED,
+        ErrorCode.MISSING_REQUIREMENTS,
+        ErrorCode.BACKEND_UNAVAILABLE,
+        ErrorCode.RATE_LIMITED,
+    }
+)
+CAN_RETRY = frozenset({ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.RATE_LIMITED})
+RPC_CODES = {ErrorCode.NOT_FOUND: NO_METHOD, ErrorCode.TOOL_NOT_FOUND: PARAMS, ErrorCode.INTERNAL: INTERNAL}
+# Refusals of HTTP itself; their status is the code, too, since codes of our own must not be negative.
+STATUSES = {
+    ErrorCode.UNAUTHENTICATED: 401,
+    ErrorCode.FORBIDDEN: 403,
+    ErrorCode.METHOD_NOT_ALLOWED: 405,
+    ErrorCode.PAYLOAD_TOO_LARGE: 413,
+    ErrorCode.UNSUPPORTED_MEDIA: 415,
+    ErrorCode.RATE_LIMITED: 429,
+}
+NOT_READY = 503  # a code, never a status
+
+
+class RpcError(GatewayError):
+    """A request that breaks the protocol. `rpc_code` and `data` are for JSON-RPC, `status` for modern callers."""
+
+    def __init__(self, rpc_code: int, message: str, *, status: int = 400, data: JsonObject | None = None) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+        self.rpc_code = rpc_code
+        self.status = status
+        self.data = data
+
+
+class McpEncoder(Struct, frozen=True, kw_only=True):
+    """Answers one request. `id` None: none could be read. `server` is the encoded `Implementation` of the gateway.
+
+    `is_call`: refusals that a model can act on are results.
+    """
+
+    wire_version: str
+    server: Raw
+    id: Json = None
+    is_call: bool = True
+    name: str = "mcp"
+
+    @property
+    def is_modern(self) -> bool:
+        return self.wire_version == MODERN
+
+    def respond(self, result: JsonObject, headers: Headers = ()) -> WireReply:
+        """A response with a result, completed as the revision demands."""
+        if self.is_modern:
+            meta = {**result.get("_meta", {}), SERVER_MEMBER: self.server}
+            result = {"resultType": "complete", **result, "_meta": meta}
+        return WireReply(
+            status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=envelope(self.id, b"result", encode(result))
+        )
+
+    def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
+        failure = result.failure
+        meta: JsonObject = {CALL_ID_MEMBER: call_id} if call_id else {}
+        if failure is not None:
+            meta[ERROR_MEMBER] = _failure_object(failure)
+            texts = [failure.message] if failure.prompt_hint is None else [failure.message, failure.prompt_hint]
+            content = [*map(_text, texts), *failure.extras.get("content", ())]
+            return self.respond(
+                {"content": content, "isError": True, "_meta": meta}, ((CODE, failure.word.encode("ascii")),)
+            )
+        body: JsonObject = {"content": content_of(result)}
+        if isinstance(result.value, dict) or _is_object(result.value):
+            body["structuredContent"] = result.value
+        if meta:
+            body["_meta"] = meta
+        return self.respond(body)
+
+    encode_accepted = encode_result
+
+    def encode_error(self, error: GatewayError) -> WireReply:
+        if self.is_call and error.code in READABLE:
+            return self._readable(error)
+        headers: Headers = (JSON_TYPE, NO_STORE, (CODE, error.code.encode("ascii")), *error.headers)
+        if error.retry_after_s is not None:
+            headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+        rpc_code, status, data = self._codes(error)
+        content: JsonObject = {"code": rpc_code, "message": error.message}
+        if data is not None:
+            content["data"] = data
+        return WireReply(status=status, headers=headers, body=envelope(self.id, b"error", encode(content)))
+
+    def _codes(self, error: GatewayError) -> tuple[int, int, JsonObject | None]:
+        """The code of JSON-RPC, the HTTP status and `data`. An error of JSON-RPC is a 200 to legacy callers."""
+        if isinstance(error, RpcError):
+            return error.rpc_code, error.status if self.is_modern or self.id is None else 200, error.data
+        if error.code in STATUSES:
+            return STATUSES[error.code], STATUSES[error.code], None
+        if isinstance(error, NotJsonError):
+            return PARSE, 400, None
+        if error.code is ErrorCode.NOT_READY:
+            return NOT_READY, 200, None
+        rpc_code = RPC_CODES.get(error.code, INVALID)
+        status = {NO_METHOD: 404, INTERNAL: 200}.get(rpc_code, 400)
+        return rpc_code, status if self.is_modern or self.id is None else 200, None
+
+    def _readable(self, error: GatewayError) -> WireReply:
+        """A refusal of a call as a result that a model can read."""
+        lines = [error.message]
+        if error.parameters is not None:
+            lines += [f"- {name}: {wrong}" for name, wrong in error.parameters.items()]
+        for challenge in (error.missing or {}).get("authorization", ()):
+            if isinstance(challenge, dict) and isinstance(challenge.get("url"), str):
+                lines.append(f"The user can authorize it at {challenge['url']}")
+        headers: Headers = ((CODE, error.code.encode("ascii")), *error.headers)
+        details: JsonObject = {"code": error.code, "message": error.message, "can_retry": error.code in CAN_RETRY}
+        if error.retry_after_s is not None:
+            seconds = max(1, round(error.retry_after_s))
+            headers = (*headers, (b"retry-after", b"%d" % seconds))
+            details["retry_after_ms"] = seconds * 1000
+        details |= {
+            member: detail
+            for member, detail in (
+                ("developer_message", error.developer_message),
+                ("parameter_errors", None if error.parameters is None else dict(error.parameters)),
+                ("missing_requirements", None if error.missing is None else dict(error.missing)),
+            )
+            if detail is not None
+        }
+        content = [_text("\n".join(lines))]
+        return self.respond({"content": content, "isError": True, "_meta": {ERROR_MEMBER: details}}, headers)
+
+    # Lists.
+
+    def encode_definition(self, tool: ToolDefinition) -> bytes:
+        return encode(mcp_tools.tool_object(tool))
+
+    def join(self, tools: Sequence[bytes]) -> JoinedList:
+        return JoinedList(body=b'"tools":[%b]' % b",".join(tools))
+
+    def encode_list(self, joined: JoinedList, head: Head) -> WireReply:
+        around = b"{%b}"
+        if self.is_modern:
+            meta = encode({SERVER_MEMBER: self.server})
+            around = b'{"resultType":"complete",%%b,"ttlMs":%d,"cacheScope":"private","_meta":%b}' % (
+                mcp_tools.LIST_TTL_MS,
+                meta.replace(b"%", b"%%"),
+            )
+        body = envelope(self.id, b"result", around % joined.body)
+        return WireReply(status=200, headers=(JSON_TYPE, NO_STORE), body=body)
+
+
+def content_of(result: ToolResult) -> Sequence[Json]:
+    """The content blocks of a value: those of its tool server if they came, else at most one text."""
+    if result.blocks is not None:
+        return result.blocks
+    value = result.value
+    if value is None:
+        return ()
+    return (_text(value if isinstance(value, str) else encode(value).decode()),)
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Raw) and bytes(value).startswith(b"{")
+
+
+def _failure_object(failure: ToolFailure) -> Mapping[str, Json]:
+    """What programs are told of a failure; models do not see it."""
+    details = {"developer_message": failure.developer_message, "retry_after_ms": failure.retry_after_ms}
+    extras = {name: it for name, it in failure.extras.items() if name != "content"}
+    said = {"code": failure.word, "message": failure.message, "can_retry": failure.can_retry}
+    return {**extras, **said, **{member: it for member, it in details.items() if it is not None}}
