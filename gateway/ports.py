@@ -88,7 +88,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     `route` is the path as logs show it, and `dialect` the one it names, if it names one. `operation` is what a request
     counts as until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
-    Without `needs_document`, a body that is absent or not JSON is no document instead of a refusal.
+    Without `needs_document`, a body that is absent or not JSON is no document instead of a refusal. Answers that take
+    longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
     """
 
     route: str
@@ -97,6 +98,22 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     dialect: str | None = None
     max_body_bytes: int | None = None
     needs_document: bool = True
+    stream_after_s: float | None = None
+
+
+class EventStream(Protocol):
+    """How an answer that is late is sent as a stream of events (WHATWG HTML, server-sent events). All is pure."""
+
+    @property
+    def headers(self) -> Headers: ...
+
+    def beat(self, elapsed_s: float) -> bytes:
+        """A sign of life, `elapsed_s` after the request came."""
+        ...
+
+    def last(self, reply: WireReply) -> bytes:
+        """The answer itself."""
+        ...
 
 
 class Encoder(Protocol):
@@ -113,6 +130,11 @@ class Encoder(Protocol):
     @property
     def wire_version(self) -> str:
         """The version of the dialect as the caller wrote it."""
+        ...
+
+    @property
+    def stream(self) -> EventStream | None:
+        """How the answer is sent if it is late; None if it has to be sent whole."""
         ...
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Raw, Struct
 
 from gateway.dialects import fields
-from gateway.dialects.mcp_answers import McpEncoder, RpcError
+from gateway.dialects.mcp_answers import McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
@@ -39,6 +39,7 @@ from gateway.wire import Head, WireReply
 
 PATH = "/mcp"
 NAME_OF_DIALECT = "mcp"
+STREAM_AFTER_S = 10.0
 MAX_ID = 256  # characters
 JSON_TYPE = b"application/json"
 CALL_ID_MEMBER, CONTEXT_MEMBER = "toolgate/call_id", "toolgate/context"
@@ -61,7 +62,9 @@ class McpSurface:
     dialects = frozenset({NAME_OF_DIALECT})
     argument_members = (b"arguments",)
     endpoints: Mapping[str, Endpoint] = {
-        PATH: Endpoint(route=PATH, methods=("POST",), operation="call", dialect=NAME_OF_DIALECT)
+        PATH: Endpoint(
+            route=PATH, methods=("POST",), operation="call", dialect=NAME_OF_DIALECT, stream_after_s=STREAM_AFTER_S
+        )
     }
 
     def __init__(self, version: str, *, instructions: str = "", title: str = "Toolgate") -> None:
@@ -122,8 +125,10 @@ class McpSurface:
         except GatewayError as error:
             return RefusedOpening(encoder, error)
 
-    def _encoder(self, version: str, id_: Json, *, is_call: bool = False) -> McpEncoder:
-        return McpEncoder(wire_version=version, server=self._server, id=id_, is_call=is_call)
+    def _encoder(
+        self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
+    ) -> McpEncoder:
+        return McpEncoder(wire_version=version, server=self._server, id=id_, is_call=is_call, stream=stream)
 
     # Methods.
 
@@ -173,7 +178,8 @@ class McpSurface:
         if "call_id" not in request and IDEMPOTENCY_KEY in head.headers:
             request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
         ref = fields.tool_ref(name) if "." in name else ToolRef(tool=name, by_name=True)
-        return OpenedCall(self._encoder(message.version, message.id, is_call=True), _call_of(request, ref))
+        encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
+        return OpenedCall(encoder, _call_of(request, ref))
 
 
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
@@ -184,6 +190,17 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         return fields.call_of(request, ref)
     except GatewayError as exc:
         raise RpcError(PARAMS, exc.message) from None
+
+
+def _stream(head: Head, meta: Json) -> McpStream | None:
+    """How a late answer is sent: not as events to callers that take JSON alone."""
+    accepted = head.headers.get(b"accept", b"").lower()
+    if b"text/event-stream" not in accepted and b"*/*" not in accepted:
+        return None
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if isinstance(token, str) and len(token) <= MAX_ID:
+        return McpStream(encode(token))
+    return McpStream(encode(token)) if _is_id(token) else McpStream()
 
 
 def _is_id(value: Json) -> bool:

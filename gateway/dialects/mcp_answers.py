@@ -41,6 +41,11 @@ STATUSES = {
     ErrorCode.UNSUPPORTED_MEDIA: 415,
     ErrorCode.RATE_LIMITED: 429,
 }
+EVENT_STREAM: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold the events back
+)
 NOT_READY = 503  # a code, never a status
 
 
@@ -54,6 +59,31 @@ class RpcError(GatewayError):
         self.data = data
 
 
+class McpStream(Struct, frozen=True):
+    """The stream of one late answer. `progress_token` is the encoded one of the caller, if it sent one."""
+
+    progress_token: bytes | None = None
+
+    @property
+    def headers(self) -> Headers:
+        return EVENT_STREAM
+
+    def beat(self, elapsed_s: float) -> bytes:
+        """A progress notification to callers that asked for progress, else a comment."""
+        if self.progress_token is None:
+            return b":\n\n"
+        params = b'{"progressToken":%b,"progress":%d,"message":"running"}' % (self.progress_token, elapsed_s)
+        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
+
+    def last(self, reply: WireReply) -> bytes:
+        return event(reply.body)
+
+
+def event(data: bytes) -> bytes:
+    """A message as an event; JSON text of ours has no line ends."""
+    return b"event: message\ndata: %b\n\n" % data
+
+
 class McpEncoder(Struct, frozen=True, kw_only=True):
     """Answers one request. `id` None: none could be read. `server` is the encoded `Implementation` of the gateway.
 
@@ -65,6 +95,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     id: Json = None
     is_call: bool = True
     name: str = "mcp"
+    stream: McpStream | None = None
 
     @property
     def is_modern(self) -> bool:

@@ -19,6 +19,7 @@ from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.observer import LEFT, Observer, answered_status
 from gateway.http.origins import AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, head_of, prefix_of, route_of
+from gateway.http.streaming import LateStream
 from gateway.ports import Operation, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
@@ -59,6 +60,7 @@ class _Route(Struct, frozen=True, kw_only=True):
     max_bytes: int = 0
     needs_document: bool = True
     is_strict: bool = False
+    stream_after_s: float | None = None
 
 
 class Edge:
@@ -105,6 +107,7 @@ class Edge:
                 max_bytes=max_body_bytes if endpoint.max_body_bytes is None else endpoint.max_body_bytes,
                 needs_document=endpoint.needs_document,
                 is_strict=strict,
+                stream_after_s=endpoint.stream_after_s,
             )
             for surface in surfaces
             for path, endpoint in surface.endpoints.items()
@@ -123,6 +126,9 @@ class Edge:
         trace = identify(headers, self._digits)
         request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
         status, size = LEFT, 0
+        late: LateStream | None = None
+        if route.stream_after_s is not None:
+            late = LateStream(request, send, route.stream_after_s, partial(self._complete, request))
         try:
             try:
                 _check_head(request, scope, route)
@@ -130,6 +136,13 @@ class Edge:
                 reply = await self._refuse(request, error)
             else:
                 reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
+            if late is not None:
+                if late.has_begun:
+                    status = 200
+                    await late.end(reply)
+                    size = late.size
+                    return None
+                late.close()
             status, size = strictly(reply.status) if route.is_strict else reply.status, len(reply.body)
             fields = (*reply.headers, trace.sent[0], *request.extra)
             if self._cors is not None:
@@ -145,8 +158,15 @@ class Edge:
             status = FAILED  # what the server says in our place
             raise
         finally:  # callers who leave early are noted, too
+            if late is not None:
+                late.close()
             operation = route.operation or request.operation
             self._observer.answered(request, operation, route.path, status, perf_counter() - started, size)
+
+    def _complete(self, request: Request, headers: Headers) -> Headers:
+        """The headers of an answer with those that every answer has."""
+        fields = (*headers, request.trace.sent[0], *request.extra)
+        return fields if self._cors is None else self._cors.with_origin(fields, request.head.headers.get(b"origin"))
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Has `rest` answer."""
