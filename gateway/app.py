@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -15,7 +16,6 @@ from gateway import __version__
 from gateway.assembly import parts, reporting, storage
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.draining import BackendDrainer, until_quiet
-from gateway.assembly.parts import SURFACES
 from gateway.assembly.setup import Setup, SwappableApp, fingerprints, named_files, with_fixed
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
@@ -42,7 +42,7 @@ from gateway.ports import Backend, Receiver, Surface
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
-from gateway.state.sealing import Digester
+from gateway.state.sealing import Digester, Sealer
 from gateway.tracing import random_digits
 
 
@@ -53,10 +53,10 @@ class Gateway:
     """
 
     def __init__(
-        self, config: Config, *, access: AccessLog | None = None, surfaces: Sequence[Surface] = SURFACES
+        self, config: Config, *, access: AccessLog | None = None, more_surfaces: Sequence[Surface] = ()
     ) -> None:
         """`access` logs requests; without it they are not logged."""
-        self._surfaces = surfaces
+        self._more_surfaces = more_surfaces
         remembered = config.state or StateSettings()
         keys = [key.get_secret_value() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
@@ -73,7 +73,7 @@ class Gateway:
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Receiver] = {}
         self.metrics = Metrics(
-            reporting.label_values(config, surfaces),
+            reporting.label_values(config, more_surfaces),
             max_tools=config.metrics.max_tools,
             gauges=lambda: reporting.readings(self._setup, self.state, self._issuers.status(), self.memory),
         )
@@ -85,7 +85,7 @@ class Gateway:
         self._responses = ResponseBuilder(
             self._challenges,
             self._checks,
-            encoders={key: it for surface in surfaces for key, it in surface.encoders.items()},
+            encoders=dict(chain(parts.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
             location=lambda call_id: f"{self._challenges.public_url}{CALLS}{call_id}",
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
@@ -108,6 +108,7 @@ class Gateway:
             absent=absent_receivers(self.calls, self._checker),
             backlog=outcomes.backlog,
         )
+        self._sessions = Sealer(keys, "mcp sessions")
         self._digits = random_digits()
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
@@ -156,7 +157,7 @@ class Gateway:
         server = config.server
         forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
         public = Edge(
-            self._surfaces,
+            (*parts.surfaces(config, self._sessions), *self._more_surfaces),
             answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,
@@ -224,7 +225,7 @@ class Gateway:
         parts.update_timeouts(setup.admissions, config)
         self.ip_of = ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
-        self.metrics.use_labels(reporting.label_values(config, self._surfaces), max_tools=config.metrics.max_tools)
+        self.metrics.use_labels(reporting.label_values(config, self._more_surfaces), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
     def listens_on(self, host: str, port: int) -> None:

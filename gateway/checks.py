@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 
 from gateway import jsontext
-from gateway.errors import ErrorCode, FailureCode, GatewayError, unavailable
+from gateway.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
 from gateway.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
-from gateway.request import NotJsonError
 from gateway.routing import OutputCheck, PublishedTool
 from gateway.schemas import by_parameter
 

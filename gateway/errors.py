@@ -121,6 +121,13 @@ def unavailable(detail: str, retry_after_s: float = RETRY_AFTER_S) -> GatewayErr
     return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail, retry_after_s=retry_after_s)
 
 
+class NotJsonError(GatewayError):
+    """A body that is not JSON; surfaces that tell this from JSON of the wrong shape go by the class."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {reason}.")
+
+
 class FixedError(GatewayError):
     """A refusal in words that are the same for everybody, so that what is made of them can be kept.
 

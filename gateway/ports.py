@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -132,11 +132,6 @@ class Encoder(Protocol):
         """The version of the dialect as the caller wrote it."""
         ...
 
-    @property
-    def stream(self) -> EventStream | None:
-        """How the answer is sent if it is late; None if it has to be sent whole."""
-        ...
-
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
         """How a call ended; `call_id` is the caller's own, if it sent one."""
         ...
@@ -147,6 +142,16 @@ class Encoder(Protocol):
 
     def encode_error(self, error: GatewayError) -> WireReply:
         """A refusal."""
+        ...
+
+
+@runtime_checkable
+class StreamingEncoder(Encoder, Protocol):
+    """Encodes answers of an endpoint with `stream_after_s`."""
+
+    @property
+    def stream(self) -> EventStream | None:
+        """How the answer is sent if it is late; None if it has to be sent whole."""
         ...
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.model import Json
 from gateway.ports import Encoder, Operation, Surface
 from gateway.routing import PublishedTool
@@ -73,13 +73,6 @@ def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:
             raise GatewayError(ErrorCode.INVALID_REQUEST, f"The header {name.decode()} is repeated.")
     joined = {name: b", ".join(lines[name]) for name in LISTS if name in lines}
     return replace(head, headers={**head.headers, **joined}, lines=tuple(scope["headers"]))
-
-
-class NotJsonError(GatewayError):
-    """A body that is not JSON; surfaces that tell this from JSON of the wrong shape go by the class."""
-
-    def __init__(self, reason: object) -> None:
-        super().__init__(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {reason}.")
 
 
 def read_document(body: bytes, *, is_needed: bool) -> Json:

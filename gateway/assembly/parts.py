@@ -11,8 +11,10 @@ from gateway.backends.http import HttpBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
+from gateway.dialects import mcp
+from gateway.dialects.mcp import McpSurface
 from gateway.dialects.recognise import REST
-from gateway.ports import Backend, Receiver, Surface
+from gateway.ports import Backend, Encoder, Receiver, Surface
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     BackendSettings,
@@ -22,6 +24,7 @@ from gateway.settings import (
     RouteSettings,
 )
 from gateway.settings.backends import OtcBackendSettings, OxpBackendSettings
+from gateway.state.sealing import Sealer
 
 
 class Adapter(Protocol):
@@ -43,8 +46,6 @@ ADAPTERS: Mapping[type[BackendSettings], Adapter] = {
     RcrtBackendSettings: RcrtBackend,
 }
 
-SURFACES: tuple[Surface, ...] = (REST,)  # the protocols that callers speak; the first speaks for unknown paths
-
 # Keys that concern calls alone; all others decide which tools a tool server lists and what they mean.
 OF_CALLS = {
     "connect_timeout_s",
@@ -56,6 +57,18 @@ OF_CALLS = {
     "max_response_bytes",
     "forward_headers",
 }
+
+
+DIALECTS = REST.dialects | McpSurface.dialects
+ENCODERS: Mapping[tuple[str, str], Encoder] = {**REST.encoders, **mcp.ENCODERS}  # also of surfaces that are off
+
+
+def surfaces(config: Config, sealer: Sealer) -> Sequence[Surface]:
+    """The protocols that callers speak; the first speaks for paths that are none's. `sealer` is for MCP's sessions."""
+    asked = config.mcp
+    if not asked.enabled:
+        return (REST,)
+    return REST, McpSurface(asked.path, sealer, instructions=asked.instructions, stream_after_s=asked.stream_after_s)
 
 
 def patience_s(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> float:

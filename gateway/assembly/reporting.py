@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from gateway import __version__
-from gateway.assembly.parts import SURFACES
+from gateway.assembly.parts import DIALECTS
 from gateway.assembly.setup import Setup
 from gateway.assembly.storage import is_shared
 from gateway.auth import IssuerStatus, Reason
@@ -20,10 +20,10 @@ from gateway.state.port import State
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 
 
-def label_values(config: Config, surfaces: Iterable[Surface] = SURFACES) -> LabelValues:
+def label_values(config: Config, more: Iterable[Surface] = ()) -> LabelValues:
     """The values that the labels of metrics may have."""
     return LabelValues(
-        dialects=frozenset[str]().union(*(surface.dialects for surface in surfaces)),
+        dialects=DIALECTS.union(*(surface.dialects for surface in more)),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),
         rules=frozenset({BUILT_IN, *ALWAYS_THERE, *(rule.name for rule in config.rate_limits)}),

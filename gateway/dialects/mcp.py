@@ -7,11 +7,12 @@ any replica. Methods of resources, prompts, completion and logging are not decla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from msgspec import Raw, Struct
 
 from gateway.dialects import fields
-from gateway.dialects.mcp_answers import McpEncoder, McpStream, RpcError
+from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
@@ -37,14 +38,25 @@ from gateway.model import Json, JsonObject, ToolCall, ToolRef
 from gateway.ports import Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.wire import Head, WireReply
 
-PATH = "/mcp"
 NAME_OF_DIALECT = "mcp"
-STREAM_AFTER_S = 10.0
 MAX_ID = 256  # characters
 JSON_TYPE = b"application/json"
 CALL_ID_MEMBER, CONTEXT_MEMBER = "toolgate/call_id", "toolgate/context"
 IDEMPOTENCY_KEY = b"idempotency-key"
 TAKEN = WireReply(status=202)
+
+
+ENCODERS: Mapping[tuple[str, str], Encoder] = {
+    (NAME_OF_DIALECT, revision): McpEncoder(wire_version=revision) for revision in (MODERN, *LEGACY)
+}
+
+
+class SessionSealer(Protocol):
+    """Seals what a session id says, so that any replica with the same keys can read it."""
+
+    def seal(self, text: bytes, associated_data: bytes) -> bytes: ...
+
+    def open(self, sealed: bytes, associated_data: bytes) -> bytes: ...
 
 
 class Message(Struct, frozen=True):
@@ -61,19 +73,19 @@ class McpSurface:
 
     dialects = frozenset({NAME_OF_DIALECT})
     argument_members = (b"arguments",)
-    endpoints: Mapping[str, Endpoint] = {
-        PATH: Endpoint(
-            route=PATH, methods=("POST",), operation="call", dialect=NAME_OF_DIALECT, stream_after_s=STREAM_AFTER_S
-        )
-    }
+    encoders = ENCODERS
 
-    def __init__(self, version: str, *, instructions: str = "", title: str = "Toolgate") -> None:
-        self._server = Raw(encode({"name": "toolgate", "title": title, "version": version}))
+    def __init__(self, path: str, sealer: SessionSealer, *, instructions: str | None, stream_after_s: float) -> None:
+        self._sealer = sealer
         self._instructions = {"instructions": instructions} if instructions else {}
-        self.encoders: Mapping[tuple[str, str], Encoder] = {
-            (NAME_OF_DIALECT, revision): McpEncoder(wire_version=revision, server=self._server)
-            for revision in (MODERN, *LEGACY)
-        }
+        endpoint = Endpoint(
+            route=path,
+            methods=("POST",),
+            operation="call",
+            dialect=NAME_OF_DIALECT,
+            stream_after_s=stream_after_s,
+        )
+        self.endpoints: Mapping[str, Endpoint] = {path: endpoint}
         self._modern: dict[str, Callable[[Message, Head], Opened]] = {
             "server/discover": self._discover,
             "tools/list": self._list,
@@ -128,7 +140,7 @@ class McpSurface:
     def _encoder(
         self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
     ) -> McpEncoder:
-        return McpEncoder(wire_version=version, server=self._server, id=id_, is_call=is_call, stream=stream)
+        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream)
 
     # Methods.
 
@@ -150,7 +162,7 @@ class McpSurface:
         begun = {
             "protocolVersion": version,
             "capabilities": {"tools": {}},
-            "serverInfo": self._server,
+            "serverInfo": SERVER,
             **self._instructions,
         }
         return Immediate(encoder=encoder, reply=encoder.respond(begun))

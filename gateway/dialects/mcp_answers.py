@@ -7,16 +7,17 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
+from gateway import __version__
 from gateway.dialects import mcp_tools
 from gateway.dialects.mcp_wire import INTERNAL, INVALID, MODERN, NO_METHOD, PARAMS, PARSE, SERVER_MEMBER, envelope
-from gateway.errors import CODE, ErrorCode, GatewayError
+from gateway.errors import CODE, ErrorCode, GatewayError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
-from gateway.request import NotJsonError
 from gateway.wire import Head, Headers, JoinedList, WireReply
 
 JSON_TYPE = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")
+SERVER = Raw(encode({"name": "toolgate", "title": "Toolgate", "version": __version__}))
 ERROR_MEMBER, CALL_ID_MEMBER = "toolgate/error", "toolgate/call_id"
 
 # Refusals of a call that a model can act on: they are answered as results.
@@ -85,13 +86,12 @@ def event(data: bytes) -> bytes:
 
 
 class McpEncoder(Struct, frozen=True, kw_only=True):
-    """Answers one request. `id` None: none could be read. `server` is the encoded `Implementation` of the gateway.
+    """Answers one request. `id` None: none could be read.
 
     `is_call`: refusals that a model can act on are results.
     """
 
     wire_version: str
-    server: Raw
     id: Json = None
     is_call: bool = True
     name: str = "mcp"
@@ -104,7 +104,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     def respond(self, result: JsonObject, headers: Headers = ()) -> WireReply:
         """A response with a result, completed as the revision demands."""
         if self.is_modern:
-            meta = {**result.get("_meta", {}), SERVER_MEMBER: self.server}
+            meta = {**result.get("_meta", {}), SERVER_MEMBER: SERVER}
             result = {"resultType": "complete", **result, "_meta": meta}
         return WireReply(
             status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=envelope(self.id, b"result", encode(result))
@@ -192,7 +192,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     def encode_list(self, joined: JoinedList, head: Head) -> WireReply:
         around = b"{%b}"
         if self.is_modern:
-            meta = encode({SERVER_MEMBER: self.server})
+            meta = encode({SERVER_MEMBER: SERVER})
             around = b'{"resultType":"complete",%%b,"ttlMs":%d,"cacheScope":"private","_meta":%b}' % (
                 mcp_tools.LIST_TTL_MS,
                 meta.replace(b"%", b"%%"),

@@ -50,7 +50,6 @@ class RestDialect(CallReplies):
     canonical: ClassVar[str]  # the version as the dialect itself writes it
     wire_versions: ClassVar[frozenset[str]]  # all that are accepted
     list_member: ClassVar[str] = "tools"
-    stream: ClassVar[None] = None
     call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
 
     def __init__(self, wire_version: str | None = None) -> None:

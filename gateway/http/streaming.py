@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from starlette.types import Send
 
+from gateway.ports import EventStream, StreamingEncoder
 from gateway.request import Request
 from gateway.wire import Headers, WireReply
 
@@ -16,8 +17,8 @@ BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connectio
 class LateStream:
     """Begins to answer a request with a stream after `after_s`, if its encoder has one and there is no answer yet.
 
-    Until then the answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that every
-    answer of the edge has.
+    Until then the answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that
+    every answer of the edge has.
     """
 
     def __init__(self, request: Request, send: Send, after_s: float, complete: Callable[[Headers], Headers]) -> None:
@@ -25,47 +26,42 @@ class LateStream:
         self._send = send
         self._complete = complete
         self._after_s = after_s
+        self._stream: EventStream | None = None
         self._beats: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(after_s, self._begin)
         self.size = 0  # bytes sent
 
-    @property
-    def has_begun(self) -> bool:
-        return self._beats is not None
-
     def close(self) -> None:
-        """Stops: the request is over, or its caller has left."""
+        """Stops: the request is answered, or its caller has left."""
         self._timer.cancel()
         if self._beats is not None:
             self._beats.cancel()
 
     def _begin(self) -> None:
         encoder = self._request.encoder
-        if encoder is not None and encoder.stream is not None:
-            self._beats = asyncio.get_running_loop().create_task(self._beat())
+        self._stream = encoder.stream if isinstance(encoder, StreamingEncoder) else None
+        if self._stream is not None:
+            self._beats = asyncio.get_running_loop().create_task(self._beat(self._stream))
 
-    async def _beat(self) -> None:
-        encoder = self._request.encoder
-        assert encoder is not None
-        assert encoder.stream is not None
-        headers = self._complete(encoder.stream.headers)
+    async def _beat(self, stream: EventStream) -> None:
+        headers = self._complete(stream.headers)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         elapsed_s = self._after_s
         while True:
-            await self._write(encoder.stream.beat(elapsed_s), more=True)
+            await self._write(stream.beat(elapsed_s), more=True)
             await asyncio.sleep(BEAT_S)
             elapsed_s += BEAT_S
 
-    async def end(self, reply: WireReply) -> None:
-        """Ends a stream that has begun with the answer."""
-        encoder, beats = self._request.encoder, self._beats
-        assert encoder is not None
-        assert encoder.stream is not None
-        assert beats is not None
+    async def end(self, reply: WireReply) -> bool:
+        """Ends the stream with the answer; False if none has begun."""
+        self._timer.cancel()
+        if self._stream is None or self._beats is None:
+            return False
         await asyncio.sleep(0)  # the head goes first
-        beats.cancel()
-        await asyncio.wait([beats])
-        await self._write(encoder.stream.last(reply), more=False)
+        self._beats.cancel()
+        await asyncio.wait([self._beats])
+        await self._write(self._stream.last(reply), more=False)
+        return True
 
     async def _write(self, event: bytes, *, more: bool) -> None:
         self.size += len(event)

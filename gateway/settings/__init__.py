@@ -22,6 +22,7 @@ from gateway.settings.backends import (
     RcrtBackendSettings,
 )
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
+from gateway.settings.mcp import McpSettings
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.sections import ByName, Items, OrWord, Section, setting
 from gateway.settings.server import ErrorSettings, LoggingSettings, MetricsSettings, ReloadSettings, ServerSettings
@@ -55,6 +56,7 @@ class Config(Section):
     reload: ReloadSettings = setting({}, "When this file is read again.")
     metrics: MetricsSettings = setting({}, "What is counted, and who sees it.")
     logging: LoggingSettings = setting({}, "What is logged, and how.")
+    mcp: McpSettings = setting({}, "The endpoint for callers that speak MCP.")
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -91,6 +93,7 @@ __all__ = [
     "HttpBackendSettings",
     "JwtAuthSettings",
     "JwtSettings",
+    "McpSettings",
     "RateLimitSettings",
     "RcrtBackendSettings",
     "RouteSettings",

@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 
 from gateway.app import Gateway
-from gateway.assembly.parts import SURFACES
 from gateway.config import read
 from gateway.http.accesslog import AccessLog
 from gateway.ports import Surface
@@ -53,10 +52,10 @@ def config(
 
 @asynccontextmanager
 async def running(
-    text: str, *, wait: bool = True, access: AccessLog | None = None, surfaces: Sequence[Surface] = SURFACES
+    text: str, *, wait: bool = True, access: AccessLog | None = None, surfaces: Sequence[Surface] = ()
 ) -> AsyncIterator[Running]:
     """Runs a gateway; with `wait` it is ready, which is to say that it has asked every backend."""
-    gateway = Gateway(read(text, env={}), access=access, surfaces=surfaces)
+    gateway = Gateway(read(text, env={}), access=access, more_surfaces=surfaces)
     await gateway.start()
     try:
         if wait:

@@ -14,12 +14,10 @@ import httpx
 import pytest
 from msgspec import Struct
 
-from gateway.assembly.parts import SURFACES
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
 from gateway.ports import Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
-from gateway.request import NotJsonError
 from gateway.wire import Head, Headers, JoinedList, WireReply
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
@@ -149,7 +147,7 @@ class RpcCaller:
 async def rpc(tools: ToolServer, **sections: Any) -> AsyncIterator[tuple[Watched, RpcCaller]]:
     """A gateway with the surface besides its own, and a caller of it whose token is good."""
     text = config({"scripted": tools.url}, **{"auth": {"jwt": [{"secret": SECRET}]}, **sections})
-    async with watched(text, (*SURFACES, RpcSurface())) as it:
+    async with watched(text, (RpcSurface(),)) as it:
         yield it, RpcCaller(it.caller.http, {"authorization": f"Bearer {token()}"})
 
 

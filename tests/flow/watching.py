@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gateway.assembly.parts import SURFACES
 from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
 from gateway.ports import Surface
@@ -47,7 +46,7 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(text: str, surfaces: Sequence[Surface] = SURFACES) -> AsyncIterator[Watched]:
+async def watched(text: str, surfaces: Sequence[Surface] = ()) -> AsyncIterator[Watched]:
     """Runs a gateway; what it wrote down of requests is there afterwards. At most 64 KiB of it, which a pipe holds."""
     reading, writing = os.pipe()
     lines = Lines(writing, lambda count: b"")
