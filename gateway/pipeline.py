@@ -194,7 +194,7 @@ class Pipeline:
 
     def _open(self, document: Json, caller: Caller, request: Request) -> Opened:
         """Finds out what is asked, and of a call its tool. Raises INVALID_REQUEST, TOOL_NOT_FOUND, FORBIDDEN."""
-        opened = request.surface.open(request.head, document)
+        opened = request.surface.open(request.head, document, caller)
         request.encoder = opened.encoder
         if type(opened) is OpenedCall:
             router, ref = self._catalogue.router, opened.call.ref

@@ -234,8 +234,8 @@ class Surface(Protocol):
         """Raises GatewayError for a head that is wrong, apart from its method, its size and repeated headers."""
         ...
 
-    def open(self, head: Head, document: Json) -> Opened:
-        """Reads a request. Raises INVALID_REQUEST where not even its dialect can be read."""
+    def open(self, head: Head, document: Json, caller: Caller) -> Opened:
+        """Reads a request of a caller. Raises INVALID_REQUEST where not even its dialect can be read."""
         ...
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:

@@ -6,11 +6,14 @@ any replica. Methods of resources, prompts, completion and logging are not decla
 
 from __future__ import annotations
 
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Protocol
 
 from msgspec import Raw, Struct
 
+from gateway import jsontext
 from gateway.dialects import fields
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_tools import LIST_TTL_MS
@@ -27,6 +30,7 @@ from gateway.dialects.mcp_wire import (
     NO_METHOD,
     PARAMS,
     ROUTING,
+    SESSION,
     UNSUPPORTED_VERSION,
     VERSION,
     VERSION_MEMBER,
@@ -35,7 +39,7 @@ from gateway.dialects.mcp_wire import (
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolCall, ToolRef
-from gateway.ports import Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.ports import Caller, Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.wire import Head, WireReply
 
 NAME_OF_DIALECT = "mcp"
@@ -56,7 +60,21 @@ class SessionSealer(Protocol):
 
     def seal(self, text: bytes, associated_data: bytes) -> bytes: ...
 
-    def open(self, sealed: bytes, associated_data: bytes) -> bytes: ...
+    def open(self, sealed: bytes, associated_data: bytes) -> bytes:
+        """Raises ValueError for what is not ours."""
+        ...
+
+
+class Session(Struct, frozen=True):
+    """What the id of a session says: nothing is kept of it, and no request needs one.
+
+    `key` tells it from all others: ids of requests are unique within it. `opens_urls`: its caller shows users a URL
+    that a tool asks them to open.
+    """
+
+    version: str
+    opens_urls: bool
+    key: str
 
 
 class Message(Struct, frozen=True):
@@ -66,6 +84,8 @@ class Message(Struct, frozen=True):
     method: str
     params: JsonObject
     version: str
+    principal: str
+    session: Session | None = None
 
 
 class McpSurface:
@@ -109,20 +129,16 @@ class McpSurface:
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
         return self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
 
-    def open(self, head: Head, document: Json) -> Opened:
+    def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict):
             raise RpcError(INVALID, "The body must be one JSON-RPC request.")
-        method, id_ = document.get("method"), document.get("id")
-        params = document.get("params", {})
+        params, method, id_ = document.get("params", {}), document.get("method"), document.get("id")
         meta = params.get("_meta") if isinstance(params, dict) else None
-        version = _version_of(head, meta)
-        if "id" not in document and isinstance(method, str) and method.startswith("notifications/"):
+        version, session = self._revision(head, meta, caller.principal)
+        if _needs_no_answer(document, version):
             return Immediate(encoder=self._encoder(version, None), reply=TAKEN)
-        if method is None and version != MODERN and ("result" in document or "error" in document):
-            return Immediate(encoder=self._encoder(version, None), reply=TAKEN)  # to nothing that we asked
         if not _is_id(id_):
             raise RpcError(INVALID, f"A request has an id: an integer, or a string of at most {MAX_ID} characters.")
-        encoder = self._encoder(version, id_, is_call=method == "tools/call")
         try:
             if not isinstance(method, str) or document.get("jsonrpc") != "2.0":
                 raise RpcError(INVALID, "It is not a request of JSON-RPC 2.0.")
@@ -130,12 +146,20 @@ class McpSurface:
                 raise RpcError(PARAMS, "params must be an object.")
             if version == MODERN:
                 _check_modern(head, method, params, meta)
-            known = self._modern if version == MODERN else self._legacy
-            if method not in known:
+            answer = (self._modern if version == MODERN else self._legacy).get(method)
+            if answer is None:
                 raise RpcError(NO_METHOD, "Method not found", status=404)
-            return known[method](Message(id_, method, params, version), head)
+            return answer(Message(id_, method, params, version, caller.principal, session), head)
         except GatewayError as error:
-            return RefusedOpening(encoder, error)
+            return RefusedOpening(self._encoder(version, id_, is_call=method == "tools/call"), error)
+
+    def _revision(self, head: Head, meta: Json, principal: str) -> tuple[str, Session | None]:
+        """The revision that a request is answered in, and its session, if it is a legacy one that has any."""
+        version = _version_of(head, meta)
+        if version == MODERN or SESSION not in head.headers:
+            return version, None
+        session = self._session(head.headers[SESSION], principal)
+        return version if session is None or VERSION in head.headers else session.version, session
 
     def _encoder(
         self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
@@ -165,7 +189,21 @@ class McpSurface:
             "serverInfo": SERVER,
             **self._instructions,
         }
-        return Immediate(encoder=encoder, reply=encoder.respond(begun))
+        session = self._seal(version, _opens_urls(message.params), message.principal)
+        return Immediate(encoder=encoder, reply=encoder.respond(begun, ((SESSION, session),)))
+
+    def _seal(self, version: str, opens_urls: bool, principal: str) -> bytes:
+        sealed = self._sealer.seal(encode([version, opens_urls]), principal.encode())
+        return urlsafe_b64encode(sealed).rstrip(b"=")
+
+    def _session(self, id_: bytes, principal: str) -> Session | None:
+        """Opens the id of a session; None for one that is not ours or another caller's, which is ignored."""
+        try:
+            sealed = b64decode(id_ + b"=" * (-len(id_) % 4), altchars=b"-_", validate=True)
+            version, opens_urls = jsontext.decode(self._sealer.open(sealed, principal.encode()))
+        except ValueError:
+            return None
+        return Session(version, opens_urls, blake2b(sealed, digest_size=16).hexdigest())
 
     def _ping(self, message: Message, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
@@ -189,6 +227,8 @@ class McpSurface:
             request |= {key: meta[member] for key, member in LENT.items() if member in meta}
         if "call_id" not in request and IDEMPOTENCY_KEY in head.headers:
             request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
+        if "call_id" not in request and message.session is not None:  # a repetition of this request is no other call
+            request["call_id"] = f"{message.session.key}.{blake2b(encode(message.id), digest_size=16).hexdigest()}"
         ref = fields.tool_ref(name) if "." in name else ToolRef(tool=name, by_name=True)
         encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
         return OpenedCall(encoder, _call_of(request, ref))
@@ -204,6 +244,13 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         raise RpcError(PARAMS, exc.message) from None
 
 
+def _opens_urls(params: JsonObject) -> bool:
+    """Whether a caller says at `initialize` that it shows users a URL (2025-11-25, Elicitation)."""
+    capabilities = params.get("capabilities")
+    elicitation = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
+    return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
+
+
 def _stream(head: Head, meta: Json) -> McpStream | None:
     """How a late answer is sent: not as events to callers that take JSON alone."""
     accepted = head.headers.get(b"accept", b"").lower()
@@ -213,6 +260,14 @@ def _stream(head: Head, meta: Json) -> McpStream | None:
     if isinstance(token, str) and len(token) <= MAX_ID:
         return McpStream(encode(token))
     return McpStream(encode(token)) if _is_id(token) else McpStream()
+
+
+def _needs_no_answer(document: JsonObject, version: str) -> bool:
+    """Whether a message is a notification, or a response to nothing that we asked, which modern callers never send."""
+    method = document.get("method")
+    if method is None:
+        return version != MODERN and ("result" in document or "error" in document)
+    return "id" not in document and isinstance(method, str) and method.startswith("notifications/")
 
 
 def _is_id(value: Json) -> bool:

@@ -14,7 +14,7 @@ from gateway.dialects.oxp import OxpEnveloped, OxpFlat
 from gateway.dialects.rest import RestDialect
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject
-from gateway.ports import Encoder, Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening, ServerDialect
+from gateway.ports import Caller, Encoder, Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening, ServerDialect
 from gateway.wire import Head, Headers, WireReply
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
@@ -157,7 +157,7 @@ class RestSurface:
         if b"content-encoding" in head.headers and head.headers[b"content-encoding"].lower() != b"identity":
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "A call's body must not be compressed.")
 
-    def open(self, head: Head, document: Json) -> Opened:
+    def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         is_list = head.path == LIST
         if is_list:
             dialect = of_list(head, document)

@@ -120,7 +120,8 @@ class Edge:
         if route is None or self._is_guarded:
             route = self._special(scope) or route
             if route is None:
-                return await self._pass_on(scope, receive, send)
+                await self._pass_on(scope, receive, send)
+                return
         started = perf_counter()
         served: ServerRequest | None = scope.get("extensions", NOTHING).get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
@@ -138,13 +139,9 @@ class Edge:
                 reply = await self._refuse(request, error)
             else:
                 reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
-            if late is not None:
-                if late.has_begun:
-                    status = 200
-                    await late.end(reply)
-                    size = late.size
-                    return None
-                late.close()
+            if late is not None and await late.end(reply):
+                status, size = 200, late.size
+                return
             status, size = strictly(reply.status) if route.is_strict else reply.status, len(reply.body)
             fields = (*reply.headers, trace.sent[0], *request.extra)
             if self._cors is not None:

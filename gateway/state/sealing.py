@@ -27,7 +27,7 @@ URL_SAFE = bytes.maketrans(b"+/", b"-_")  # RFC 4648, section 5
 LENGTH_BYTES = 8  # before each part of a digest, so that no two lists of parts are the same bytes
 
 
-class Unsealable(Exception):  # noqa: N818 - says what the bytes are
+class Unsealable(ValueError):  # noqa: N818 - says what the bytes are
     """Bytes that were sealed with none of the keys, or with other associated data, or that were damaged since."""
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from gateway.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
-from gateway.ports import Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.ports import Caller, Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.wire import Head, Headers, JoinedList, WireReply
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
@@ -96,7 +96,7 @@ class RpcSurface:
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
         return RpcEncoder(VERSIONS[0]).encode_error(error)
 
-    def open(self, head: Head, document: Json) -> Opened:
+    def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict) or not isinstance(document.get("method"), str):
             raise GatewayError(ErrorCode.INVALID_REQUEST, "It is no request.")
         params = document.get("params", {})

@@ -17,6 +17,7 @@ from gateway.dialects.replies import BrokenReplyError
 from gateway.errors import GatewayError
 from gateway.jsontext import JsonError
 from gateway.model import Invocation, ToolDefinition
+from gateway.ports import ANONYMOUS
 from gateway.wire import Head, WireReply
 from tests.fuzz.documents import VALUES, damaged
 from tests.wire import DIALECTS, call_examples, definition_examples
@@ -53,7 +54,7 @@ def test_any_text_is_a_value_or_no_json(text: bytes) -> None:
 def test_any_document_is_a_call_or_refused(document: Any, prefix: str | None, path: str) -> None:
     head = Head(method="POST", path=path, headers={}, dialect=prefix)
     with suppress(GatewayError):
-        REST.open(head, document)
+        REST.open(head, document, ANONYMOUS)
 
 
 @BOUNDED

@@ -10,7 +10,7 @@ from gateway.dialects import recognise
 from gateway.dialects.recognise import REST
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, ToolCall, ToolRef
-from gateway.ports import RefusedOpening
+from gateway.ports import ANONYMOUS, RefusedOpening
 from gateway.wire import Head
 from tests.wire import DIALECTS
 
@@ -163,7 +163,7 @@ def test_what_is_neither_id_nor_name_is_refused_there_too(wire_id: Any) -> None:
 @pytest.mark.parametrize("document", [None, [], "x", 7, {"request": None}, {"request": []}, {"request": "x"}])
 def test_a_body_that_is_no_request_object_is_refused(name: str, document: Any) -> None:
     try:
-        opened = REST.open(Head(method="POST", path="/tools/call", headers={}, dialect=name), document)
+        opened = REST.open(Head(method="POST", path="/tools/call", headers={}, dialect=name), document, ANONYMOUS)
     except GatewayError as error:  # the body is no object at all
         opened = RefusedOpening(recognise.DIALECTS[name], error)
     assert isinstance(opened, RefusedOpening)

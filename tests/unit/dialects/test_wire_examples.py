@@ -12,7 +12,7 @@ from gateway.dialects import fields, recognise, replies
 from gateway.dialects.recognise import REST
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolDefinition, ToolRef, ToolResult
-from gateway.ports import OpenedCall
+from gateway.ports import ANONYMOUS, OpenedCall
 from gateway.wire import WireReply
 from tests.wire import DIALECTS, CallExample, call_examples, canonical
 
@@ -29,7 +29,7 @@ def parsed(reply: WireReply) -> tuple[int, dict[bytes, bytes], str]:
 
 @each_example
 def test_a_caller_is_recognised_and_understood(example: CallExample) -> None:
-    opened = REST.open(example.head, example.body)
+    opened = REST.open(example.head, example.body, ANONYMOUS)
     assert isinstance(opened, OpenedCall)
     assert opened.encoder.name == example.dialect
     assert canonical(opened.call.arguments) == canonical(example.call.arguments)
@@ -38,7 +38,7 @@ def test_a_caller_is_recognised_and_understood(example: CallExample) -> None:
 
 @each_example
 def test_a_caller_gets_the_answer_in_its_own_dialect_and_version(example: CallExample) -> None:
-    opened = REST.open(example.head, example.body)
+    opened = REST.open(example.head, example.body, ANONYMOUS)
     assert isinstance(opened, OpenedCall)
     if isinstance(example.outcome, ToolResult):
         reply = opened.encoder.encode_result(example.outcome, example.call.call_id or CALL_ID)
