@@ -29,13 +29,14 @@ def request_object(invocation: Invocation) -> JsonObject:
     }
     if invocation.trace_id is not None:
         request["trace_id"] = invocation.trace_id
-    context = _context_object(invocation.context)
+    context = context_object(invocation.context)
     if context:
         request["context"] = context
     return request
 
 
-def _context_object(context: CallContext) -> JsonObject:
+def context_object(context: CallContext) -> JsonObject:
+    """`context` of a call, empty if nothing is lent."""
     body: JsonObject = {}
     if context.tokens:
         body["authorization"] = [{"id": key, "token": token} for key, token in context.tokens.items()]
