@@ -146,9 +146,7 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize(("posted", "standing"), NONSENSE, ids=repr)
-async def test_what_is_no_message_is_refused_and_ends_the_call_if_its_outcome_was_in_it(
-    callers: Callers, posted: Any, standing: str | None
-) -> None:
+async def test_a_broken_result_ends_the_call(callers: Callers, posted: Any, standing: str | None) -> None:
     """It will not come again, and so nobody shall wait for it."""
     pending = await callers.begin()
     assert await pending.post(posted) == 400
@@ -209,9 +207,7 @@ async def test_of_results_at_the_same_time_one_counts(callers: Callers) -> None:
     assert await pending.stands() == first
 
 
-async def test_callbacks_need_no_credential_of_callers_and_their_tokens_are_not_logged(
-    callers: Callers, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_callback_tokens_are_not_logged(callers: Callers, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "gateway")
     pending = await callers.begin()
     await pending.post({"type": "progress"})
@@ -276,15 +272,13 @@ async def test_each_run_of_a_tool_that_may_run_twice_has_a_name_of_its_own_and_h
 
 
 @pytest.mark.parametrize("null", ["id", "group_id"])
-async def test_a_result_with_null_for_an_id_breaks_its_call_which_no_other_result_would_end(
-    callers: Callers, null: str
-) -> None:
+async def test_a_result_with_null_for_an_id_ends_its_call(callers: Callers, null: str) -> None:
     pending = await callers.begin()
     assert await pending.post(pending.message(text="x") | {null: None}) == 400
     assert await pending.stands() == BROKEN
 
 
-async def test_looking_at_the_head_of_a_call_does_not_tell_its_result(callers: Callers) -> None:
+async def test_a_head_request_does_not_deliver_the_result(callers: Callers) -> None:
     """Whoever consented and asks once more gets the result, and only somebody who was told it runs the tool again."""
     caller = callers.gateway.caller
     asking = asyncio.create_task(caller.call("oxp", "builds.lint"))

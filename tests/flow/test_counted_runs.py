@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import Caller
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, until
 from tests.flow.keeping import begun, gated
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, tool
@@ -62,9 +62,7 @@ def endings(server: ToolServer) -> dict[str, tuple[Handler, str]]:
 
 
 @pytest.mark.parametrize("name", endings(ToolServer("")))
-async def test_what_outlives_its_202_is_counted_when_it_ends(
-    start: StartGateway, server: ToolServer, name: str
-) -> None:
+async def test_a_call_answered_202_is_counted_when_it_ends(start: Start, server: ToolServer, name: str) -> None:
     answer, outcome = endings(server)[name]
     opened = asyncio.Event()
 
@@ -86,7 +84,7 @@ async def test_what_outlives_its_202_is_counted_when_it_ends(
     assert await durations(gateway) == 1
 
 
-async def test_what_the_caller_was_told_meanwhile_stands_in_the_lines(server: ToolServer) -> None:
+async def test_lines_have_what_the_caller_was_answered(server: ToolServer) -> None:
     server.handler, opened = gated(server)
     async with watched(config({"scripted": server.url})) as gateway:
         for headers in (LATER, AT_ONCE):
@@ -101,9 +99,7 @@ async def test_what_the_caller_was_told_meanwhile_stands_in_the_lines(server: To
 
 
 @pytest.mark.parametrize("call_id", [{}, {"call_id": "k"}], ids=["", "named"])
-async def test_what_is_called_back_for_after_the_deadline_is_counted_by_what_was_brought(
-    start: StartGateway, call_id: dict[str, Any]
-) -> None:
+async def test_a_late_callback_is_counted_by_its_result(start: Start, call_id: dict[str, Any]) -> None:
     toolset = Toolset(OK)
     async with serving(toolset) as server:
         gateway = await start(config({"builds": {"protocol": "callback", "url": server.url, "timeout": "50ms"}}))
@@ -121,7 +117,7 @@ async def test_what_is_called_back_for_after_the_deadline_is_counted_by_what_was
         assert 0.05 <= measured < 10
 
 
-async def test_one_that_is_called_off_after_a_time_has_timed_out(start: StartGateway) -> None:
+async def test_one_that_is_called_off_after_a_time_has_timed_out(start: Start) -> None:
     toolset = Toolset(OK)
     async with serving(toolset) as server:
         builds = {"protocol": "callback", "url": server.url, "timeout": "50ms"}
@@ -132,7 +128,7 @@ async def test_one_that_is_called_off_after_a_time_has_timed_out(start: StartGat
         assert await durations(gateway) == 1
 
 
-async def test_one_that_its_caller_cancels_is_unknown(start: StartGateway, server: ToolServer) -> None:
+async def test_one_that_its_caller_cancels_is_unknown(start: Start, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}))
     accepted = await gateway.caller.call("oxp", "Echo.Say", headers=LATER)
@@ -145,7 +141,7 @@ async def test_one_that_its_caller_cancels_is_unknown(start: StartGateway, serve
     assert await durations(gateway) == 1
 
 
-async def test_one_whose_caller_leaves_is_counted_when_it_ends(start: StartGateway, server: ToolServer) -> None:
+async def test_one_whose_caller_leaves_is_counted_when_it_ends(start: Start, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}))
     left = asyncio.create_task(gateway.caller.call("oxp", "Echo.Say", call_id="k"))
@@ -158,7 +154,7 @@ async def test_one_whose_caller_leaves_is_counted_when_it_ends(start: StartGatew
     assert await samples(gateway, CALLS) == {ran("ok"): 1}
 
 
-async def test_each_run_of_a_call_that_may_be_repeated_is_counted(start: StartGateway, server: ToolServer) -> None:
+async def test_each_run_of_a_call_that_may_be_repeated_is_counted(start: Start, server: ToolServer) -> None:
     async def busy(received: Request) -> bytes:
         return server.failure(received, message="Busy.", can_retry=True)
 
@@ -169,9 +165,7 @@ async def test_each_run_of_a_call_that_may_be_repeated_is_counted(start: StartGa
         assert await samples(gateway, CALLS) == {ran("tool_error"): runs}
 
 
-async def test_a_call_that_is_refused_for_its_id_is_counted_and_ran_nothing(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_call_refused_for_its_id_is_counted_as_refused(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
     for n in (1, 2):
         await gateway.caller.call("oxp", "Echo.Say", {"n": n}, call_id="k")
@@ -180,9 +174,7 @@ async def test_a_call_that_is_refused_for_its_id_is_counted_and_ran_nothing(
 
 
 @pytest.mark.parametrize("members", [{}, {"call_id": "k"}], ids=["", "kept"])
-async def test_a_value_that_breaks_its_schema_counts_as_what_is_told_of_it(
-    start: StartGateway, server: ToolServer, members: dict[str, Any]
-) -> None:
+async def test_a_value_that_breaks_schema_counts(start: Start, server: ToolServer, members: dict[str, Any]) -> None:
     server.tools.append(tool("Broken.Say", output_schema={"type": "integer"}))
     routes = [{"tools": "*", "backend": "scripted", "validate_output": "fail"}]
     gateway = await start(config({"scripted": server.url}, routes))
@@ -191,7 +183,7 @@ async def test_a_value_that_breaks_its_schema_counts_as_what_is_told_of_it(
     assert await samples(gateway, CALLS) == {ran("tool_error", tool="Broken.Say"): 1}
 
 
-async def test_one_that_waits_for_its_user_is_counted_when_it_ends(start: StartGateway) -> None:
+async def test_one_that_waits_for_its_user_is_counted_when_it_ends(start: Start) -> None:
     toolset = Toolset(OK)
     async with serving(toolset) as server:
         gateway = await start(config({"builds": {"protocol": "callback", "url": server.url}}))

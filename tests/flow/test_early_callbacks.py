@@ -89,7 +89,9 @@ async def ends(hasty: Hasty, gateway: Running) -> None:
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 @pytest.mark.parametrize("asked", [{"call_id": "k"}, {}], ids=["keyed", "not"])
-async def test_a_result_is_told_at_once_and_stays(hasty: Hasty, asked: dict[str, Any], ending: bytes | None) -> None:
+async def test_an_early_result_is_answered_at_once_and_stays(
+    hasty: Hasty, asked: dict[str, Any], ending: bytes | None
+) -> None:
     assert hasty.gateway is not None
     caller, hasty.ending = hasty.gateway.caller, ending
     async with asyncio.timeout(SOON_S):
@@ -104,7 +106,9 @@ async def test_a_result_is_told_at_once_and_stays(hasty: Hasty, asked: dict[str,
 
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 @pytest.mark.parametrize("asked", [{"call_id": "k"}, {}], ids=["keyed", "not"])
-async def test_a_consent_is_told_at_once_and_stays(hasty: Hasty, asked: dict[str, Any], ending: bytes | None) -> None:
+async def test_an_early_consent_is_answered_at_once_and_stays(
+    hasty: Hasty, asked: dict[str, Any], ending: bytes | None
+) -> None:
     assert hasty.gateway is not None
     caller, hasty.ending, hasty.message = hasty.gateway.caller, ending, CONSENT
     for _ in range(2):
@@ -140,9 +144,7 @@ async def test_a_call_is_cancelled_after_a_consent_and_before_the_acknowledgemen
 
 
 @pytest.mark.parametrize("message", [RESULT, CONSENT], ids=["result", "consent"])
-async def test_a_tool_server_that_never_acknowledges_what_it_has_answered_is_not_listened_to_for_long(
-    hasty: Hasty, message: dict[str, Any]
-) -> None:
+async def test_an_invocation_without_acknowledgement_is_closed(hasty: Hasty, message: dict[str, Any]) -> None:
     assert hasty.gateway is not None
     caller, hasty.message = hasty.gateway.caller, message
     async with asyncio.timeout(SOON_S):

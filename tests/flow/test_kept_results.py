@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import Answer, Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import PUBLIC_URL, Running, config, listed_until, running, until
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.toolserver import ToolServer, object_of, tool
@@ -26,9 +26,7 @@ JWT = {"jwt": [{"secret": SECRET}]}
 
 
 @every_dialect
-async def test_a_call_without_an_id_runs_each_time_and_is_not_kept(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_a_call_without_an_id_is_not_kept(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.handler = counted(server)
     answers = [await caller.call(dialect, "Echo.Say", {"a": 1}) for _ in range(2)]
     assert [answer.value["run"] for answer in answers] == [1, 2]
@@ -38,9 +36,7 @@ async def test_a_call_without_an_id_runs_each_time_and_is_not_kept(
         assert (await caller.send("bare", "kept", "GET", f"/calls/{answer.result['call_id']}")).status == 404
 
 
-async def test_the_tool_server_knows_a_call_by_our_id_which_the_caller_is_told(
-    caller: Caller, server: ToolServer
-) -> None:
+async def test_the_tool_server_gets_the_id_that_the_caller_gets(caller: Caller, server: ToolServer) -> None:
     answer = await caller.call("oxp", "Echo.Say", call_id="mine")
     [received] = server.calls
     assert received.call["call_id"] == answer.headers["toolgate-call-id"] != "mine"
@@ -56,9 +52,7 @@ async def test_refusals_of_the_tool_server_name_the_call_too(caller: Caller, ser
 
 
 @every_dialect
-async def test_a_full_quota_is_a_429_that_says_when_to_come_back(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_full_quota_is_a_429_with_retry_after(start: Start, server: ToolServer, dialect: str) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}, auth=JWT, state={"max_pending_per_caller": 2}))
     ada, bob = (gateway.caller.with_token(token(who)) for who in ("ada", "bob"))
@@ -78,7 +72,7 @@ async def test_a_full_quota_is_a_429_that_says_when_to_come_back(
     assert (await ada.call(dialect, "Echo.Say", {"n": 3}, call_id="k-3")).value["input"] == {"n": 3}
 
 
-async def test_finished_calls_count_until_they_are_forgotten(start: StartGateway, server: ToolServer) -> None:
+async def test_finished_calls_count_until_they_are_forgotten(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, state={"max_records_per_caller": 2}))).caller
     for number in (1, 2):
         await caller.call("oxp", "Echo.Say", call_id=f"k-{number}")
@@ -90,9 +84,7 @@ async def test_finished_calls_count_until_they_are_forgotten(start: StartGateway
 
 
 @every_dialect
-async def test_a_result_too_large_to_be_kept_is_given_once_and_never_run_for_again(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_result_too_large_to_keep_is_given_once(start: Start, server: ToolServer, dialect: str) -> None:
     caller = (await start(config({"scripted": server.url}, state={"max_result": "1KiB"}))).caller
     large = {"text": "x" * 1024}
     assert (await caller.call(dialect, "Echo.Say", large, call_id="k")).value == large
@@ -101,7 +93,7 @@ async def test_a_result_too_large_to_be_kept_is_given_once_and_never_run_for_aga
     assert server.executions == 1
 
 
-async def test_an_expired_result_is_a_refusal_and_no_second_run(start: StartGateway, server: ToolServer) -> None:
+async def test_an_expired_result_is_a_refusal_and_no_second_run(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, state={"result_ttl": "1s"}))).caller
     first = await caller.call("oxp", "Echo.Say", call_id="k")
     async with asyncio.timeout(DEADLINE_S):
@@ -115,9 +107,7 @@ async def test_an_expired_result_is_a_refusal_and_no_second_run(start: StartGate
 
 @pytest.mark.parametrize("check", ["off", "warn", "fail"])
 @every_dialect
-async def test_what_breaks_the_output_schema_breaks_it_every_time(
-    start: StartGateway, server: ToolServer, dialect: str, check: str
-) -> None:
+async def test_output_is_checked_on_every_look(start: Start, server: ToolServer, dialect: str, check: str) -> None:
     server.tools = [tool("Echo.Say", output_schema=object_of(n={"type": "integer"}))]
     route = {"tools": "*", "backend": "scripted", "validate_output": check}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
@@ -130,7 +120,7 @@ async def test_what_breaks_the_output_schema_breaks_it_every_time(
     assert server.executions == 1
 
 
-async def test_a_repetition_is_judged_by_the_version_that_ran(start: StartGateway, server: ToolServer) -> None:
+async def test_a_repetition_is_judged_by_the_version_that_ran(start: Start, server: ToolServer) -> None:
     """The latest may be another one by then, with another output schema."""
     server.tools = [tool("Echo.Say", output_schema=object_of(n={"type": "integer"}))]
     route = {"tools": "*", "backend": "scripted", "validate_output": "fail"}
@@ -187,14 +177,14 @@ async def builds() -> AsyncIterator[Builds]:
             yield Builds(gateway, toolset)
 
 
-async def test_its_caller_may_make_as_many_as_it_likes(builds: Builds) -> None:
+async def test_delivered_callback_results_use_no_quota(builds: Builds) -> None:
     for _ in range(5):
         answer, told = await builds.answered()
         assert (answer.status, answer.value, "location" in answer.headers) == (200, "done", False)
         assert answer.headers["toolgate-call-id"] == told["id"]
 
 
-async def test_who_looks_is_told_that_it_is_over(builds: Builds) -> None:
+async def test_a_delivered_callback_result_is_reported_as_over(builds: Builds) -> None:
     answer, _ = await builds.answered()
     path = f"/calls/{answer.headers['toolgate-call-id']}"
     for method, status in (("GET", 200), ("DELETE", 202), ("GET", 200)):
@@ -202,9 +192,7 @@ async def test_who_looks_is_told_that_it_is_over(builds: Builds) -> None:
         assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, NOT_KEPT, False)
 
 
-async def test_a_caller_who_would_take_the_result_later_but_has_it_is_not_told_where_it_is(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_delivered_async_result_has_no_location(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, state={"max_records_per_caller": 2}))).caller
     for _ in range(5):
         answer = await caller.call("oxp", "Echo.Say", {"a": 1}, headers={"prefer": "respond-async, wait=60"})

@@ -91,19 +91,19 @@ def test_without_a_version_the_highest_by_numbers_is_meant() -> None:
     assert resolved(router, "A.B") == "A.B@10.0.0"
 
 
-def test_a_tool_of_which_no_version_may_be_used_is_forbidden() -> None:
+def test_a_tool_without_usable_version_is_forbidden() -> None:
     router = Router([published("A.B@1.0.0", "a"), published("A.B@2.0.0", "b")])
     assert refusal(router, "A.B", scopes="c").code is ErrorCode.FORBIDDEN
 
 
-def test_a_version_that_does_not_exist_is_not_found_and_the_usable_ones_are_told() -> None:
+def test_an_unknown_version_is_not_found_and_usable_ones_are_listed() -> None:
     router = Router([published("A.B@1.0.0"), published("A.B@2.0.0"), published("A.B@3.0.0", "beta")])
     error = refusal(router, "A.B", "4.0.0")
     assert error.code is ErrorCode.TOOL_NOT_FOUND
     assert error.developer_message == "Its newest versions are 2.0.0, 1.0.0."
 
 
-def test_only_some_of_a_thousand_versions_are_told() -> None:
+def test_few_of_a_thousand_versions_are_listed() -> None:
     router = Router([published(f"A.B@{number}.0.0") for number in range(1000)])
     told = refusal(router, "A.B", "1.2.3").developer_message
     assert told is not None
@@ -195,9 +195,7 @@ VERSIONS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=
 @given(
     VERSIONS, st.lists(st.sampled_from(["", "a", "b", "a b"]), min_size=8, max_size=8), st.sets(st.sampled_from("ab"))
 )
-def test_the_latest_is_the_highest_of_those_listed(
-    versions: list[tuple[int, int]], scopes: list[str], held: set[str]
-) -> None:
+def test_the_latest_is_the_highest_listed(versions: list[tuple[int, int]], scopes: list[str], held: set[str]) -> None:
     """Resolving and listing are two ways through the same tools."""
     tools = [published(f"A.B@{x}.{y}.0", needed) for (x, y), needed in zip(versions, scopes, strict=False)]
     router, who = Router(tools), caller(" ".join(held))

@@ -50,9 +50,7 @@ def test_a_call_goes_to_the_replica_with_the_fewest(clock: Clock) -> None:
     assert enter(entrance).replica.name == "b"
 
 
-def test_a_replica_that_fails_in_a_row_is_left_out_and_the_others_go_on(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_replica_is_left_out(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     entrance = admission("a", "b", "c", clock=clock)
     give_up(entrance, "b")
     assert states(entrance) == {"a": "closed", "b": "open", "c": "closed"}
@@ -90,9 +88,7 @@ def test_one_call_probes_and_the_others_are_refused_meanwhile(clock: Clock, capl
     ]
 
 
-def test_probes_that_fail_are_as_far_apart_as_configured_and_said_once(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_probes_are_spaced_and_logged_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     entrance = admission(clock=clock)
     give_up(entrance, "a")
     for _ in range(5):
@@ -235,7 +231,7 @@ def test_replicas_that_take_calls_come_first(clock: Clock) -> None:
     assert {entrance.by_preference()[-1].name for _ in range(6)} == {"b"}
 
 
-def test_its_state_is_described_for_operators(clock: Clock) -> None:
+def test_the_health_document_describes_admission(clock: Clock) -> None:
     entrance = admission("a", "b", clock=clock)
     give_up(entrance, "a")
     held = enter(entrance)

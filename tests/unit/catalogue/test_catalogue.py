@@ -95,7 +95,7 @@ async def test_only_so_many_tools_of_a_backend_are_looked_at() -> None:
         assert reasons(catalogue, server) == {"crm": "It lists 5 tools; only the first 3 are looked at."}
 
 
-async def test_ids_of_the_first_listing_are_trusted_and_later_ones_are_withheld(
+async def test_ids_are_trusted_from_the_first_listing_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = ToolServer("crm", tool("A.X", secrets=["KEY"], tokens=["google"]))

@@ -98,7 +98,7 @@ OTHERS = ["", '"other"', '""', "W/", '"*x"', ","]
 
 @pytest.mark.parametrize("form", MATCHING)
 @pytest.mark.parametrize("accept", [None, "gzip"])
-async def test_a_caller_that_has_the_list_is_told_so(form: str, accept: str | None) -> None:
+async def test_a_known_list_is_304(form: str, accept: str | None) -> None:
     first = await asked(LONG, head(accept))
     again = await asked(LONG, head(accept, form.format(etag(first))))
     assert (again.status, again.body) == (304, b"")
@@ -171,7 +171,7 @@ async def test_a_list_that_many_ask_for_at_once_is_joined_once() -> None:
     assert replies[0].body is replies[49].body  # or each would hold megabytes of its own
 
 
-async def test_who_leaves_does_not_take_the_list_from_the_others() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_list() -> None:
     lists, dialect = Lists(), Counting()
     first, second = (asyncio.ensure_future(lists.answer(LONG, ANONYMOUS, dialect, head())) for _ in range(2))
     await asyncio.sleep(0)  # both ask
