@@ -13,17 +13,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+from tests.flow.builds import builds
 from tests.flow.caller import DIALECTS, every_dialect
 from tests.flow.conftest import Start
-from tests.flow.gateways import Running, config, until
+from tests.flow.gateways import Running, config
 from tests.flow.keeping import begun, gated
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool
 from tests.flow.watching import samples, scraped
 from tests.streams import Request, http_reply
 from tests.support.scraping import samples_of
 from tests.support.tokens import OTHER_SECRET, SECRET, token
-from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -248,28 +247,26 @@ async def test_tokens_without_a_key_are_counted_by_reason(start: Start, server: 
     assert await samples(gateway, "toolgate_auth_failures_total") == {f"{{reason={reason}}}": 2}
 
 
-async def test_callbacks_are_counted_by_backend_and_how_they_were_answered(start: Start) -> None:
-    toolset = Toolset(OK)
-    async with serving(toolset) as server:
-        gateway = await start(config({"builds": {"protocol": "callback", "url": server.url}}))
-        prefer = {"prefer": "respond-async"}
-        await gateway.caller.call("oxp", "builds.lint", call_id="k", headers=prefer)
-        await until(lambda: bool(toolset.noted))
+async def test_callbacks_are_counted_by_backend_and_how_they_were_answered() -> None:
+    async with builds() as server:
+        gateway, invoked = server.gateway, await server.begin()
         assert not await samples(gateway, CALLS)
         assert await samples(gateway, "toolgate_pending_callbacks") == {"{backend=builds}": 1}
-        told = toolset.noted[0][1]
-        path = "/callbacks/" + told["callback_url"].rpartition("/")[2]
-        result = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": "done"}
-        for where, what in ((path, "{"), (path[:-1], result), (f"/callbacks/{WORD}", result), (path, result)):
-            content = what if isinstance(what, str) else None
-            await gateway.caller.http.post(where, content=content, json=None if content else what)
+        result = invoked.message(text="done")
+        for message, path in (
+            (b"{", None),
+            (result, invoked.path[:-1]),
+            (result, f"/callbacks/{WORD}"),
+            (result, None),
+        ):
+            await invoked.post(message, path)
         assert await samples(gateway, "toolgate_callbacks_total") == {
             "{backend=builds,outcome=refused}": 1,
             "{backend=builds,outcome=taken}": 1,
             "{backend=none,outcome=unknown}": 2,
         }
         assert not await samples(gateway, "toolgate_pending_callbacks")
-        # What is no message has ended it.
+        # The broken message has ended it.
         ended = "{backend=builds,outcome=tool_error,protocol=callback,tool=builds.lint}"
         assert await samples(gateway, CALLS) == {ended: 1}
         assert await samples(gateway, REQUESTS) == {

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from tests.flow.caller import Answer, Caller, every_dialect
+from tests.flow.builds import builds
+from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import Start
-from tests.flow.gateways import PUBLIC_URL, Running, config, listed_until, running, until
+from tests.flow.gateways import config, listed_until
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.toolserver import ToolServer, object_of, tool
 from tests.streams import Request, http_reply
 from tests.support.tokens import SECRET, token
-from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -135,61 +131,21 @@ async def test_a_repetition_is_judged_by_the_version_that_ran(start: Start, serv
 NOT_KEPT = "The call is over. Its result was told to the caller who waited for it, and is not kept."
 
 
-class Builds:
-    """A gateway before a tool server that calls back when a test says so."""
-
-    def __init__(self, gateway: Running, toolset: Toolset) -> None:
-        self._gateway = gateway
-        self._toolset = toolset
-
-    @property
-    def caller(self) -> Caller:
-        return self._gateway.caller
-
-    async def post(self, told: Any, text: str) -> int:
-        """Brings a result for what the tool server was told; returns the status of the answer."""
-        message = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": text}
-        path = told["callback_url"].removeprefix(PUBLIC_URL)
-        headers = {"content-type": "application/json"}
-        return (await self.caller.http.post(path, content=json.dumps(message), headers=headers)).status_code
-
-    async def answered(self, **members: Any) -> tuple[Answer, Any]:
-        """A call whose result came while its caller waited, and what the tool server was told of it."""
-        before = self.runs
-        async with asyncio.timeout(DEADLINE_S):
-            asking = asyncio.create_task(self.caller.call("oxp", "builds.lint", **members))
-            await until(lambda: self.runs > before)
-            told = [told for path, told in self._toolset.noted if path == "/invoke"][-1]
-            assert await self.post(told, "done") == 200
-            return await asking, told
-
-    @property
-    def runs(self) -> int:
-        return [path for path, _ in self._toolset.noted].count("/invoke")
+async def test_delivered_callback_results_use_no_quota() -> None:
+    async with builds(state={"max_records_per_caller": 2}) as server:
+        for _ in range(5):
+            answer, invoked = await server.answered()
+            assert (answer.status, answer.value, "location" in answer.headers) == (200, "done", False)
+            assert answer.headers["toolgate-call-id"] == invoked.call_id
 
 
-@pytest.fixture
-async def builds() -> AsyncIterator[Builds]:
-    toolset = Toolset(OK)
-    async with serving(toolset) as server:
-        backends = {"builds": {"protocol": "callback", "url": server.url}}
-        async with running(config(backends, state={"max_records_per_caller": 2})) as gateway:
-            yield Builds(gateway, toolset)
-
-
-async def test_delivered_callback_results_use_no_quota(builds: Builds) -> None:
-    for _ in range(5):
-        answer, told = await builds.answered()
-        assert (answer.status, answer.value, "location" in answer.headers) == (200, "done", False)
-        assert answer.headers["toolgate-call-id"] == told["id"]
-
-
-async def test_a_delivered_callback_result_is_reported_as_over(builds: Builds) -> None:
-    answer, _ = await builds.answered()
-    path = f"/calls/{answer.headers['toolgate-call-id']}"
-    for method, status in (("GET", 200), ("DELETE", 202), ("GET", 200)):
-        looked = await builds.caller.send("oxp", "kept", method, path)
-        assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, NOT_KEPT, False)
+async def test_a_delivered_callback_result_is_reported_as_over() -> None:
+    async with builds() as server:
+        answer, _ = await server.answered()
+        path = f"/calls/{answer.headers['toolgate-call-id']}"
+        for method, status in (("GET", 200), ("DELETE", 202), ("GET", 200)):
+            looked = await server.caller.send("oxp", "kept", method, path)
+            assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, NOT_KEPT, False)
 
 
 async def test_a_delivered_async_result_has_no_location(start: Start, server: ToolServer) -> None:
