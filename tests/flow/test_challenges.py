@@ -13,9 +13,10 @@ import pytest
 from gateway.challenges import CLOCKS_DIFFER_S, Challenges
 from gateway.ratelimit.limits import LOOKS_AT_ONE
 from tests import plainhttp
-from tests.flow.caller import Answer, Caller, every_dialect
+from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import Start
 from tests.flow.gateways import PUBLIC_URL, config
+from tests.flow.keeping import finished
 from tests.flow.toolserver import ToolServer, tool
 from tests.streams import Request, http_reply
 
@@ -139,13 +140,7 @@ async def test_an_async_call_has_challenge(
     caller = (await start(config({"scripted": server.url}))).caller
     accepted = await caller.call(dialect, "Mail.Read", headers={"prefer": "respond-async"}, **members)
     assert accepted.status == 202
-
-    async def told() -> Answer:
-        return await caller.send(dialect, "kept", "GET", accepted.headers["location"])
-
-    async with asyncio.timeout(5):
-        while (answer := await told()).status == 202:  # noqa: ASYNC110 - a call tells nobody
-            await asyncio.sleep(0.01)
+    answer = await finished(caller, dialect, accepted.headers["location"])
     assert (answer.status, answer.error["can_retry"]) == (200, True)
     [challenge] = answer.error["missing_requirements"]["authorization"]
     assert challenge["url"] == "https://login.example/"

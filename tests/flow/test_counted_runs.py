@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.flow.builds import builds
-from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, until
-from tests.flow.keeping import begun, gated
+from tests.flow.keeping import begun, finished, gated
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, tool
 from tests.flow.watching import samples, scraped, watched
 from tests.streams import Request, http_reply
@@ -35,13 +34,6 @@ def linted(outcome: str) -> str:
 async def durations(gateway: Running) -> float:
     found = samples_of((await scraped(gateway)).encode())
     return sum(value for name, value in found.items() if name.startswith(DURATIONS))
-
-
-async def over(caller: Caller, path: str) -> None:
-    """Returns when a kept call is over."""
-    async with asyncio.timeout(10):
-        while (await caller.http.get(path)).status_code == 202:  # noqa: ASYNC110 - callers have no event either
-            await asyncio.sleep(0.01)
 
 
 def endings(server: ToolServer) -> dict[str, tuple[Handler, str]]:
@@ -77,7 +69,7 @@ async def test_a_call_answered_202_is_counted_when_it_ends(start: Start, server:
     assert not await samples(gateway, CALLS)
     opened.set()
     path = accepted.headers["location"]
-    await over(gateway.caller, path)
+    await finished(gateway.caller, "oxp", path)
     await gateway.caller.http.get(path)
     assert await samples(gateway, CALLS) == {ran(outcome): 1}
     assert await durations(gateway) == 1

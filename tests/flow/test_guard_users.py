@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import Start
-from tests.flow.gateways import LOOK_AGAIN_S, WAIT_S, config
-from tests.flow.keeping import counted
+from tests.flow.gateways import config
+from tests.flow.keeping import counted, finished
 from tests.flow.toolserver import ToolServer, tool
 from tests.support.tokens import SECRET, token
 
@@ -133,16 +132,8 @@ async def test_a_user_finds_only_own_calls_by_gateway_id(start: Start, server: T
         for method in ("GET", "DELETE"):
             refused = await bob.send("bare", "kept", method, f"/calls/{name}")
             assert (refused.status, refused.body) == (nobodys.status, nobodys.body) == (404, nobodys.body)
-        await until_over(ada, name)
+        assert (await finished(ada, "oxp", f"/calls/{name}")).value["run"] > 0  # nobody has cancelled it
     assert server.executions == 3
-
-
-async def until_over(caller: Caller, name: str) -> None:
-    """Returns when a kept call has its value, which nobody has cancelled."""
-    async with asyncio.timeout(WAIT_S):
-        while (answer := await caller.send("oxp", "kept", "GET", f"/calls/{name}")).status == 202:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_AGAIN_S)
-    assert answer.value["run"] > 0
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -10,7 +10,7 @@ import pytest
 from tests.flow.caller import DIALECTS, SCHEMAS, Answer, Caller, every_dialect
 from tests.flow.conftest import Start
 from tests.flow.gateways import LOOK_AGAIN_S, PUBLIC_URL, WAIT_S, config
-from tests.flow.keeping import begun, counted, gated
+from tests.flow.keeping import begun, counted, finished, gated
 from tests.flow.test_kept_calls import IDS
 from tests.flow.toolserver import ToolServer
 from tests.streams import Request
@@ -207,9 +207,7 @@ async def test_an_async_call_without_an_id_can_be_read_and_cancelled(caller: Cal
     assert "must not be called again" in first.error["additional_prompt_content"]
     assert (await cancel(caller, "otc", first.headers["toolgate-call-id"])).status == 202
     opened.set()
-    async with asyncio.timeout(DEADLINE_S):
-        while (answer := await look(caller, "otc", second.result["call_id"])).status == 202:  # noqa: ASYNC110 - no event
-            await asyncio.sleep(0.01)
+    answer = await finished(caller, "otc", f"/calls/{second.result['call_id']}")
     assert answer.value["input"] == {}
     assert "cancelled" in (await look(caller, "otc", first.result["call_id"])).error["message"]
     server.handler = counted(server)
