@@ -127,13 +127,6 @@ async def test_a_probe_is_written_down_once_it_is_refused(anyio_backend: object)
     ]
 
 
-async def test_every_answer_outside_the_route_of_a_call_has_a_request_id(start: Start) -> None:
-    http = (await start(config({}))).caller.http
-    for path in ("/health", "/nowhere", "/calls/x", "/openapi.json"):
-        assert re.fullmatch("[0-9a-f]{32}", (await http.get(path)).headers["x-request-id"])
-    assert (await http.get("/health", headers={"x-request-id": "mine"})).headers["x-request-id"] == "mine"
-
-
 async def test_requests_outside_the_route_of_a_call_are_counted(start: Start) -> None:
     gateway = await start(config({}))
     for path in ("/health", "/oxp/health", "/nowhere", "/nowhere/else", "/calls/x", "/openapi.json"):

@@ -86,16 +86,6 @@ async def test_a_reused_connection_is_not_retried(caller: Caller, server: ToolSe
     assert (server.connections, len(server.calls)) == (1, 2)
 
 
-async def test_a_server_that_closes_after_every_answer_is_connected_to_anew(caller: Caller, server: ToolServer) -> None:
-    async def answer_and_close(received: Request) -> bytes:
-        raise HangUp(http_reply(200, {"success": True, "value": received.call["input"]}, connection="close"))
-
-    server.handler = answer_and_close
-    for number in range(3):
-        assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
-    assert (server.connections, server.executions) == (3, 3)
-
-
 @pytest.mark.parametrize("routes", [None, IDEMPOTENT], ids=["", "idempotent"])
 @every_dialect
 async def test_no_connection_is_a_refusal(start: Start, dialect: str, routes: list[dict[str, object]] | None) -> None:

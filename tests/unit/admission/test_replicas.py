@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
-from gateway.admission import Admission
+from gateway.admission import Admission, BreakerRules
+from gateway.admission.breaker import Breaker
 from gateway.errors import ErrorCode
 from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
@@ -246,3 +248,26 @@ def test_the_health_document_describes_admission(clock: Clock) -> None:
         ],
     }
     entrance.leave(held)
+
+
+@pytest.mark.parametrize(("pick", "factor"), [(min, 0.9), (max, 1.1)])
+def test_the_time_to_the_next_probe_varies_by_a_tenth(clock: Clock, pick: Callable[..., float], factor: float) -> None:
+    breaker = Breaker(BreakerRules(failures=1, open_for_s=OPEN_FOR_S), clock, pick)
+    assert breaker.record_failure(breaker.generation)
+    assert breaker.probe_at - clock.now == pytest.approx(factor * OPEN_FOR_S)
+
+
+def test_calls_from_before_the_breaker_opened_do_not_count(clock: Clock) -> None:
+    entrance = admission(clock=clock)
+    good, bad = enter(entrance), enter(entrance)
+    give_up(entrance, "a")
+    clock.now += OPEN_FOR_S
+    probe = enter(entrance)
+    good.answered = True
+    entrance.leave(good)
+    bad.failed("timeout")
+    entrance.leave(bad)
+    assert states(entrance) == {"a": "half_open"}
+    probe.answered = True
+    entrance.leave(probe)
+    assert states(entrance) == {"a": "closed"}

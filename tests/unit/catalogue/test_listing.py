@@ -18,7 +18,7 @@ from gateway.dialects.otc import Otc
 from gateway.dialects.oxp import OxpFlat
 from gateway.dialects.rest import MIN_GZIP_BYTES
 from gateway.model import ToolDefinition
-from gateway.ports import ANONYMOUS, Caller
+from gateway.ports import ANONYMOUS
 from gateway.routing import Router
 from gateway.wire import Head, WireReply
 from tests.unit.published import published
@@ -118,17 +118,6 @@ async def test_the_dialects_headers_are_on_every_answer() -> None:
     again = await lists.answer(SHORT, ANONYMOUS, OxpFlat("1.0.0"), head(None, etag(first)))
     assert (first.status, again.status) == (200, 304)
     assert first.header(b"oxp-version") == again.header(b"oxp-version") == b"1.0.0"
-
-
-async def test_callers_see_what_their_scopes_allow_and_nothing_of_each_others_lists() -> None:
-    router = Router([published(), published("Mail.Send@1.0.0", scopes=frozenset({"mail"}))])
-    lists = Lists()
-    seen = []
-    for scopes in ((), ("mail",), (), ("other",)):
-        caller = Caller(principal="p", scopes=frozenset(scopes))
-        reply = await lists.answer(router, caller, recognise.OTC, head())
-        seen.append([tool["id"] for tool in jsontext.decode(reply.body)["tools"]])
-    assert seen == [["Geo.Find@1.0.0"], ["Geo.Find@1.0.0", "Mail.Send@1.0.0"], *[["Geo.Find@1.0.0"]] * 2]
 
 
 class Counting(Otc):
