@@ -13,12 +13,10 @@ from starlette.types import ASGIApp
 
 from gateway import __version__
 from gateway.assembly import parts, reporting, storage
-from gateway.assembly.applications import edge, rest_app
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.draining import BackendDrainer, until_quiet
-from gateway.assembly.fingerprints import fingerprints, named_files
-from gateway.assembly.setup import Setup, SwappableApp, with_fixed
-from gateway.assembly.surfaces import SURFACES
+from gateway.assembly.parts import SURFACES
+from gateway.assembly.setup import Setup, SwappableApp, fingerprints, named_files, with_fixed
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
 from gateway.backends.server import BackendContext, open_admission
@@ -29,9 +27,11 @@ from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
 from gateway.checks import Checks
 from gateway.http.accesslog import AccessLog
-from gateway.http.apps import admin_app
+from gateway.http.apps import admin_app, public_app
 from gateway.http.clientip import ip_of
+from gateway.http.edge import Edge
 from gateway.http.observer import Observer
+from gateway.http.origins import Cors, allowed_hosts
 from gateway.http.routes import CALLBACKS, CALLS
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
@@ -153,10 +153,21 @@ class Gateway:
             digits=self._digits,
             strict=config.errors.strict,
         )
-        rest = (
-            before.rest
-            if before is not None and before.has_rest_for(config)
-            else rest_app(config, self, self._challenge_status, self._scraper, lambda: self._setup.pipeline)
+        server = config.server
+        forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
+        public = Edge(
+            self._surfaces,
+            answer=pipeline.answer,
+            refuse=pipeline.refuse,
+            callback=self.callbacks.answer,
+            rest=public_app(config, self, self._challenge_status, self._scraper.text, lambda: self._setup.pipeline),
+            ip_of=ip_of(server),
+            observer=self.observer,
+            digits=self._digits,
+            max_body_bytes=server.max_body_bytes,
+            strict=config.errors.strict,
+            hosts=allowed_hosts(server),
+            cors=None if server.cors is None else Cors(server.cors, forwarded),
         )
         return Setup(
             config=config,
@@ -167,8 +178,7 @@ class Gateway:
             authenticator=authenticator,
             limits=limits,
             pipeline=pipeline,
-            rest=rest,
-            public=edge(config, self._surfaces, pipeline, self.callbacks, rest, self.observer, self._digits),
+            public=public,
         )
 
     @property
@@ -252,17 +262,11 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
-        await self._looks.aclose()
-        await self.calls.aclose()
-        await self.catalogue.aclose()
-        await self._drainer.aclose()
-        for backend in self._setup.backends.values():
-            await backend.aclose()
+        for part in (self._looks, self.calls, self.catalogue, self._drainer, *self._setup.backends.values()):
+            await part.aclose()
         await self._issuers.keep(None)
-        await self._limits.aclose()
-        await self.state.aclose()
-        await self._checker.aclose()
-        await self._lists.aclose()
+        for shared in (self._limits, self.state, self._checker, self._lists):
+            await shared.aclose()
 
     @property
     def status(self) -> str:

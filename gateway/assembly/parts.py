@@ -11,7 +11,8 @@ from gateway.backends.http import HttpBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
-from gateway.ports import Backend, Receiver
+from gateway.dialects.recognise import REST
+from gateway.ports import Backend, Receiver, Surface
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     BackendSettings,
@@ -42,6 +43,7 @@ ADAPTERS: Mapping[type[BackendSettings], Adapter] = {
     RcrtBackendSettings: RcrtBackend,
 }
 
+SURFACES: tuple[Surface, ...] = (REST,)  # the protocols that callers speak; the first speaks for unknown paths
 
 # Keys that concern calls alone; all others decide which tools a tool server lists and what they mean.
 OF_CALLS = {

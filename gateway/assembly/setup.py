@@ -1,28 +1,36 @@
-"""What is made from one configuration and replaced as a whole by the next, and what is fixed until the next start."""
+"""What is made from one configuration and replaced as a whole by the next, and what is fixed until the next start.
+
+Also fingerprints of files, which show whether they have changed without reading them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+import os
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admission import Admission
-from gateway.assembly.fingerprints import Fingerprints
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
 from gateway.errors import ConfigError
-from gateway.http.openapi import credentials_for
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend
 from gateway.ratelimit import Limits
 from gateway.settings import BackendSettings, Config
+from gateway.settings.sections import Section
+from gateway.settings.web import FilePath
 
 log = logging.getLogger("gateway.reload")
 
 CLOSED_S = 30.0  # to close backends that were made but not used
+
+
+Fingerprint = tuple[int, int, int, int]  # time of the last change in nanoseconds, size, inode, device
+Fingerprints = Mapping[str, Fingerprint | None]
 
 
 class SwappableApp:
@@ -39,8 +47,7 @@ class SwappableApp:
 class Setup:
     """The parts of a gateway that follow the configuration, with those of the setup before it that still fit.
 
-    `files` has the fingerprints of the files that the settings of each backend name. `public` answers everything,
-    `rest` what is neither a call nor a list.
+    `files` has the fingerprints of the files that the settings of each backend name. `public` answers everything.
     """
 
     config: Config
@@ -51,26 +58,11 @@ class Setup:
     authenticator: Authenticator
     limits: Limits
     pipeline: Pipeline
-    rest: ASGIApp
     public: ASGIApp
 
     def has_backend(self, name: str, settings: BackendSettings, files: Fingerprints) -> bool:
         """Whether it has this backend, made from the same settings and files."""
         return self.config.backends.get(name) == settings and self.files[name] == files
-
-    def has_rest_for(self, config: Config) -> bool:
-        """Whether its `rest` would answer the same under another configuration."""
-        ours, theirs = (
-            (
-                it.server.openapi,
-                it.server.public_url,
-                it.metrics.token,
-                it.errors.strict,
-                credentials_for(it.auth),
-            )
-            for it in (self.config, config)
-        )
-        return ours == theirs
 
     async def start(self) -> None:
         """Begins to ask issuers for their keys and backends for their tools; returns at once."""
@@ -119,3 +111,32 @@ def with_fixed(config: Config, running: Config) -> Config:
     if problems := [f"{where}: {what}; before the next start it cannot be used" for where, what in kept.problems()]:
         raise ConfigError(problems)
     return kept
+
+
+def fingerprints(paths: Iterable[str]) -> Fingerprints:
+    """One for each path, None where there is no file. Links are followed: a folder above the file may be swapped."""
+    return {path: _fingerprint(path) for path in paths}
+
+
+def _fingerprint(path: str) -> Fingerprint | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # ValueError: no path at all, as with a NUL in it
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+
+def named_files(settings: object) -> Iterator[str]:
+    """The paths of files that settings name, and that are read when the settings are used."""
+    match settings:
+        case FilePath():
+            yield settings
+        case Mapping():
+            for value in settings.values():
+                yield from named_files(value)
+        case tuple():
+            for value in settings:
+                yield from named_files(value)
+        case Section():
+            for _, value in settings:
+                yield from named_files(value)

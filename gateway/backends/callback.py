@@ -13,12 +13,12 @@ from codecs import BOM_UTF8
 from collections.abc import Awaitable
 from typing import Literal
 
-from gateway.admission import DispatchGate, Lease
+from gateway.admission import DispatchGate
 from gateway.backends.callback_notices import Notices, find_target
 from gateway.backends.callback_receiver import CallbackReceiver
 from gateway.backends.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status
 from gateway.backends.lists import ListReader
-from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
+from gateway.backends.server import USER_AGENT, BackendContext, open_pool
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
@@ -103,7 +103,13 @@ class CallbackBackend:
                 log.info("a tool server answered a call and did not acknowledge it", extra={"backend": self.name})
             raise
         except TransportError as exc:
-            await self._not_acknowledged(exc, lease, timeout_s, gate)
+            if exc.sent and gate is not None and await gate.is_answered():
+                lease.answered = True
+                return None
+            note_broken_off(lease, exc, timeout_s)
+            check_sent(exc)
+            extra = {"backend": self.name, "kind": str(exc.kind)}
+            log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
             return None
         finally:
             self._admission.leave(lease)
@@ -121,18 +127,6 @@ class CallbackBackend:
             timeout_s=timeout_s,
             max_body=self._max_response_bytes,
         )
-
-    async def _not_acknowledged(
-        self, exc: TransportError, lease: Lease[Server], timeout_s: float, gate: DispatchGate | None
-    ) -> None:
-        """Notes that a call may run without an acknowledgement. Raises BACKEND_UNAVAILABLE if nothing was sent."""
-        if exc.sent and gate is not None and await gate.is_answered():
-            lease.answered = True
-            return
-        note_broken_off(lease, exc, timeout_s)
-        check_sent(exc)
-        extra = {"backend": self.name, "kind": str(exc.kind)}
-        log.warning("a tool server did not acknowledge a call, which may run all the same", extra=extra)
 
     def _read_acknowledgement(self, reply: Reply, invocation: Invocation) -> ToolResult | None:
         """The result that a reply means; None for a 2xx, which takes the call (Tool Invocation, Error Responses)."""
@@ -165,12 +159,10 @@ class CallbackBackend:
         """Does nothing: the protocol has no way to ask, the tool server calls back by itself."""
 
     async def cancel(self, call_id: str, run: str, group: str) -> None:
-        """Tells the tool server once, without waiting for it, that the result of a run is not wanted any more."""
         self._notices.cancel(callback.invocation_id(call_id, run), group)
 
     async def challenge_status(self, check_url: str) -> str:
-        """Always `failed`: whether the user has consented shows in the outcome of the call."""
-        return "failed"
+        return "failed"  # whether the user has consented shows in the outcome of the call
 
     async def aclose(self) -> None:
         """Gives notices under way a moment, then closes every connection."""

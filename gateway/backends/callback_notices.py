@@ -6,8 +6,9 @@ Reactive Agent Protocol: Tool Cancellation, Thread Closure, User Choice. Best ef
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Mapping
 
 from gateway.backends.credentials import Credentials
@@ -39,12 +40,10 @@ class Notices:
         self._pools = pools
         self._credentials = credentials
         self._sent: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._waiting: deque[Notice] = deque()
-        self._senders: set[asyncio.Task[None]] = set()  # kept until the end: a new task costs as much as a notice
-        self._idle: list[asyncio.Future[None]] = []  # what wakes each of the senders that have nothing to send
+        self._waiting: asyncio.Queue[Notice] = asyncio.Queue(MAX_WAITING)
+        self._senders: list[asyncio.Task[None]] = []  # kept until the end: a new task costs as much as a notice
         self._has_room = True
-        self._is_closing = False
-        self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: each time would be a system call
+        self._is_closed = False
 
     def cancel(self, id_: str, group: str) -> None:
         """Says that a result is not wanted any more; `id_` is that of the invocation."""
@@ -65,6 +64,9 @@ class Notices:
         self._queue("choice", *target, callback.encode_choice(id_, choice.default))
         return True
 
+    def _post(self, what: str, request: WireRequest) -> None:
+        self._queue(what, self._server.pool, self._server.target(request.path), request.body)
+
     def _is_first(self, what: str, of: str) -> bool:
         """Whether a notice has not been sent yet; from now on it has."""
         notice = what, of
@@ -75,46 +77,26 @@ class Notices:
         self._sent[notice] = None
         return True
 
-    def _post(self, what: str, request: WireRequest) -> None:
-        self._queue(what, self._server.pool, self._server.target(request.path), request.body)
-
     def _queue(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
-        """Queues a message; `what` names it in the log. Drops it when too many wait.
-
-        Senders are woken one turn of the event loop later, so that the caller of a call that is over is answered first.
-        """
-        if len(self._waiting) >= MAX_WAITING:
+        """Queues a message; `what` names it in the log. Drops it when too many wait, or the backend is closed."""
+        if self._is_closed:
+            return
+        if self._waiting.full():
             if self._has_room:  # once, until the queue is empty: there may be one for each call
                 log.warning("notices are dropped", extra={"backend": self._backend, "notice": what})
             self._has_room = False
             return
-        self._has_room = self._has_room or not self._waiting
-        self._waiting.append((what, pool, target, body))
-        self._loop = self._loop or asyncio.get_running_loop()
-        self._loop.call_soon(self._wake)
-
-    def _wake(self) -> None:
-        """Wakes an idle sender, or starts one if there may be more."""
-        if self._idle:
-            woken = self._idle.pop()
-            if not woken.done():  # as when everything was cancelled
-                woken.set_result(None)
-        elif self._waiting and len(self._senders) < SENDERS:
-            task = asyncio.create_task(self._send_all())
-            self._senders.add(task)
-            task.add_done_callback(self._senders.discard)
+        self._has_room = self._has_room or self._waiting.empty()
+        self._waiting.put_nowait((what, pool, target, body))
+        if not self._senders:
+            self._senders = [asyncio.create_task(self._send_all()) for _ in range(SENDERS)]
 
     async def _send_all(self) -> None:
-        """Sends what waits, in order, for as long as the backend is open."""
-        loop = asyncio.get_running_loop()
         while True:
-            while self._waiting:
-                await self._send(*self._waiting.popleft())
-            if self._is_closing:
-                return
-            woken = loop.create_future()
-            self._idle.append(woken)
-            await woken
+            notice = await self._waiting.get()
+            await asyncio.sleep(0)  # the caller of a call that is over is answered first
+            await self._send(*notice)
+            self._waiting.task_done()
 
     async def _send(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
         headers = (USER_AGENT, JSON_TYPE, *self._credentials("anonymous"))
@@ -128,14 +110,13 @@ class Notices:
 
     async def aclose(self) -> None:
         """Lets what waits or is under way arrive, for a moment, and drops the rest."""
-        self._is_closing = True
-        for _ in range(SENDERS):
-            self._wake()
-        if self._senders:
-            _, late = await asyncio.wait(self._senders, timeout=CLOSE_WITHIN_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self._waiting.join()
+        self._is_closed = True
+        for sender in self._senders:
+            sender.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
 
 
 def find_target(url: str, pools: Mapping[Origin, Pool]) -> tuple[Pool, bytes] | None:

@@ -139,7 +139,12 @@ class HttpExchange:
         except TransportError as exc:
             return self._broke_off(exc, lease, invocation, deadline - begun)
         except replies.BrokenReplyError as exc:
-            return self._broken_reply(exc, lease, status)
+            if 400 <= status < 500:
+                lease.answered = True
+            else:
+                lease.tool_failed("a broken answer")
+            log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": str(exc)})
+            return BROKEN
         except GatewayError as refusal:
             lease.answered = True
             raise self._challenges.completed(refusal, lease.replica.target) from None
@@ -271,14 +276,6 @@ class HttpExchange:
         else:
             outcome, message = "unknown", "The tool server broke off; the tool may have run."
         return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))
-
-    def _broken_reply(self, exc: Exception, lease: Lease[Server], status: int) -> ToolResult:
-        if 400 <= status < 500:
-            lease.answered = True
-        else:
-            lease.tool_failed("a broken answer")
-        log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": str(exc)})
-        return BROKEN
 
     # Lists, checks and challenges.
 

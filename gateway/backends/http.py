@@ -68,9 +68,7 @@ class HttpBackend:
         return listing
 
     async def challenge_status(self, check_url: str) -> str:
-        """How a challenge of this backend stands: `pending`, `completed` or `failed`."""
         return await self._exchange.challenge_status(check_url)
 
     async def aclose(self) -> None:
-        """Refuses the calls that wait and closes every connection."""
         await self._exchange.aclose()

@@ -17,7 +17,7 @@ from typing import Literal
 from gateway import jsontext
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import check_sent, note_broken_off
-from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Timings, Tokens
+from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Timings
 from gateway.backends.rcrt_discovery import Discovery
 from gateway.backends.rcrt_pending import PendingCall, PendingCalls
 from gateway.backends.rcrt_stream import EventStream
@@ -55,33 +55,21 @@ class RcrtBackend:
         self.name = name
         self._settings = settings
         self._admission = context.admission
-        self._server = server = context.admission.replicas[0].target
+        server = context.admission.replicas[0].target
         self._on_change = context.on_change
         self._timings = timings = timings or Timings(watch_s=context.pending_s)
         self._change_due: asyncio.TimerHandle | None = None
-        self._client = RcrtClient(
-            server,
-            Tokens(settings, server),
-            context.checker,
-            read_s=timings.read_s,
-            max_response_bytes=settings.max_response_bytes,
-        )
-        self._discovery = Discovery(name, self._client, settings, context.lists, timings)
-        self._stream = EventStream(
-            name, self._client, timings, on_event=self._take_event, on_gap=lambda: self._pending.nudge()
-        )
-        self._pending = PendingCalls(
-            name, self._client, self._stream, context.outcomes, cleanup=settings.cleanup, timings=timings
-        )
+        self._client = client = RcrtClient(name, settings, server, context.checker, timings)
+        self._discovery = Discovery(client, settings, context.lists)
+        self._stream = EventStream(client, on_event=self._take_event, on_gap=lambda: self._pending.nudge())
+        self._pending = PendingCalls(client, self._stream, context.outcomes, cleanup=settings.cleanup)
 
     @property
     def stream_up(self) -> bool:
-        """Whether events come in, as far as the stream shows."""
         return self._stream.is_up
 
     @property
     def open_calls(self) -> int:
-        """How many calls this process looks for an outcome of."""
         return len(self._pending)
 
     async def dispatch(
@@ -107,7 +95,11 @@ class RcrtBackend:
                 await self._pending.take_place(call, invocation.timeout_s, gate)
             lease = self._admission.enter(tool) or await self._admission.wait(tool, deadline - time.monotonic(), gate)
             try:
-                await self._prepare(tool)
+                if not await self._discovery.has(tool):
+                    self._note_change()
+                    raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
+                self._stream.start()
+                await self._stream.tried()
                 unless_sent.pop_all()
                 is_stored = await self._store(call, body, invocation.headers, lease, deadline)
             finally:
@@ -115,14 +107,6 @@ class RcrtBackend:
         if not is_stored:  # should this replica die meanwhile, the call counts as one that may have run
             await self._pending.make_sure(call, self._look_up, within_s=deadline - time.monotonic())
         return None
-
-    async def _prepare(self, tool: str) -> None:
-        """Checks that the tool is there and that the stream is open, or was tried. Raises TOOL_NOT_FOUND."""
-        if not await self._discovery.has(tool):
-            self._note_change()
-            raise GatewayError(ErrorCode.TOOL_NOT_FOUND, "The tool server no longer has this tool.")
-        self._stream.start()
-        await self._stream.tried()
 
     def _encode(self, invocation: Invocation) -> bytes:
         ends = datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=self._timings.request_ttl_s)
@@ -214,7 +198,6 @@ class RcrtBackend:
         return unavailable(reason)
 
     async def resume(self, call_id: str, run: str) -> None:
-        """Looks for the outcome of a call that another replica stored."""
         self._stream.start()
         self._pending.resume(call_id, run)
 
@@ -230,8 +213,7 @@ class RcrtBackend:
         return listing
 
     async def challenge_status(self, check_url: str) -> str:
-        """Always `failed`: RCRT has no challenges."""
-        return "failed"
+        return "failed"  # RCRT has no challenges
 
     async def aclose(self) -> None:
         if self._change_due is not None:
@@ -239,7 +221,7 @@ class RcrtBackend:
         await self._stream.aclose()
         await self._pending.aclose()
         await self._admission.aclose()
-        await self._server.pool.aclose()
+        await self._client.server.pool.aclose()
 
     def _take_event(self, crumb: rcrt.Crumb) -> None:
         if self._discovery.concerns(crumb):
@@ -257,7 +239,7 @@ class RcrtBackend:
 
 
 def _note_answer(lease: Lease[Server], exc: AnswerError) -> None:
-    """Tells the breakers about an answer that is not the 200 that was hoped for; no tool runs meanwhile."""
+    """Tells the breakers about an answer that is not a good 200; no tool runs meanwhile."""
     if 400 <= exc.status < 500:
         lease.answered = True
     else:

@@ -37,43 +37,30 @@ MAX_REASON = 200  # characters of a plain-text error that go to our log
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How long an RCRT backend waits for what, in seconds."""
+    """How long an RCRT backend waits for what, in seconds. Of two values, pauses grow from the first to the second."""
 
-    # A breadcrumb is stored in milliseconds; a server that takes longer is asked what became of it.
-    create_s: float = 10.0
-    # Before each further look for a request that may not have been stored, doubling from first to last; all four
-    # take 4 s. A loaded server, or one behind a proxy, stores what it was sent within some seconds or never.
+    create_s: float = 10.0  # it takes milliseconds; a server that takes longer is asked what became of the request
+    # Before each further look for a request that may not have been stored; all four take 4 s. A loaded server, or one
+    # behind a proxy, stores what it was sent within some seconds or never.
     look_s: tuple[float, float] = (0.25, 2.0)
     looks: int = 4
-    # Lists and records; only background tasks wait for them.
-    read_s: float = 10.0
-    # How long a call waits for the first attempt to open the stream before it goes out without.
-    stream_open_s: float = 2.0
-    # The server pings every 5 s: three of them missed, and some room.
-    idle_s: float = 17.0
-    # Our own request comes back as an event in some milliseconds, unless the stream is deaf.
-    canary_s: float = 5.0
-    # Before the first three reconnects, doubling; they follow an ordinary restart.
-    backoff_s: float = 0.5
-    # Between later ones: each connection costs the server a thread for ever, of the 512 it has.
-    reconnect_s: float = 30.0
-    # After a stream that lasted as long, the quick reconnects start again.
-    calm_s: float = 60.0
-    # Between two polls for one call: the first and the last of a rising series, without a stream and beside one.
-    poll_s: tuple[float, float] = (1.0, 5.0)
-    insurance_s: tuple[float, float] = (5.0, 60.0)
-    # Between two looks at all responses without a tag, which only an unknown tool gets.
-    untagged_s: float = 10.0
-    # How long the outcome of a call is looked for: as long as a call is kept while it is not over.
-    watch_s: float = 24 * 3600.0
-    # How long a request breadcrumb is kept; a runner acts on it at once or never.
-    request_ttl_s: float = 3600.0
-    # How long a tool seen in the workspace is taken to be there.
-    seen_s: float = 30.0
-    # Changes of tools come in bursts; one listing answers a whole one.
-    change_s: float = 1.0
-    # A workflow is stopped after 300 s; the place of one whose response was lost is free again some time later.
-    workflow_s: float = 360.0
+    read_s: float = 10.0  # lists and records; only background tasks wait for them
+    stream_open_s: float = 2.0  # a call waits for the first attempt to open the stream, then goes out without
+    idle_s: float = 17.0  # the server pings every 5 s: three of them missed, and some room
+    canary_s: float = 5.0  # our own request comes back as an event in some milliseconds, unless the stream is deaf
+    backoff_s: float = 0.5  # before the first three reconnects, doubling; they follow an ordinary restart
+    reconnect_s: float = 30.0  # later: each connection costs the server a thread for ever, of the 512 it has
+    calm_s: float = 60.0  # after a stream that lasted as long, the quick reconnects start again
+    poll_s: tuple[float, float] = (1.0, 5.0)  # between two polls for one call without a stream
+    insurance_s: tuple[float, float] = (5.0, 60.0)  # and beside one
+    untagged_s: float = 10.0  # between two looks at all responses without a tag, which only an unknown tool gets
+    watch_s: float = 24 * 3600.0  # the outcome of a call is looked for as long as a call is kept while it is not over
+    request_ttl_s: float = 3600.0  # a request breadcrumb is kept; a runner acts on it at once or never
+    seen_s: float = 30.0  # a tool seen in the workspace is taken to be there
+    change_s: float = 1.0  # changes of tools come in bursts; one listing answers a whole one
+    workflow_s: float = (
+        360.0  # a workflow is stopped after 300 s; then the place of one whose response was lost is free
+    )
 
 
 class AnswerError(Exception):
@@ -176,13 +163,14 @@ class RcrtClient:
     """One server's breadcrumbs. Everything raises TransportError, AnswerError or GatewayError (`FAILURES`)."""
 
     def __init__(
-        self, server: Server, tokens: Tokens, checker: Checker, *, read_s: float, max_response_bytes: int
+        self, name: str, settings: RcrtBackendSettings, server: Server, checker: Checker, timings: Timings
     ) -> None:
+        self.name = name
         self.server = server
+        self.timings = timings
+        self.tokens = Tokens(settings, server)
+        self.max_response_bytes = settings.max_response_bytes
         self._checker = checker
-        self.tokens = tokens
-        self._read_s = read_s
-        self.max_response_bytes = max_response_bytes
 
     async def create(self, body: bytes, key: str, timeout_s: float, more: Headers) -> str:
         """Stores a breadcrumb under an `Idempotency-Key`; its id, empty if the server did not say.
@@ -262,7 +250,7 @@ class RcrtClient:
                 self.server.target(path),
                 (USER_AGENT, *credentials, *headers),
                 body,
-                timeout_s=timeout_s or self._read_s,
+                timeout_s=timeout_s or self.timings.read_s,
                 max_body=entries * self.max_response_bytes,
             )
             if reply.status != 401 or not self.tokens.reject(credentials):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from time import monotonic
 
 from msgspec import Struct
 
 from gateway.backends.lists import ListReader
-from gateway.backends.rcrt_client import FAILURES, RcrtClient, Timings, WideAnswerError, check_type
+from gateway.backends.rcrt_client import FAILURES, RcrtClient, WideAnswerError, check_type
 from gateway.dialects import rcrt, rcrt_tools
 from gateway.dialects.listings import MAX_VALUES, most_values
 from gateway.errors import GatewayError, unavailable
@@ -37,15 +38,11 @@ class _Read(Struct, frozen=True):
 class Discovery:
     """Lists the tools, reading only records that changed, and knows whether one is still there."""
 
-    def __init__(
-        self, name: str, client: RcrtClient, settings: RcrtBackendSettings, lists: Offload, timings: Timings
-    ) -> None:
-        self._name = name
-        self._catalog_reader = ListReader(rcrt_tools.read_catalog, name, settings, lists)
+    def __init__(self, client: RcrtClient, settings: RcrtBackendSettings, lists: Offload) -> None:
+        self._catalog_reader = ListReader(rcrt_tools.read_catalog, client.name, settings, lists)
         self._client = client
         self._workspace = settings.workspace
-        self._toolkit = settings.toolkit or name
-        self._seen_s = timings.seen_s
+        self._toolkit = settings.toolkit or client.name
         self._read: dict[str, _Read] = {}
         self._values = 0  # of all that was read
         self._needs_approval = False
@@ -65,13 +62,13 @@ class Discovery:
         except FAILURES as exc:
             raise unavailable(str(exc)) from exc
         self._needs_approval = any(rcrt_tools.APPROVED in crumb.tags for crumb in crumbs)
-        listing = self._judge(crumbs)
-        self._seen_at = {tool.remote_id: _now() for tool in listing.tools}
+        listing = self._evaluate(crumbs)
+        self._seen_at = {tool.remote_id: monotonic() for tool in listing.tools}
         return listing
 
     async def has(self, tool: str) -> bool:
         """Whether a runner still has a tool; if the server cannot say, yes."""
-        if not self._has_code or _now() - self._seen_at.get(tool, float("-inf")) < self._seen_s:
+        if not self._has_code or monotonic() - self._seen_at.get(tool, float("-inf")) < self._client.timings.seen_s:
             return True
         try:
             found = await self._client.find(rcrt.TOOL_CODE, rcrt_tools.TOOL_TAG + tool, limit=SAME_NAME)
@@ -82,7 +79,7 @@ class Discovery:
             rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval) for crumb in crumbs
         )
         if is_there:
-            self._seen_at[tool] = _now()
+            self._seen_at[tool] = monotonic()
         return is_there
 
     def concerns(self, crumb: rcrt.Crumb) -> bool:
@@ -138,13 +135,12 @@ class Discovery:
         except rcrt_tools.ToolError as exc:
             return exc
         for warning in warnings:
-            extra = {"backend": self._name, "tool": definition.id, "reason": warning}
+            extra = {"backend": self._client.name, "tool": definition.id, "reason": warning}
             log.warning("a tool's name was adapted", extra=extra)
         return definition
 
-    def _judge(self, crumbs: list[rcrt.Crumb]) -> Listing:
-        tools: list[ToolDefinition] = []
-        rejected: list[Rejected] = []
+    def _evaluate(self, crumbs: list[rcrt.Crumb]) -> Listing:
+        tools, rejected = list[ToolDefinition](), list[Rejected]()
         for crumb in crumbs:
             match self._read[crumb.id].outcome:
                 case ToolDefinition() as tool:
@@ -179,7 +175,3 @@ def _without_doubles(tools: list[ToolDefinition], rejected: list[Rejected]) -> L
 
 def _stamp(crumb: rcrt.Crumb) -> object:
     return (*crumb.stamp, crumb.tags)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
 
 from gateway.admission import DispatchGate
-from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient, Timings
+from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backoff import Backoff
 from gateway.dialects import rcrt
@@ -47,9 +49,9 @@ class PendingCall:
     place: asyncio.TimerHandle | None = None
     crumb_ids: set[str] = field(default_factory=set)
     since: float = 0.0
-    is_settling: bool = False
     nudge: asyncio.Event = field(default_factory=asyncio.Event)
     watch: asyncio.Task[None] | None = None
+    settling: asyncio.Task[None] | None = None
     request_id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,22 +61,12 @@ class PendingCall:
 class PendingCalls:
     """Looks for outcomes until they are found, given up, or no longer worth looking for."""
 
-    def __init__(
-        self,
-        name: str,
-        client: RcrtClient,
-        stream: EventStream,
-        outcomes: Outcomes,
-        *,
-        cleanup: bool,
-        timings: Timings,
-    ) -> None:
-        self._name = name
+    def __init__(self, client: RcrtClient, stream: EventStream, outcomes: Outcomes, *, cleanup: bool) -> None:
         self._client = client
+        self._timings = client.timings
         self._stream = stream
         self._outcomes = outcomes
         self._cleanup = cleanup
-        self._timings = timings
         self._calls: dict[str, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}  # by every id that a response may name
         self._tasks: set[asyncio.Task[None]] = set()
@@ -117,7 +109,7 @@ class PendingCalls:
         """
         if (earlier := self._calls.get(call.call_id)) is not None:
             self.forget(earlier)
-        call.since = _now()
+        call.since = monotonic()
         self._calls[call.call_id] = self._by_id[call.request_id] = call
         call.watch = asyncio.create_task(self._watch(call))
 
@@ -142,9 +134,7 @@ class PendingCalls:
         Returns once that is known, and after `within_s` at the latest; then the search continues in the background.
         `look_up` finds the id of a request's breadcrumb.
         """
-        task = asyncio.create_task(self._make_sure(call, look_up))
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task = self._spawn(self._make_sure(call, look_up))
         await asyncio.wait([task], timeout=max(within_s, 0.0))
 
     async def _make_sure(self, call: PendingCall, look_up: Callable[[str], Awaitable[str | None]]) -> None:
@@ -165,7 +155,7 @@ class PendingCalls:
             absent += 1
         if self._calls.get(call.call_id) is not call:
             return
-        log.warning("a request was not stored", extra={"backend": self._name, "call_id": call.call_id})
+        log.warning("a request was not stored", extra={"backend": self._client.name, "call_id": call.call_id})
         await self._end(call, rcrt.not_stored(idempotent=call.idempotent))
 
     def cancel(self, call_id: str) -> None:
@@ -216,22 +206,20 @@ class PendingCalls:
                 return
 
     def _begin(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
-        if call.is_settling:
-            return
-        call.is_settling = True
-        task = asyncio.create_task(self._settle(call, crumb))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._ended(call, done))
+        """Begins to end a call, unless that is under way; should it fail, the next poll tries again."""
+        if call.settling is None or call.settling.done():
+            call.settling = self._spawn(self._settle(call, crumb))
 
-    def _ended(self, call: PendingCall, task: asyncio.Task[None]) -> None:
-        """Lets the next poll try again if the outcome could not be settled."""
-        call.is_settling = False
-        self._done(task)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("an outcome could not be kept", extra={"backend": self._name}, exc_info=error)
+            log.error("an outcome could not be kept", extra={"backend": self._client.name}, exc_info=error)
 
     async def _settle(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
         """Ends a call with what a response says; None stands for one that cannot be read."""
@@ -247,31 +235,31 @@ class PendingCalls:
             return
         result = rcrt.decode_response(context, idempotent=call.idempotent)
         if result.failure is rcrt.BROKEN:
-            log.warning("a tool server gave a broken answer", extra={"backend": self._name})
+            log.warning("a tool server gave a broken answer", extra={"backend": self._client.name})
         await self._end(call, result)
         if self._cleanup:
-            await self._delete(call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids})
+            for crumb_id in call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids}:
+                try:
+                    await self._client.delete(crumb_id)
+                except FAILURES as exc:  # it stays, which does no harm
+                    extra = {"backend": self._client.name, "reason": str(exc)}
+                    log.info("a breadcrumb was not deleted", extra=extra)
 
     async def _end(self, call: PendingCall, result: ToolResult) -> None:
         if await self._outcomes.is_open(call.call_id, call.run):
             await self._outcomes.settle(call.call_id, result)
         self.forget(call)
 
-    async def _delete(self, crumb_ids: Collection[str]) -> None:
-        """Deletes the breadcrumbs of a call. Those that cannot be deleted stay, which does no harm."""
-        for crumb_id in crumb_ids:
-            try:
-                await self._client.delete(crumb_id)
-            except FAILURES as exc:
-                log.info("a breadcrumb was not deleted", extra={"backend": self._name, "reason": str(exc)})
-
     # Polling.
 
     async def _watch(self, call: PendingCall) -> None:
         timings = self._timings
-        while (age_s := _now() - call.since) < timings.watch_s:
+        while (age_s := monotonic() - call.since) < timings.watch_s:
             first_s, last_s = timings.insurance_s if self._stream.is_up else timings.poll_s
-            await self._nudged(call, min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s)):
+                    await call.nudge.wait()
+            call.nudge.clear()
             if not call.is_workflow and not await self._outcomes.is_open(call.call_id, call.run):
                 break  # it was ended elsewhere, by its caller or by its deadline
             async with self._polling:
@@ -279,12 +267,6 @@ class PendingCalls:
             await asyncio.sleep(timings.poll_s[0] / 2)  # however often it is nudged
         call.watch = None  # it ends here, and must not be cancelled by `forget`
         self.forget(call)
-
-    async def _nudged(self, call: PendingCall, within_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await call.nudge.wait()
-        call.nudge.clear()
 
     async def _poll(self, call: PendingCall) -> None:
         """Looks for the response to one call, and from time to time for responses without a tag."""
@@ -294,9 +276,9 @@ class PendingCalls:
         except FAILURES as exc:
             if isinstance(exc, BrokenAnswerError) or (isinstance(exc, TransportError) and exc.kind is Kind.TOO_LARGE):
                 self._begin(call, None)  # nothing but the response to this call is in that list
-        if _now() - self._untagged_at < self._timings.untagged_s:
+        if monotonic() - self._untagged_at < self._timings.untagged_s:
             return
-        self._untagged_at = _now()
+        self._untagged_at = monotonic()
         with contextlib.suppress(*FAILURES):
             self._search(await self._client.find(rcrt.TOOL_RESPONSE, "error", limit=UNTAGGED_PER_POLL, context=True))
 
@@ -305,7 +287,3 @@ class PendingCalls:
             crumb = rcrt.decode_crumb(document)
             if crumb is not None:
                 self._found(crumb)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Callable
 from math import inf
 from typing import NoReturn
@@ -31,46 +32,28 @@ class StreamError(Exception):
     """A stream that could not be opened or did not last; the text says why."""
 
 
-class Pace:
-    """When the next connection may be opened; a server pays for each of them for ever."""
+def reconnect_wait_s(timings: Timings, attempt: int, lasted_s: float) -> float:
+    """How long to wait before an attempt to reconnect, the first being 1.
 
-    def __init__(self, timings: Timings, uniform: Callable[[float, float], float] = random.uniform) -> None:
-        self._timings = timings
-        self._uniform = uniform
-        self._attempts = 0
-
-    def next_wait_s(self, lasted_s: float) -> float:
-        """How long to wait now, after a connection that lasted so long (0: it was never open)."""
-        if lasted_s >= self._timings.calm_s:
-            self._attempts = 0
-        self._attempts += 1
-        if self._attempts > QUICK_RECONNECTS:
-            wait_s = max(self._timings.reconnect_s - lasted_s, self._timings.backoff_s)
-        else:
-            wait_s = self._timings.backoff_s * 2 ** (self._attempts - 1)
-        return wait_s * (1 + self._uniform(0, JITTER))
+    The connection before it lasted so long (0: it was never open).
+    """
+    if attempt > QUICK_RECONNECTS:
+        wait_s = max(timings.reconnect_s - lasted_s, timings.backoff_s)
+    else:
+        wait_s = timings.backoff_s * 2 ** (attempt - 1)
+    return wait_s * (1 + random.uniform(0, JITTER))  # noqa: S311 - a pause, no secret
 
 
 class EventStream:
     """Hands every breadcrumb event to `on_event`, and calls `on_gap` whenever some may have been missed."""
 
-    def __init__(
-        self,
-        name: str,
-        client: RcrtClient,
-        timings: Timings,
-        *,
-        on_event: Callable[[Crumb], None],
-        on_gap: Callable[[], None],
-    ) -> None:
+    def __init__(self, client: RcrtClient, *, on_event: Callable[[Crumb], None], on_gap: Callable[[], None]) -> None:
         self.connection = 0  # counts those that were opened
         self.is_open = False
-        self._name = name
         self._client = client
+        self._timings = client.timings
         self._on_event = on_event
         self._on_gap = on_gap
-        self._timings = timings
-        self._pace = Pace(timings)
         self._is_trusted = True  # until an event of our own fails to come
         self._echoes: dict[str, int] = {}  # requests of ours that must come back as events -> on which connection
         self._tried = asyncio.Event()
@@ -112,9 +95,9 @@ class EventStream:
         if not stored:
             self._echoes.pop(request_id, None)
         elif request_id in self._echoes:
-            asyncio.get_running_loop().call_later(self._timings.canary_s, self._judge, request_id)
+            asyncio.get_running_loop().call_later(self._timings.canary_s, self._check_echo, request_id)
 
-    def _judge(self, request_id: str) -> None:
+    def _check_echo(self, request_id: str) -> None:
         """Closes the connection on which the request was to be heard, if it was not and is still the one in use."""
         if self._echoes.pop(request_id, None) == self.connection and self.is_open:
             self._is_trusted = self.is_open = False
@@ -123,19 +106,22 @@ class EventStream:
     # Listening.
 
     async def _run(self) -> None:
-        now = asyncio.get_running_loop().time
+        attempt = 0
         while True:
-            opened, started = self.connection, now()
+            opened, started = self.connection, time.monotonic()
             try:
                 await self._listen()
             except (StreamError, GatewayError, TransportError) as exc:
                 reason = exc.detail or exc.message if isinstance(exc, GatewayError) else str(exc)
             self.is_open = False
-            self._warn(reason)
+            if reason != self._last_reason:  # it may recur every 30 s, all night
+                log.warning("an event stream broke off", extra={"backend": self._client.name, "reason": reason})
+            self._last_reason = reason
             self._tried.set()
-            self._on_gap()  # those who relied on it poll from now on
-            lasted_s = now() - started if self.connection > opened else 0.0
-            await asyncio.sleep(self._pace.next_wait_s(lasted_s))
+            self._on_gap()  # calls that relied on it are polled for from now on
+            lasted_s = time.monotonic() - started if self.connection > opened else 0.0
+            attempt = 1 if lasted_s >= self._timings.calm_s else attempt + 1
+            await asyncio.sleep(reconnect_wait_s(self._timings, attempt, lasted_s))
 
     async def _listen(self) -> NoReturn:
         """Opens the stream and reads it to its end, which always comes as an exception."""
@@ -151,7 +137,12 @@ class EventStream:
                 raise StreamError(f"status {reply.head.status}")
             if not (reply.head.header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
                 raise StreamError("the answer is no event stream")
-            self._opened()
+            self.connection += 1
+            self.is_open = True
+            self._last_reason = None
+            self._tried.set()
+            log.info("an event stream is open", extra={"backend": self._client.name})
+            self._on_gap()  # what happened while there was none is not replayed
             try:
                 async with asyncio.timeout(None) as self._listening:
                     await self._read(reply)
@@ -160,14 +151,6 @@ class EventStream:
             finally:
                 self.is_open = False
             raise StreamError("the server ended it")
-
-    def _opened(self) -> None:
-        self.connection += 1
-        self.is_open = True
-        self._last_reason = None
-        self._tried.set()
-        log.info("an event stream is open", extra={"backend": self._name})
-        self._on_gap()  # what happened while there was none is not replayed
 
     async def _read(self, reply: StreamedReply) -> None:
         parser = EventParser(self._client.max_response_bytes)
@@ -192,9 +175,3 @@ class EventStream:
             if (request_id := asked(crumb)) is not None:
                 self._echoes.pop(request_id, None)
             self._on_event(crumb)
-
-    def _warn(self, reason: str) -> None:
-        """Warns once for each reason in a row: it may recur every 30 s, all night."""
-        if reason != self._last_reason:
-            log.warning("an event stream broke off", extra={"backend": self._name, "reason": reason})
-        self._last_reason = reason

@@ -19,7 +19,7 @@ from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdi
 from gateway.dialects import listings
 from gateway.model import Listing, Rejected, ToolDefinition
 from gateway.offload import Offload
-from gateway.offload.validation import Verdict
+from gateway.offload.tasks import Verdict
 from gateway.ports import Backend
 from gateway.routing import PublishedTool, Route
 from gateway.schemas import CompiledSchema

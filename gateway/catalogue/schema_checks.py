@@ -11,7 +11,7 @@ from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
-from gateway.offload.validation import Schemas, Verdict, check, check_schemas, decode_verdict
+from gateway.offload.tasks import Schemas, Verdict, check, check_schemas, decode_verdict
 
 T = TypeVar("T")
 

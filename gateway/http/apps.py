@@ -12,14 +12,17 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from gateway import __version__
 from gateway.dialects import recognise, rest
 from gateway.errors import CODE, ErrorCode, GatewayError
+from gateway.http import openapi
 from gateway.http.edge import strictly
 from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, HEALTH, METRICS, OPENAPI, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
 from gateway.pipeline import Pipeline
 from gateway.request import Request, read_repeats
+from gateway.settings import Config
 from gateway.wire import Headers, WireReply
 
 VERSION_HEADER = {"oxp-version": rest.HEADER_VERSION}
@@ -48,19 +51,19 @@ def _health_answer(health: Health, body: JsonObject) -> Response:
 
 
 def public_app(
+    config: Config,
     health: Health,
     challenge_status: ChallengeStatus,
-    openapi_document: bytes | None,
-    *,
+    scrape: Scrape,
     pipeline: Callable[[], Pipeline],
-    metrics: Route | None,
-    strict: bool,
 ) -> Starlette:
     """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
 
-    To be behind an `Edge`, `strict` as there. `challenge_status` raises RATE_LIMITED. `metrics` is what `metrics_for`
-    makes, if they are shown here.
+    To be behind an `Edge`. `challenge_status` raises RATE_LIMITED. The pipeline is looked up for each request:
+    Starlette's applications refer to themselves, and would keep an old one in memory until the collector finds them.
     """
+    server, strict, token = config.server, config.errors.strict, config.metrics.token
+    description = openapi.document(__version__, server.public_url, openapi.credentials_for(config.auth))
 
     async def show_health(request: HttpRequest) -> Response:
         return _health_answer(health, {"status": health.status})
@@ -89,7 +92,7 @@ def public_app(
         return _response(WireReply(status=status, headers=reply.headers, body=reply.body), asked.extra)
 
     async def show_openapi(request: HttpRequest) -> Response:
-        return Response(openapi_document, media_type="application/json")
+        return Response(description, media_type="application/json")
 
     prefixes = ("", *(f"/{name}" for name in recognise.DIALECTS))
     routes = [Route(f"{prefix}{HEALTH}", show_health) for prefix in prefixes]
@@ -98,9 +101,9 @@ def public_app(
     routes.append(Route(CALLS + "{call_id:path}", show_call, methods=["GET", "DELETE"]))
     # The edge takes callbacks themselves; what comes by another method gets its 405.
     routes.append(Route(CALLBACKS + "{token:path}", show_health, methods=["POST"]))
-    if metrics is not None:
-        routes.append(metrics)
-    if openapi_document is not None:
+    if token is not None:
+        routes.append(_metrics_for(token.get_secret_value(), scrape))
+    if server.openapi:
         routes.append(Route(OPENAPI, show_openapi))
     return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
 
@@ -121,7 +124,7 @@ def admin_app(health: Health, scrape: Scrape) -> Starlette:
     return _without_redirects(Starlette(routes=routes))
 
 
-def metrics_for(token: str, scrape: Scrape) -> Route:
+def _metrics_for(token: str, scrape: Scrape) -> Route:
     """`/metrics` behind a token: what all callers do together is not for each of them to see."""
     expected = token.encode()
 

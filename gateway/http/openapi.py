@@ -1,31 +1,32 @@
-"""The description of our public surface for machines: `GET /openapi.json`.
+"""The description of our public surface for machines: `GET /openapi.json`, OpenAPI 3.1.1.
 
-OpenAPI 3.1.1. The bare paths take every dialect, so their bodies are `anyOf`; below a prefix a path speaks one
-dialect alone. The schemas say what this gateway sends, which is narrower than what OTC 1.0, OXP 1.0 and the RFC allow.
+The bare paths take every dialect, so their bodies are `anyOf`; below a prefix a path speaks one dialect alone.
+`components.json` has the schemas, which say what this gateway sends: that is narrower than what OTC 1.0, OXP 1.0 and
+the RFC allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
 from typing import NamedTuple
 
-from gateway.http.openapi_components import (
-    ANY_OBJECT,
-    CALL_HEADERS,
-    COUNTED,
-    HEADERS,
-    NO_STORE,
-    OXP_VERSION,
-    RESPONSES,
-    SCHEMAS,
-    TEXT,
-    headers,
-    json_of,
-    ref,
-)
-from gateway.jsontext import encode
+from gateway.jsontext import decode, encode
 from gateway.model import JsonObject
 from gateway.settings import AuthSettings
+
+TEXT = {"type": "string"}
+
+
+def _ref(name: str, kind: str = "schemas") -> JsonObject:
+    """Points at a component of the document."""
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def _json_of(*names: str) -> JsonObject:
+    """A JSON body of one of these schemas. They overlap (an LC result may be a flat one), hence no oneOf."""
+    schemas = [_ref(name) for name in dict.fromkeys(names)]
+    return {"application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}
 
 
 class _Form(NamedTuple):
@@ -50,6 +51,49 @@ CREDENTIALS: JsonObject = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "oxp_key": {"type": "apiKey", "in": "header", "name": "OXP-API-Key"},
     "otc_key": {"type": "apiKey", "in": "header", "name": "OTC-API-Key"},
+}
+# Headers of answers: their names, and those of their components.
+REQUEST_ID = {"X-Request-ID": _ref("RequestId", "headers")}
+RETRY_AFTER = {"Retry-After": _ref("RetryAfter", "headers")}
+CODE = {"Toolgate-Code": _ref("Code", "headers")}
+NO_STORE = {"Cache-Control": _ref("NoStore", "headers")}
+OXP_VERSION = {"OXP-Version": _ref("OxpVersion", "headers")}
+COUNTED = {
+    "RateLimit": _ref("RateLimit", "headers"),
+    "RateLimit-Policy": _ref("RateLimitPolicy", "headers"),
+} | REQUEST_ID
+CALL_ID = {"Toolgate-Call-Id": _ref("CallId", "headers"), "Location": _ref("Location", "headers")}
+CALL_HEADERS = COUNTED | NO_STORE | CALL_ID | CODE | {"Preference-Applied": _ref("PreferenceApplied", "headers")}
+
+REFUSALS: Mapping[int, tuple[str, JsonObject]] = {
+    400: (
+        "Not a call, not a tool, not a version there is; something is missing that the tool requires; the call_id was "
+        "used for another call; or the tool server is temporarily unavailable. The tool has not run for this request.",
+        RETRY_AFTER | CALL_HEADERS,  # it may be the tool server's, of a call that has its name then
+    ),
+    401: ("No valid credential, or more than one.", {"WWW-Authenticate": _ref("WwwAuthenticate", "headers")}),
+    403: ("The caller may not use this tool, or not for that user.", {}),
+    404: ("There is no such path, or no such call of the caller's.", {}),
+    405: ("The path does not have this method.", {"Allow": _ref("Allow", "headers")}),
+    408: ("The request took too long to arrive.", {}),
+    413: ("The body is too large.", {}),
+    414: ("The path is too long.", {}),
+    415: ("The body is not JSON.", {}),
+    422: ("The input does not satisfy the tool's schema.", CALL_HEADERS),
+    429: (
+        "Too many requests, too many calls that are not over or not forgotten, or no room to remember more.",
+        RETRY_AFTER,
+    ),
+    431: ("The head is too large.", {}),
+    503: ("The gateway is starting and does not know all tools yet.", RETRY_AFTER),
+}
+RESPONSES = {
+    f"Refused{status}": {
+        "description": said,
+        "headers": CODE | COUNTED | NO_STORE | OXP_VERSION | own,
+        "content": _json_of("InvalidInput" if status == 422 else "Refusal"),
+    }
+    for status, (said, own) in REFUSALS.items()
 }
 ANYWHERE = (400, 405, 408, 414, 431)  # refusals of any request, before its path is looked at
 CACHED: JsonObject = {name: {"schema": TEXT} for name in ("ETag", "Vary", "Cache-Control")}
@@ -77,15 +121,16 @@ def document(version: str, public_url: str | None, credentials: Iterable[str] = 
     for form in FORMS:
         name = form.prefix.replace("-", "_")
         paths |= _endpoints(f"/{form.prefix}", f"{name}_", f"in {form.title}", (form,))
+    components = decode((files("gateway.http") / "components.json").read_bytes())
     body: JsonObject = {
         "openapi": "3.1.1",
         "info": {"title": "Toolgate", "version": version, "summary": "One HTTP surface for a fleet of tool servers."},
         "paths": paths,
         "components": {
             "securitySchemes": {name: CREDENTIALS[name] for name in credentials},
-            "headers": HEADERS,
+            "headers": components["headers"],
             "responses": RESPONSES,
-            "schemas": SCHEMAS,
+            "schemas": components["schemas"],
         },
         "security": [{name: []} for name in credentials],
     }
@@ -108,7 +153,7 @@ def _endpoints(at: str, name: str, spoken: str, forms: tuple[_Form, ...]) -> Jso
 
 def _operation(name: str, summary: str, responses: JsonObject, *refused: int, **more: object) -> JsonObject:
     """An operation with its answers, and the refusals of these statuses."""
-    refusals = {str(status): ref(f"Refused{status}", "responses") for status in sorted({*refused, *ANYWHERE})}
+    refusals = {str(status): _ref(f"Refused{status}", "responses") for status in sorted({*refused, *ANYWHERE})}
     return {"operationId": name, "summary": summary, "responses": responses | refusals, **more}
 
 
@@ -119,7 +164,7 @@ def _answer(description: str, fields: JsonObject, content: JsonObject | None = N
 
 def _listing(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
     fields = CACHED | COUNTED | (OXP_VERSION if _is_versioned(forms) else {})
-    body = json_of(*(form.tools for form in forms))
+    body = _json_of(*(form.tools for form in forms))
     responses = {
         "200": _answer("Every version of every tool, per tool ascending.", fields, body),
         "304": _answer("The catalogue is the one the caller already has.", fields),
@@ -138,13 +183,13 @@ def _calling(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
         {"200": _ended(ended, forms), "202": _ended(runs, forms)},
         *(401, 403, 404, 413, 415, 422, 429),
         parameters=[*_version_parameter(forms), _parameter("Prefer", "header", PREFER)],
-        requestBody={"required": True, "content": json_of(*(form.request for form in forms))},
+        requestBody={"required": True, "content": _json_of(*(form.request for form in forms))},
     )
 
 
 def _ended(description: str, forms: tuple[_Form, ...] = FORMS) -> JsonObject:
     fields = CALL_HEADERS | (OXP_VERSION if _is_versioned(forms) else {})
-    return _answer(description, fields, json_of(*(form.result for form in forms)))
+    return _answer(description, fields, _json_of(*(form.result for form in forms)))
 
 
 def _looking() -> JsonObject:
@@ -160,7 +205,7 @@ def _cancelling() -> JsonObject:
 
 
 def _health(name: str, summary: str) -> JsonObject:
-    fields, body = OXP_VERSION | NO_STORE | headers("X-Request-ID"), json_of("Health")
+    fields, body = OXP_VERSION | NO_STORE | REQUEST_ID, _json_of("Health")
     responses = {
         "200": _answer("It does.", fields, body),
         "503": _answer("Not yet, or no longer: it is starting or draining.", fields, body),
@@ -173,7 +218,7 @@ def _challenge() -> JsonObject:
     return _operation(
         "check_challenge",
         "How an authorization stands that a call asked for",
-        {"200": _answer(said, fields, json_of("ChallengeStatus"))},
+        {"200": _answer(said, fields, _json_of("ChallengeStatus"))},
         429,
         security=[],
         parameters=[_parameter("token", "path", TEXT)],
@@ -181,8 +226,8 @@ def _challenge() -> JsonObject:
 
 
 def _description() -> JsonObject:
-    content = {"application/json": {"schema": ANY_OBJECT}}
-    responses = {"200": _answer("OpenAPI 3.1.", headers("X-Request-ID"), content)}
+    content = {"application/json": {"schema": {"type": "object"}}}
+    responses = {"200": _answer("OpenAPI 3.1.", REQUEST_ID, content)}
     return _operation("describe", "This document", responses, 404, security=[])
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
 
 from gateway.errors import ErrorCode, FixedError
-from gateway.settings.server import CorsSettings
+from gateway.settings import ServerSettings
+from gateway.settings.server import EVERYWHERE, CorsSettings
 from gateway.wire import Headers, WireReply
 
 ANY = "*"
@@ -50,6 +52,17 @@ class AllowedHosts:
             return True
         host = host_of(header.decode("latin-1")).encode("latin-1")
         return host in self._exact or (bool(self._endings) and host.endswith(self._endings))
+
+
+def allowed_hosts(server: ServerSettings) -> AllowedHosts | None:
+    """The hosts of the configuration; the links we hand out must lead to us, so theirs are among them."""
+    if not server.allowed_hosts:
+        return None
+    handed_out = [url for url in (server.public_url, server.callback_url) if url is not None]
+    hosts = {*server.allowed_hosts, *(urlsplit(url).hostname or "" for url in handed_out)}
+    if server.public_url is None and server.host not in EVERYWHERE:
+        hosts.add(server.host)
+    return AllowedHosts(hosts)
 
 
 def host_of(authority: str) -> str:

@@ -9,10 +9,20 @@ import signal
 import socket
 import sys
 from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from re import Pattern
 from subprocess import DEVNULL, Popen
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gateway.offload.tasks import HEAD, MAX_FRAME_BYTES, Parts, Task, decode_answer, encode
+import msgspec
+from msgspec import Raw
+
+from gateway import jsontext
+from gateway.dialects.callback import Callback
+from gateway.model import Arguments, Decode, Json
+from gateway.offload import tasks
+from gateway.offload.tasks import HEAD, MAX_FRAME_BYTES, Parts, Task
+from gateway.schemas import CompiledSchema
 
 log = logging.getLogger("gateway.offload")
 
@@ -22,6 +32,11 @@ MAX_WAITING_BYTES = 128 * 1024 * 1024  # of what waiting tasks work on
 IDLE_S = 30.0  # then the child's memory is given back; starting one takes a fifth of a second
 WALL_FACTOR, WALL_S = 10.0, 10.0  # how long a task may take on a busy machine, by the processor time it may use
 READ_BYTES = 1024 * 1024  # of an answer, held for the reader at a time
+MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million values of up to 100 bytes
+CHECK_S = 1.0  # of processor time; ordinary schemas take a millisecond for a megabyte
+READ_S, READ_S_PER_MB = 0.5, 0.5
+WITHIN_S = 15.0  # with the wait for other callers' slices
+OWED_S = 60.0  # for the result of a tool that has run: it is lost if it cannot be read
 # The signals that end a child out of time, and one out of memory.
 OVERRUN = (signal.SIGPROF, signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL)
 # The child runs what strangers wrote: it gets no environment that may hold secrets.
@@ -64,7 +79,7 @@ class Offload:
     `memory_bytes` bounds what the child may use beyond what the program itself takes.
     """
 
-    def __init__(self, *, memory_bytes: int) -> None:
+    def __init__(self, *, memory_bytes: int = MEMORY_BYTES) -> None:
         self._memory_bytes = memory_bytes
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
         self._waiting_count = self._waiting_bytes = 0
@@ -74,13 +89,19 @@ class Offload:
         self._closed = False
 
     async def run(
-        self, task: Task, *parts: bytes, cpu_s: float, within_s: float, owner: str, is_owed: bool = False
+        self,
+        task: Task,
+        *parts: bytes,
+        cpu_s: float,
+        owner: str,
+        is_owed: bool = False,
+        within_s: float | None = None,
     ) -> Parts:
         """Runs a function of `tasks.TASKS` in the child on `parts` and returns what it returns.
 
         Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is,
         BusyError if too many tasks wait or there is no answer within `within_s` seconds, FailedError if there is no
-        child to run it. A task that `is_owed`, because a tool has run for it, waits however many there are.
+        child to run it. A task that `is_owed`, because a tool has run for it, is queued however many wait.
         """
         if self._closed:
             raise FailedError
@@ -99,6 +120,8 @@ class Offload:
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._work())
         del parts
+        if within_s is None:
+            within_s = OWED_S if is_owed else WITHIN_S
         try:
             async with asyncio.timeout(within_s):
                 return await job.answer
@@ -160,7 +183,7 @@ class Offload:
         child = self._child = self._child or await _start(self._memory_bytes)
         try:
             async with asyncio.timeout(job.cpu_s * WALL_FACTOR + WALL_S):
-                frame = encode((job.task.__name__, job.parts))
+                frame = tasks.encode((job.task.__name__, job.parts))
                 child.writer.write(HEAD.pack(len(frame), job.cpu_s))
                 child.writer.write(frame)
                 del frame
@@ -168,7 +191,7 @@ class Offload:
                 size, _ = HEAD.unpack(await child.reader.readexactly(HEAD.size))
                 if size > MAX_FRAME_BYTES:
                     raise FailedError
-                return decode_answer(await child.reader.readexactly(size))
+                return tasks.decode_answer(await child.reader.readexactly(size))
         except TimeoutError as exc:
             raise OverrunError from exc
         except (asyncio.IncompleteReadError, ConnectionError) as exc:
@@ -184,6 +207,53 @@ class Offload:
             child.process.kill()
             child.writer.close()
             await asyncio.to_thread(child.process.wait)
+
+
+class Checker(Offload):
+    """The child that serves calls. All methods raise what `run` raises. `owner` is the principal who waits."""
+
+    async def read(
+        self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str, *, is_owed: bool = False
+    ) -> Json:
+        """Reads a JSON document; objects and arrays under `members` stay text (`msgspec.Raw`). Raises JsonError."""
+        depth = str(max_depth).encode()
+        why, *read = await self.run(
+            tasks.read_document, text, depth, *members, cpu_s=_reading_s(text), owner=owner, is_owed=is_owed
+        )
+        if why:
+            raise jsontext.JsonError(why.decode())
+        rest, *taken = read
+        if jsontext.is_wide(rest):
+            raise jsontext.JsonError("it holds too many values beside those that are passed on")
+        document = jsontext.decode(rest, max_depth)
+        for path, value in zip(taken[::2], taken[1::2], strict=True):
+            *outer, last = msgspec.json.decode(path)
+            holder: Any = document
+            for name in outer:
+                holder = holder[name]
+            holder[last] = Raw(value)
+        return document
+
+    async def callback(
+        self, body: bytes, own_id: str, own_group: str, decode: Decode, patterns: Sequence[Pattern[str]], owner: str
+    ) -> Callback:
+        """As `dialects.callback.decode_callback`."""
+        ids, how = (own_id.encode(), own_group.encode()), tasks.pack_how(decode, patterns)
+        run = self.run(tasks.read_callback, body, *ids, how, cpu_s=_reading_s(body), owner=owner, is_owed=True)
+        return tasks.unpack_message(*await run)
+
+    async def errors(self, schema: CompiledSchema, arguments: Arguments, owner: str) -> dict[str, str]:
+        """What is wrong with arguments, by parameter; empty if they are valid."""
+        text = jsontext.encode(arguments)
+        (found,) = await self.run(tasks.explain_input, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        errors: dict[str, str] = msgspec.json.decode(found)
+        return errors
+
+    async def violation(self, schema: CompiledSchema, value: Json, owner: str) -> str | None:
+        """The first thing that is wrong with a tool's value; None when it is valid."""
+        text = jsontext.encode(value)
+        (found,) = await self.run(tasks.explain_output, schema.text, text, cpu_s=CHECK_S, owner=owner, is_owed=True)
+        return found.decode() or None
 
 
 def _settle(job: _Job, outcome: Parts | OffloadError) -> None:
@@ -220,3 +290,8 @@ def _process(memory_bytes: int, pipe: int) -> Popen[bytes]:
         env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
         start_new_session=True,  # Ctrl-C in a terminal is for the gateway alone
     )
+
+
+def _reading_s(text: bytes) -> float:
+    """The processor time that reading a document may take."""
+    return READ_S + READ_S_PER_MB * len(text) / 1e6

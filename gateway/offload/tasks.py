@@ -1,4 +1,4 @@
-"""The tasks of the child, pure functions of bytes, and the frames that carry them and their answers.
+"""The child's tasks: pure functions of bytes that may take long, and the frames that carry them and their answers.
 
 A frame is a fixed head and a MessagePack body: of a request the task's name and its parts, of an answer the parts that
 the task returned. Each part is JSON text unless the task says otherwise.
@@ -6,37 +6,192 @@ the task returned. Each part is JSON text unless the task says otherwise.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
+from msgspec import Raw, Struct
 
+from gateway import jsontext
+from gateway.dialects import callback
 from gateway.dialects.callback_toolset import read_toolset
 from gateway.dialects.listings import read_list
 from gateway.dialects.rcrt_tools import read_catalog
-from gateway.offload.reading import read_callback, read_document
-from gateway.offload.validation import check_schemas, explain_input, explain_output
+from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
+from gateway.schemas import (
+    CompiledSchema,
+    SchemaError,
+    by_parameter,
+    compile_input,
+    inline_refs,
+    inlined,
+    is_json_schema,
+)
 
 Parts = tuple[bytes, ...]
 Task = Callable[..., Parts]
+
+HEAD = struct.Struct("!Id")  # length of the body in bytes; of a request the processor time it may take, in seconds
+MAX_FRAME_BYTES = 512 * 1024 * 1024  # a list of 64 MiB with room for what is made of it
+
+WRAPPINGS = 4  # objects around the members that may stay encoded: `request`, `result`, `output`, `context`
+LONG = 64 * 1024  # characters of a string that is taken out as well
+FEW = 64  # entries of a list in which such members are looked for
+REMEMBERED = 8  # compiled schemas; each may take 32 MB
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(tuple[str, Parts]).decode
+decode_answer = msgspec.msgpack.Decoder(Parts).decode
+
+# Without the limits of `jsontext`: what comes here was read by it before.
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.decode
+
+
+def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
+    """Checks a JSON document and encodes it again, so that what goes on is what was checked.
+
+    `depth` is how deep it may be nested, in decimal. Objects, arrays and long strings under `members`, at most four
+    objects or a short list deep, are taken out. Returns `(b"", rest, path, value, path, value, ...)`, where each path
+    is a JSON array of names and indices, or `(reason,)` if the text is not JSON as `jsontext` takes it.
+    """
+    try:
+        document = jsontext.decode(text, int(depth))
+    except jsontext.JsonError as exc:
+        return (str(exc).encode(),)
+    names = {member.decode() for member in members}
+    taken: list[bytes] = []
+    rest = _without(document, names, (), taken)
+    return (b"", jsontext.encode(rest), *taken)
+
+
+def _without(value: Json, names: set[str], path: tuple[str | int, ...], taken: list[bytes]) -> Json:
+    """A copy of the outer objects in which the members of those names are null; what they were is in `taken`."""
+    if isinstance(value, list) and not path and len(value) <= FEW:
+        return [_without(inner, names, (index,), taken) for index, inner in enumerate(value)]
+    if not isinstance(value, dict) or len(path) == WRAPPINGS:
+        return value
+    rest: JsonObject = {}
+    for name, inner in value.items():
+        if name in names and (isinstance(inner, dict | list) or (isinstance(inner, str) and len(inner) > LONG)):
+            rest[name] = None
+            taken += (jsontext.encode((*path, name)), jsontext.encode(inner))
+        else:
+            rest[name] = _without(inner, names, (*path, name), taken)
+    return rest
+
+
+def read_callback(body: bytes, own_id: bytes, own_group: bytes, how: bytes) -> tuple[bytes, ...]:
+    """Does what `callback.decode_callback` does, for `unpack_message` to read. `how` is made by `pack_how`."""
+    decode, patterns = _decode(how, type=tuple[Decode, list[tuple[str, int]]])
+    compiled = [re.compile(pattern, flags) for pattern, flags in patterns]
+    message = callback.decode_callback(
+        body, own_id.decode(), own_group.decode(), decode=decode, failure_patterns=compiled
+    )
+    if isinstance(message, callback.Result):
+        result = message.result
+        return jsontext.encode(result.value), _encode(result.failure), _encode(message.subscription)
+    return (_encode(message),)
+
+
+def pack_how(decode: Decode, patterns: Sequence[re.Pattern[str]]) -> bytes:
+    """How the texts of a result are read, by the route of its call."""
+    return _encode((decode, [(pattern.pattern, pattern.flags) for pattern in patterns]))
+
+
+def unpack_message(*parts: bytes) -> callback.Callback:
+    """The message that `read_callback` has read: a result has three parts."""
+    if len(parts) == 1:
+        other: callback.Other = _decode(parts[0], type=callback.Other)
+        return other
+    value, failure, subscription = parts
+    result = ToolResult(
+        value=Raw(value) if jsontext.is_wide(value) else _decode(value),
+        failure=_decode(failure, type=ToolFailure | None),
+        value_bytes=len(value),
+    )
+    return callback.Result(result, _decode(subscription))
+
+
+def explain_input(schema: bytes, arguments: bytes) -> tuple[bytes]:
+    """What is wrong with the arguments of a call, by parameter, as a JSON object; empty when they are valid."""
+    return (_encode(by_parameter(_compiled(schema).findings(_decode(arguments)))),)
+
+
+def explain_output(schema: bytes, value: bytes) -> tuple[bytes]:
+    """The first thing that is wrong with a tool's value, as a sentence; empty when it is valid."""
+    try:
+        found = _compiled(schema).findings(_decode(value))
+    except SchemaError as exc:
+        return (f"The output schema cannot be used: {exc.reason}".encode(),)
+    return (found[0].sentence.encode() if found else b"",)
+
+
+@lru_cache(REMEMBERED)
+def _compiled(schema: bytes) -> CompiledSchema:
+    return CompiledSchema.compile(_decode(schema))
+
+
+class Schemas(Struct, frozen=True):
+    """What a tool takes and returns."""
+
+    input: JsonObject
+    output: JsonObject | None
+
+
+class Verdict(Struct, frozen=True):
+    """`reason`: why the schemas cannot be used; else they are listed as these.
+
+    `shows_output`: callers could make something of the output schema.
+    """
+
+    schemas: Schemas
+    reason: str = ""
+    shows_output: bool = True
+
+
+_decode_schemas = msgspec.json.Decoder(Schemas).decode
+decode_verdict = msgspec.json.Decoder(Verdict).decode
+
+
+def check_schemas(*texts: bytes) -> tuple[bytes, ...]:
+    """Checks the Schemas of each text; returns as many verdicts."""
+    return tuple(_encode(check(_decode_schemas(text))) for text in texts)
+
+
+def check(schemas: Schemas) -> Verdict:
+    """Checks whether schemas can be used, and inlines their references."""
+    try:
+        compile_input(schemas.input)
+    except SchemaError as exc:
+        return Verdict(Schemas({}, None), reason=f"Its input schema cannot be used. {exc.reason}")
+    output, useful = _promised(schemas.output)
+    return Verdict(Schemas(inline_refs(schemas.input), output), shows_output=useful)
+
+
+def _promised(schema: JsonObject | None) -> tuple[JsonObject | None, bool]:
+    """An output schema with its references inlined, and whether callers could make anything of it."""
+    if not schema:
+        return schema, True
+    try:
+        promised = inlined(schema)
+    except SchemaError:
+        return schema, False
+    return promised, is_json_schema(promised)
+
 
 TASKS: dict[str, Task] = {
     task.__name__: task
     for task in (
         read_document,
-        explain_input,
-        explain_output,
         read_callback,
         read_list,
         read_toolset,
         read_catalog,
+        explain_input,
+        explain_output,
         check_schemas,
     )
 }
-
-HEAD = struct.Struct("!Id")  # length of the body in bytes; of a request the processor time it may take, in seconds
-MAX_FRAME_BYTES = 512 * 1024 * 1024  # a list of 64 MiB with room for what is made of it
-
-encode = msgspec.msgpack.Encoder().encode
-decode_request = msgspec.msgpack.Decoder(tuple[str, Parts]).decode
-decode_answer = msgspec.msgpack.Decoder(Parts).decode

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from gateway.app import Gateway
-from gateway.assembly.surfaces import SURFACES
+from gateway.assembly.parts import SURFACES
 from gateway.config import read
 from gateway.http.accesslog import AccessLog
 from gateway.ports import Surface

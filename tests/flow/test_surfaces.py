@@ -14,7 +14,7 @@ import httpx
 import pytest
 from msgspec import Struct
 
-from gateway.assembly.surfaces import SURFACES
+from gateway.assembly.parts import SURFACES
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult

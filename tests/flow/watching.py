@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gateway.assembly.surfaces import SURFACES
+from gateway.assembly.parts import SURFACES
 from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
 from gateway.ports import Surface

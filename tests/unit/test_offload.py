@@ -14,7 +14,7 @@ import pytest
 from gateway import jsontext
 from gateway.offload import BusyError, Checker, FailedError, OverrunError
 from gateway.offload.client import MAX_WAITING_PER_OWNER
-from gateway.offload.reading import read_document
+from gateway.offload.tasks import read_document
 from gateway.schemas import CompiledSchema, compile_input
 
 pytestmark = pytest.mark.anyio

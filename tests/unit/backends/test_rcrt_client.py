@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.rcrt_client import AnswerError, BrokenAnswerError, RcrtClient, Tokens
+from gateway.backends.rcrt_client import AnswerError, BrokenAnswerError, RcrtClient, Timings, Tokens
 from gateway.backends.server import Server as ToolServer
 from gateway.errors import ErrorCode, GatewayError
 from gateway.offload import Checker
@@ -49,9 +49,10 @@ async def facing(script: Script, path: str = "", **keys: Any) -> AsyncIterator[t
     clock = Clock()
     async with serving(script) as server, pooled(server) as pool:
         at = ToolServer(server.url + path, pool, PATIENCE_S)
-        checker = Checker(memory_bytes=0)
-        tokens = Tokens(rcrt_settings(at.url, **keys), at, clock, clock.wall)
-        yield RcrtClient(at, tokens, checker, read_s=5.0, max_response_bytes=4096), server, clock
+        settings = rcrt_settings(at.url, max_response="4KiB", **keys)
+        client = RcrtClient("crumbs", settings, at, Checker(memory_bytes=0), Timings())
+        client.tokens = Tokens(settings, at, clock, clock.wall)
+        yield client, server, clock
 
 
 async def create(client: RcrtClient) -> str:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.backends.rcrt_client import RcrtClient, Timings, Tokens
-from gateway.backends.rcrt_stream import EventStream, Pace
+from gateway.backends.rcrt_client import RcrtClient, Timings
+from gateway.backends.rcrt_stream import JITTER, EventStream, reconnect_wait_s
 from gateway.backends.server import Server as ToolServer
 from gateway.dialects.rcrt import Crumb
 from gateway.offload import Checker
@@ -54,9 +54,9 @@ async def listening(script: Script, timings: Timings = FAST_POLL) -> AsyncIterat
     heard = Heard()
     async with serving(script) as server, aclosing(Pool(server.origin, LIMITS)) as pool:
         at = ToolServer(server.url, pool, DEADLINE_S)
-        tokens = Tokens(rcrt_settings(server.url, auth={"bearer": "t"}), at)
-        client = RcrtClient(at, tokens, Checker(memory_bytes=0), read_s=1.0, max_response_bytes=1000)
-        stream = EventStream("crumbs", client, timings, on_event=heard.crumbs.append, on_gap=heard.gap)
+        settings = rcrt_settings(server.url, auth={"bearer": "t"}, max_response="1KiB")
+        client = RcrtClient("crumbs", settings, at, Checker(memory_bytes=0), timings)
+        stream = EventStream(client, on_event=heard.crumbs.append, on_gap=heard.gap)
         stream.start()
         try:
             yield stream, heard, server
@@ -147,9 +147,10 @@ async def test_pings_keep_a_stream_alive() -> None:
         assert server.connections == 1
 
 
-async def test_a_stream_that_ends_cleanly_is_opened_again() -> None:
-    async with listening(sending(HEAD, event("a"), stays=False)) as (_, heard, server):
-        await until(lambda: server.connections >= 2 and len(heard.crumbs) >= 2)
+async def test_a_stream_that_lasted_is_opened_again_soon_however_often_it_ends() -> None:
+    timings = replace(FAST_POLL, calm_s=0.0, reconnect_s=60.0)
+    async with listening(sending(HEAD, event("a"), stays=False), timings) as (_, heard, server):
+        await until(lambda: server.connections >= 5 and len(heard.crumbs) >= 5)
 
 
 async def test_a_deaf_stream_is_closed_and_trusted_again_with_its_first_event() -> None:
@@ -189,16 +190,18 @@ async def test_who_waits_for_the_first_attempt_does_not_wait_for_ever() -> None:
         assert not stream.is_open
 
 
-def test_the_first_three_reconnects_are_quick_and_later_ones_half_a_minute_apart() -> None:
-    pace = Pace(Timings(), uniform=lambda low, high: low)
-    assert [pace.next_wait_s(0.0) for _ in range(5)] == [0.5, 1.0, 2.0, 30.0, 30.0]
-    assert pace.next_wait_s(20.0) == 10.0  # from one opening to the next
-    assert pace.next_wait_s(45.0) == 0.5
-    assert [pace.next_wait_s(lasted_s) for lasted_s in (60.0, 0.0)] == [0.5, 1.0]
+WAITS = [
+    *((1, 0.0, 0.5), (2, 0.0, 1.0), (3, 0.0, 2.0), (4, 0.0, 30.0), (5, 0.0, 30.0)),
+    *((5, 20.0, 10.0), (6, 45.0, 0.5)),  # from one opening to the next
+]
 
 
-def test_waits_are_spread() -> None:
-    assert Pace(Timings(), uniform=lambda low, high: high).next_wait_s(0.0) == 0.625
+@pytest.mark.parametrize(("attempt", "lasted_s", "wait_s"), WAITS)
+def test_the_first_three_reconnects_are_quick_and_later_ones_half_a_minute_apart(
+    attempt: int, lasted_s: float, wait_s: float
+) -> None:
+    waits = {reconnect_wait_s(Timings(), attempt, lasted_s) for _ in range(20)}
+    assert wait_s <= min(waits) < max(waits) <= wait_s * (1 + JITTER)
 
 
 # With the demonstration server.

@@ -8,6 +8,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from gateway.dialects.fields import MAX_TOOL_ID
+from gateway.dialects.recognise import DIALECTS
 from gateway.http.openapi import BY_KEY, BY_TOKEN, document
 from tests.oracle import FAILURE_CODES, Operation
 from tests.oracle.examples import coded
@@ -103,6 +105,13 @@ def test_the_word_for_programs_is_described_wherever_it_may_stand() -> None:
                 assert "Toolgate-Code" in headers_of(path, "get", status)
     for method, status in (("get", "200"), ("get", "202"), ("delete", "202")):
         assert "Toolgate-Code" in headers_of("/calls/{call_id}", method, status)
+
+
+def test_limits_and_versions_are_those_that_dialects_check() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert {schemas[name]["maxLength"] for name in ("ToolRef", "RfcToolRef", "LcToolRef")} == {MAX_TOOL_ID}
+    for name, dialect in (("OtcCall", "otc"), ("OxpEnvelopedCall", "oxp-env"), ("RfcCall", "rfc"), ("LcCall", "lc")):
+        assert set(schemas[name]["properties"]["$schema"]["enum"]) == set(DIALECTS[dialect].wire_versions)
 
 
 def test_no_call_is_ever_answered_5xx() -> None:
