@@ -203,6 +203,11 @@ class Room(Struct, frozen=True):
     max_bytes: int | None
 
     @property
+    def free_bytes(self) -> int | None:
+        """How many bytes may still be taken; None: there is no limit."""
+        return None if self.max_bytes is None else max(0, self.max_bytes - self.used_bytes)
+
+    @property
     def is_full(self) -> bool:
         """Whether less than `FULL` of it is left."""
         return self.max_bytes is not None and self.max_bytes - self.used_bytes < self.max_bytes * FULL
