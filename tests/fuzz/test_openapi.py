@@ -20,15 +20,15 @@ import pytest
 
 from gateway.dialects import recognise
 from tests import plainhttp
-from tests.interop.programs import CHECKOUT, interpreter
+from tests.interop.programs import interpreter
 from tests.support.demonstration import LAST_LINE, Demo, read_screen
-from tests.support.terminal import TOOLGATE, running
+from tests.support.terminal import ROOT, TOOLGATE, running
 
 EXAMPLES = 3  # requests of each kind by chance, beside those by the hundred that try every border of the document
 DEADLINE_S = 240.0  # a run takes some 10 s on an idle machine
 SEED = 20250214
 # Where Hypothesis, on which it builds, finds its tables of Unicode; else each run made them anew, for half its time.
-UNICODE = CHECKOUT / ".hypothesis"
+UNICODE = ROOT / ".hypothesis"
 # That a request fits the document does not mean that there is such a tool, or that this is its input.
 EXCLUDED = "positive_data_acceptance"
 KEPT = "kept-by-the-fuzzer"
