@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec import structs
 
 from gateway.state.address import Address
 from gateway.state.connections import connect
-from gateway.state.port import StateUnavailable
+from gateway.state.port import StateLimits, StateUnavailable
 from gateway.state.redis import SCRIPT
+from gateway.state.replica_sync import Timing
 from gateway.state.script_client import NotDone, ScriptClient
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 
-SETTINGS = {"replica": "r", "pending_ms": 1000, "lease_ms": 1000, "settle_in_ms": 1000}
+SETTINGS = {"replica": "r"} | structs.asdict(StateLimits()) | structs.asdict(Timing())
 
 
 @pytest.fixture

@@ -45,9 +45,7 @@ def test_a_success_is_read_in_any_shape(body: Any, value: Any) -> None:
     assert decode_reply(reply(200, body), invocation()) == ToolResult(value=value)
 
 
-@pytest.mark.parametrize(
-    "content_type", ["application/json; charset=utf-8", "application/problem+json", "text/JSON", None]
-)
+@pytest.mark.parametrize("content_type", ["application/problem+json; charset=utf-8", "text/JSON", None])
 def test_any_json_type_will_do_and_none_is_taken_for_json(content_type: str | None) -> None:
     assert decode_reply(reply(200, FLAT, content_type), invocation()).value == 7
 
@@ -164,5 +162,6 @@ def test_a_success_that_asks_for_authorization_is_a_challenge() -> None:
     assert error.code is ErrorCode.MISSING_REQUIREMENTS
     assert error.missing == {"authorization": [{"id": "12", "url": "https://x.example"}]}
     url = {"auth_url": "https://x.example"}
-    for other in (None, [], {}, {"auth_required": True, "auth_url": 7}, url | {"auth_required": "true"}):
+    others: list[Any] = [None, [], {}, {"auth_required": True, "auth_url": 7}, url | {"auth_required": "true"}]
+    for other in others:
         assert replies.in_band_challenge(other) is None

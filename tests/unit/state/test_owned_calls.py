@@ -35,12 +35,12 @@ def test_a_call_is_owned_for_its_whole_time_though_redis_has_another_clock(ahead
     owned = OwnedCalls(cast(ScriptClient, None), Records(Sealer((), "state")), StateLimits(pending_ttl_s=TTL_S))
     redis_s = time.time() + ahead_s
     made: dict[str, Any] = {"fingerprint": "f", "principal": "p", "backend": "b", "state": ACCEPTED, "replica": "r"}
-    owned.add(Record(key=KEY, created_s=redis_s, **made))
+    owned[KEY] = record = Record(key=KEY, created_s=redis_s, **made)
     owned.set_clock(redis_s + TTL_S / 2)
     assert owned.expired() == []
     assert owned.current(KEY) is not None
     owned.set_clock(redis_s + TTL_S + 1)
-    assert owned.expired() == [KEY]
+    assert owned.expired() == [record]
     assert owned.current(KEY) is None
 
 
