@@ -77,7 +77,7 @@ async def test_of_several_responses_the_first_counts(crumbs: Crumbs, fault: str)
 
 
 async def test_a_response_that_names_another_call_is_ignored(crumbs: Crumbs) -> None:
-    """The list spans tenants, and tags are anybody's."""
+    """The list spans tenants, and any tenant may use any tag."""
     crumbs.order("echo", "other_request_id")
     call_id = new_id()
     async with facing(crumbs.url) as (backend, kept):
