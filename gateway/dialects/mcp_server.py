@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from gateway import __version__, jsontext
+from gateway.dialects.fields import context_object
 from gateway.dialects.mcp_wire import (
     CAPABILITIES_MEMBER,
     CLIENT_MEMBER,
@@ -28,7 +29,6 @@ from gateway.dialects.mcp_wire import (
     header_value,
 )
 from gateway.dialects.replies import BrokenReplyError
-from gateway.dialects.servers import context_object
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
@@ -290,10 +290,10 @@ def _elicitations(data: Json) -> list[JsonObject]:
 
 def _input_required(result: JsonObject) -> GatewayError:
     """The refusal of a call whose server wants something first: URLs to open, or what we did not say we can do."""
-    requests = result.get("inputRequests")
+    requests: Any = result.get("inputRequests")
     challenges = []
     for key, asked in requests.items() if isinstance(requests, dict) else ():
-        params = asked.get("params") if isinstance(asked, dict) else None
+        params: Any = asked.get("params") if isinstance(asked, dict) else None
         is_url = isinstance(params, dict) and params.get("mode") == "url" and isinstance(params.get("url"), str)
         if not is_url or asked.get("method") != "elicitation/create":
             method = asked.get("method") if isinstance(asked, dict) else None

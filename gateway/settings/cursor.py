@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gateway.settings import yamlnode
-from gateway.settings.substitution import Substitution, UnfitError
+from gateway.settings.substitution import Substitution, UnfitError, Written
 from gateway.settings.yamlnode import Mark, Node
 
 MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
@@ -62,16 +62,6 @@ class ParseContext:
         return lines
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A scalar as written, after substitution; `plain` and `quoted` are both false for a substituted one."""
-
-    text: str
-    plain: bool = False
-    quoted: bool = False
-    missing: bool = False
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Cursor:
     """A value, the path of keys that leads to it, and where its key stands."""
@@ -89,17 +79,12 @@ class Cursor:
     @property
     def is_null(self) -> bool:
         """Whether the value is written as `null`."""
-        return self._plain in NULLS
+        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and self.node.text in NULLS
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing stands behind the key."""
-        return self._plain == ""
-
-    @property
-    def _plain(self) -> str | None:
-        """The text of a scalar without quotes, before substitution."""
-        return self.node.text if isinstance(self.node, yamlnode.Scalar) and self.node.plain else None
+        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and not self.node.text
 
     @property
     def is_stand_in(self) -> bool:
@@ -126,14 +111,12 @@ class Cursor:
         self._must_be(yamlnode.Scalar, "must be a single value")
         assert isinstance(self.node, yamlnode.Scalar)
         try:
-            expanded = self.context.substitution.expand(self.node.text)
+            written = self.context.substitution.expand(self.node.text, plain=self.node.plain)
         except UnfitError as exc:
             raise self.refuse(str(exc)) from None
-        if not _is_unicode(expanded.text):
+        if not _is_unicode(written.text):
             raise self.refuse("is not valid Unicode text")
-        if expanded.replaced:
-            return Written(expanded.text, missing=expanded.missing)
-        return Written(expanded.text, plain=self.node.plain, quoted=not self.node.plain)
+        return written
 
     def items(self) -> list[Cursor]:
         """One cursor for each item of a list. Raises RefusedError."""

@@ -165,43 +165,30 @@ def overlap(one: str, other: str) -> bool:
 
     An id has one `@`, so that the one of a pattern stands for it, and wildcards never do.
     """
-    (tool, _, version), (other_tool, _, other_version) = (_with_version(glob).partition("@") for glob in (one, other))
+    (tool, _, version), (other_tool, _, other_version) = (
+        (glob if "@" in glob else f"{glob}@*").partition("@") for glob in (one, other)
+    )
     return "@" not in version + other_version and _meet(tool, other_tool) and _meet(version, other_version)
 
 
-def _with_version(pattern: str) -> str:
-    return pattern if "@" in pattern else f"{pattern}@*"
-
-
-def _fixed(pattern: str) -> str:
-    """What comes before the first wildcard."""
-    return WILD.split(pattern, maxsplit=1)[0]
-
-
 def _meet(one: str, other: str) -> bool:
-    """Whether some text matches both: walks them together, at most 66,000 pairs of the 257 places in either."""
-    shorter, longer = sorted((_fixed(one), _fixed(other)), key=len)
+    """Whether some text matches both: walks them together, at most 66,000 pairs of places."""
+    shorter, longer = sorted((WILD.split(glob, maxsplit=1)[0] for glob in (one, other)), key=len)
     if not longer.startswith(shorter):
-        return False  # most of a large file, without any walking
-    seen = {(0, 0)}
+        return False  # most of a large file, at no cost
+    seen: set[tuple[int, int]] = set()
     places = [(0, 0)]
     while places:
         here, there = places.pop()
-        if here == len(one) and there == len(other):
+        mine, theirs = one[here : here + 1], other[there : there + 1]
+        if not (mine or theirs):
             return True
-        for place in _next(one, here, other, there):
-            if place not in seen:
-                seen.add(place)
-                places.append(place)
+        if (here, there) in seen:
+            continue
+        seen.add((here, there))
+        if "*" in (mine, theirs):  # stands for nothing, or for what the other pattern has here
+            places += [(here + 1, there)] if mine else []
+            places += [(here, there + 1)] if theirs else []
+        elif mine == theirs or (mine and theirs and "?" in (mine, theirs)):
+            places.append((here + 1, there + 1))
     return False
-
-
-def _next(one: str, here: int, other: str, there: int) -> list[tuple[int, int]]:
-    mine, theirs = one[here : here + 1], other[there : there + 1]
-    if mine == "*":
-        return [(here + 1, there), (here, there + 1)] if theirs else [(here + 1, there)]
-    if theirs == "*":
-        return [(here, there + 1), (here + 1, there)] if mine else [(here, there + 1)]
-    if mine and theirs and (mine == theirs or "?" in (mine, theirs)):
-        return [(here + 1, there + 1)]
-    return []

@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
 
-from gateway.settings.cursor import NULLS, Cursor, Written
-from gateway.settings.substitution import UnfitError
+from gateway.settings.cursor import NULLS, Cursor
+from gateway.settings.substitution import UnfitError, Written
 from gateway.suggestions import suggestion
 
 Schema = dict[str, Any]
@@ -33,6 +33,8 @@ class Value(ABC):
     title: str = ""
     sample: str = ""  # what stands in for a variable that is missing
     always_judged = False  # whether problems of a stand-in with other keys count: any value would have them
+    # Looks a value up where the file lies, or elsewhere in it. Raises UnfitError.
+    resolve: Callable[[Any, Cursor], Any] | None = None
 
     def read(self, value: Any) -> Any:
         """Reads a value of a file, or text in code such as a default; anything else in code is the value itself."""
@@ -44,17 +46,14 @@ class Value(ABC):
                 value.context.stand_ins.add(value.path)
             return self.stand_in(value.raw or "")
         try:
-            return self.resolve(self.parse(written), value)
+            parsed = self.parse(written)
+            return parsed if self.resolve is None else self.resolve(parsed, value)
         except UnfitError as exc:
             raise value.refuse(str(exc)) from None
 
     @abstractmethod
     def parse(self, written: Written) -> Any:
         """Reads one value. Raises UnfitError."""
-
-    def resolve(self, value: Any, cursor: Cursor) -> Any:
-        """Looks a value up where the file lies or says more about it. Raises UnfitError."""
-        return value
 
     def stand_in(self, raw: str) -> Any:
         """A value to go on with where a variable is missing and that was allowed; `raw` is what the file says."""
@@ -75,8 +74,7 @@ class Text(Value):
     """Any text, or text of a certain form: `pattern`, what it `must` be in words, and `convert` for what is left.
 
     With `any_scalar` it may look like a number, too. `stand_in` is used where a variable is missing; without one it is
-    the expression itself. `resolve` looks the text up where the file lies, or elsewhere in it. Both functions raise
-    UnfitError.
+    the expression itself. `convert` and `resolve` raise UnfitError.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class Text(Value):
         self.convert = convert
         self.title = title or ("text" if pattern is None else must.removeprefix("must be "))
         self._stand_in = stand_in
-        self._resolve = resolve
+        self.resolve = resolve
 
     def parse(self, written: Written) -> Any:
         if not self.matches(written.text):
@@ -104,9 +102,6 @@ class Text(Value):
         if not self.any_scalar:
             _require_text(written)
         return self.convert(written.text)
-
-    def resolve(self, value: Any, cursor: Cursor) -> Any:
-        return value if self._resolve is None else self._resolve(value, cursor)
 
     def matches(self, text: str) -> bool:
         """Whether text has the form."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -34,9 +34,9 @@ OWN_HEADERS = frozenset(
     | {"accept", "accept-encoding", "range"}
     | {"x-request-id", "traceparent", "tracestate"}  # sent on with every call
 )
+OWN_PREFIXES = ("proxy-", "content-")
 HOST_NAME_MUST = "must be a host, *. before a domain, or an address, without a port"
 PEM = "-----BEGIN "  # RFC 7468, section 2
-OWN_PREFIXES = ("proxy-", "content-")
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAPPED_BITS = 96  # in front of an IPv4 address inside of an IPv6 one: RFC 4291, section 2.5.5.2
@@ -74,18 +74,13 @@ def _network(text: str) -> IpNetwork:
     network: IpNetwork = address.network
     if address.ip != network.network_address:
         raise UnfitError(f"has bits set beyond its length; the network is {network}")
-    network = _without_ipv6_around(network)
-    if network.prefixlen == 0:
-        raise UnfitError("trusts everybody, so that any caller could pass for any other")
-    return network
-
-
-def _without_ipv6_around(network: IpNetwork) -> IpNetwork:
-    """An IPv4 network inside of IPv6 as one of IPv4, which is how addresses of callers and proxies are compared."""
+    # Addresses of callers and proxies are compared as IPv4 where they are IPv4 inside of IPv6.
     if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:
-            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+            network = ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+    if network.prefixlen == 0:
+        raise UnfitError("trusts everybody, so that any caller could pass for any other")
     return network
 
 
@@ -257,22 +252,20 @@ class ServerTlsSettings(Section):
 
 def _holds_certificates(path: str) -> bool:
     """Whether a file holds certificates in PEM; true for one that is absent, which was allowed."""
-    if not Path(path).is_file():
-        return True
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-    except OSError:  # ssl.SSLError is one
-        return False
-    return True
+    return _loads(ssl.SSLContext.load_verify_locations, path)
 
 
 def _belong_together(cert: str, key: str) -> bool:
     """Whether two files are a certificate and its key; true if one is absent, which was allowed."""
-    if not (Path(cert).is_file() and Path(key).is_file()):
+    # A passphrase is given, if only an empty one: else OpenSSL asks for one on the terminal.
+    return _loads(ssl.SSLContext.load_cert_chain, cert, key, "")
+
+
+def _loads(load: Callable[..., None], *arguments: str) -> bool:
+    if not all(Path(path).is_file() for path in arguments if path):
         return True
     try:
-        # A passphrase is given, if only an empty one: else OpenSSL asks for one on the terminal.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")
-    except OSError:
+        load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), *arguments)
+    except OSError:  # ssl.SSLError is one
         return False
     return True

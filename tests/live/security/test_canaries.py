@@ -71,6 +71,15 @@ LOOKED_AT = {
     "commands of Redis": "EVALSHA",
     "disk of Redis": "toolgate:",
 }
+# What another caller tries.
+TRIED_TOOLS = (
+    *("Lab.Echo", "Lab.HangsUp", "Lab.Holds", "Lab.Needy", "Lab.No", "Mail.Garble"),
+    *("Keeper.nothing", "Gone.Tool", "Crumbs.nothing"),
+)
+TRIED_PATHS = (
+    *("/tools", "/oxp/tools", "/lc/tools", "/openapi.json", "/health", "/metrics"),
+    *("/challenges/x", "/callbacks/x", "/nothing"),
+)
 REMEMBERED_S = 20.0  # for a replica's death to be noticed (a lease of 10 s), on a busy machine
 
 
@@ -124,31 +133,9 @@ async def plain_session(http: httpx.AsyncClient, canaries: Canaries) -> list[htt
 async def note_curious(running: GatewayProcess, canaries: Canaries, kept: list[str], seen: Seen) -> None:
     """Notes what somebody finds who has entrusted nothing and knows the ids of others' calls."""
     async with caller(running.url, headers={"Authorization": f"Bearer {token_of('bob')}"}) as http:
-        tools = (
-            "Lab.Echo",
-            "Lab.HangsUp",
-            "Lab.Holds",
-            "Lab.Needy",
-            "Lab.No",
-            "Mail.Garble",
-            "Keeper.nothing",
-            "Gone.Tool",
-            "Crumbs.nothing",
-        )
-        answers = [await call(http, tool, {}) for tool in tools]
+        answers = [await call(http, tool, {}) for tool in TRIED_TOOLS]
         answers += [await http.request(method, f"/calls/{one}") for one in kept for method in ("GET", "DELETE")]
-        paths = (
-            "/tools",
-            "/oxp/tools",
-            "/lc/tools",
-            "/openapi.json",
-            "/health",
-            "/metrics",
-            "/challenges/x",
-            "/callbacks/x",
-            "/nothing",
-        )
-        answers += [await http.get(path) for path in paths]
+        answers += [await http.get(path) for path in TRIED_PATHS]
         answers.append(await http.post("/callbacks/x.y.z", json={}))
         answers.append(await call(http, "Lab.Echo", {}, call_id="bobs"))
     mentioned = {f"/calls/{one}" for one in kept}
