@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 MIN_KEY_CHARACTERS = 32
-KEY_ID_BYTES = 4  # tells which key sealed; two keys that share one are both tried
+KEY_ID_BYTES = 4  # names the key that sealed; two keys that share one are both tried
 NONCE_BYTES = 12
 NONCES_AT_ONCE = 256
 NONCES = Struct(f"{NONCE_BYTES}s" * NONCES_AT_ONCE)
