@@ -89,16 +89,15 @@ PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_p
 
 def published(context: ParseContext) -> list[str]:
     """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
-    routes = next(iter(yamlnode.values(context.root, "routes")), None)
-    if not isinstance(routes, yamlnode.Sequence):
-        return []
-    open_ = [route for route in routes.items if "true" not in _texts(route, "deny")]
+    found = [node.value for node in yamlnode.values(context.root, "routes")[:1]]
+    routes = [route for routes in found if isinstance(routes, list) for route in routes]
+    open_ = [route for route in routes if "true" not in _texts(route, "deny")]
     patterns = [text for route in open_ for text in _texts(route, "tools")]
     return ["*" if "$" in pattern else pattern for pattern in patterns]  # what is put in may be any
 
 
 def _texts(node: yamlnode.Node, name: str) -> list[str]:
-    return [value.text for value in yamlnode.values(node, name) if isinstance(value, yamlnode.Scalar)]
+    return [value.value for value in yamlnode.values(node, name) if isinstance(value.value, str)]
 
 
 class RateLimitSettings(Section):
