@@ -70,10 +70,10 @@ RATE = Text(
     "must be a rate such as 50/s, 30/m, 1000/h or 5000/d",
     Rate.parse,
     title="rate, such as `50/s`",
-    stand_in=Rate(1, 1),
+    if_missing=Rate(1, 1),
 )
 LIMIT_KEY = Text(
-    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", stand_in=("caller",)
+    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", if_missing=("caller",)
 )
 
 
@@ -124,7 +124,6 @@ class RateLimitSettings(Section):
         return min(self.rate.count, MAX_BURST) if self.burst is None else self.burst
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds limits that can never be met, and keys that do not go together."""
         if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
             yield "burst", "takes more than 30 days to come back at this rate"
         if self.name in ALWAYS_THERE:
