@@ -217,9 +217,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "id_", "code"), REFUSED)
-async def test_refusals_are_errors_with_the_id_of_their_request(
-    server: ToolServer, body: bytes, id_: Json, code: int
-) -> None:
+async def test_refusals_have_the_id_of_their_request(server: ToolServer, body: bytes, id_: Json, code: int) -> None:
     async with rpc(server) as (_, caller):
         response = await caller.post(body)
     error = response.json()["error"]
@@ -227,7 +225,7 @@ async def test_refusals_are_errors_with_the_id_of_their_request(
     assert (error["data"] is not None) == (b"Count_Up" in body)
 
 
-async def test_who_is_refused_for_the_head_alone_gets_an_error_too(server: ToolServer) -> None:
+async def test_refused_heads_get_an_error(server: ToolServer) -> None:
     async with rpc(server, server={"max_body": "1KiB"}) as (_, caller):
         stranger = replace(caller, headers={})
         refused = [

@@ -40,9 +40,7 @@ def invalid() -> GatewayError:
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("made", [unauthenticated, invalid])
 @pytest.mark.parametrize("chained", [False, True])
-def test_what_a_refused_request_brought_is_freed_without_the_collector(
-    made: Callable[[], GatewayError], chained: bool
-) -> None:
+def test_a_refused_request_leaves_no_reference_cycle(made: Callable[[], GatewayError], chained: bool) -> None:
     request = Request(HEAD, REST)
     left: list[weakref.ref[Body]] = []
 
