@@ -181,7 +181,7 @@ async def test_haproxy_notices_by_itself(tmp_path: Path) -> None:
     assert_nothing_lost(load, runs)
 
 
-async def test_nginx_is_told(tmp_path: Path) -> None:
+async def test_nginx_is_reloaded(tmp_path: Path) -> None:
     nginx = program("nginx", "nginx")
     front, *ports = free_ports(3)
     servers = tmp_path / "toolgate-servers.conf"
