@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.http import HttpBackend
+from gateway.backends.mcp import McpBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
@@ -23,7 +24,7 @@ from gateway.settings import (
     RcrtBackendSettings,
     RouteSettings,
 )
-from gateway.settings.backends import OtcBackendSettings, OxpBackendSettings
+from gateway.settings.backends import McpBackendSettings, OtcBackendSettings, OxpBackendSettings
 from gateway.state.sealing import Sealer
 
 
@@ -44,6 +45,7 @@ ADAPTERS: Mapping[type[BackendSettings], Adapter] = {
     OxpBackendSettings: HttpBackend,
     CallbackBackendSettings: CallbackBackend,
     RcrtBackendSettings: RcrtBackend,
+    McpBackendSettings: McpBackend,
 }
 
 # Keys that concern calls alone; all others decide which tools a tool server lists and what they mean.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from time import monotonic
 
 from msgspec.structs import replace
@@ -24,7 +23,7 @@ from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import OffloadError
 from gateway.ports import CallCodec
 from gateway.settings import BackendSettings
-from gateway.transport import Kind, Reply, StreamedReply, TransportError
+from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
@@ -41,7 +40,7 @@ BROKEN = ToolResult(
 )
 
 Send = Callable[[Lease[Server], WireRequest, Invocation, float], Awaitable[Reply]]  # the last is a deadline
-ReadStream = Callable[[StreamedReply, Invocation], Awaitable[Reply]]
+Ask = Callable[[Server, float], Awaitable[Reply]]  # how long it may take, in seconds
 
 
 def note_status(lease: Lease[Server], status: int) -> None:
@@ -77,8 +76,9 @@ class HttpExchange:
     """One backend's way to its tool server and the replicas of that. Durations in seconds, sizes in bytes.
 
     `list_request` asks for the tools, which runs none: it also shows whether a replica answers. `call_path` is the
-    codec's other path, once the tool server was found not to have the first. With `read_stream` the replies to calls
-    are read while they arrive, by a function that returns the answer in them; else they are read whole.
+    codec's other path, once the tool server was found not to have the first. A protocol that needs more than one
+    exchange gives `send`, which sends a call to a replica before a deadline and returns the answer, and `ask`, which
+    asks a replica for the tools. Both raise TransportError, which says whether a call was sent.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class HttpExchange:
         context: BackendContext,
         list_request: WireRequest,
         *,
-        read_stream: ReadStream | None = None,
+        send: Send | None = None,
+        ask: Ask | None = None,
     ) -> None:
         self.call_path: str | None = None
         self.credentials = credentials_of(settings)
@@ -99,7 +100,8 @@ class HttpExchange:
         self._checker = context.checker
         self._max_response_bytes = settings.max_response_bytes
         self._list_request = list_request
-        self._send: Send = self._send_whole if read_stream is None else partial(self._send_streamed, read_stream)
+        self._send: Send = send or self._send_whole
+        self._ask: Ask = ask or self._ask_whole
         self._admission.check = self._is_alive
 
     # Calls.
@@ -153,7 +155,8 @@ class HttpExchange:
         if result.duration_ms is None:
             took_ms = int((monotonic() - started) * 1e6) / 1e3
             value, size = result.value, result.value_bytes
-            return ToolResult(value=value, failure=result.failure, duration_ms=took_ms, value_bytes=size)
+            blocks, failure = result.blocks, result.failure
+            return ToolResult(value=value, failure=failure, duration_ms=took_ms, value_bytes=size, blocks=blocks)
         return result
 
     def _send_whole(
@@ -169,28 +172,6 @@ class HttpExchange:
             timeout_s=max(deadline - monotonic(), 0.001),
             max_body=self._max_response_bytes,
         )
-
-    async def _send_streamed(
-        self,
-        read: ReadStream,
-        lease: Lease[Server],
-        request: WireRequest,
-        invocation: Invocation,
-        deadline: float,
-    ) -> Reply:
-        server = lease.replica.target
-        timeout_s = max(deadline - monotonic(), 0.001)
-        async with server.pool.stream(
-            request.method,
-            server.target(request.path),
-            (USER_AGENT, *request.headers, *self.credentials(invocation.principal)),
-            request.body,
-            more=invocation.headers,
-            timeout_s=timeout_s,
-            idle_s=timeout_s,
-            max_body=self._max_response_bytes,
-        ) as reply:
-            return await read(reply, invocation)
 
     async def _resend(
         self, exc: TransportError, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
@@ -316,7 +297,7 @@ class HttpExchange:
             return exc.kind is Kind.TOO_LARGE
         return reply.status < 500
 
-    def _ask(self, server: Server, timeout_s: float) -> Awaitable[Reply]:
+    def _ask_whole(self, server: Server, timeout_s: float) -> Awaitable[Reply]:
         request = self._list_request
         return server.pool.request(
             request.method,

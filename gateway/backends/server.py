@@ -38,7 +38,7 @@ class Server:
 
     def target(self, path: str) -> bytes:
         """The path and query of a request, from a path of the protocol."""
-        return (self._base_path + path).encode("ascii")
+        return (self._base_path + path or "/").encode("ascii")
 
     def is_to_blame(self, exc: TransportError, given_s: float) -> bool:
         """Whether a broken exchange counts against the tool server, which had `given_s`.

@@ -18,6 +18,7 @@ from gateway import jsontext
 from gateway.dialects import callback
 from gateway.dialects.callback_toolset import read_toolset
 from gateway.dialects.listings import read_list
+from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.rcrt_tools import read_catalog
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.schemas import (
@@ -188,6 +189,7 @@ TASKS: dict[str, Task] = {
         read_document,
         read_callback,
         read_list,
+        read_tools,
         read_toolset,
         read_catalog,
         explain_input,

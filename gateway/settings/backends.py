@@ -17,6 +17,8 @@ from gateway.settings.web import BaseUrl, HeaderName, OriginUrl, TlsSettings
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
+McpEra = Literal["auto", "modern", "legacy"]
+McpSessions = Literal["principal", "shared"]
 RequestSchema = Literal["tool_request", "agent_response"]
 MAX_REPLICAS = 32  # all are looked at for every call, and each has a pool of connections
 PRINCIPAL = "principal"  # as `subject`: stands for the caller
@@ -128,14 +130,13 @@ def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:
         yield MAX_REPLICAS, f"is one too many; there may be {MAX_REPLICAS}"
 
 
-class HttpBackendSettings(BackendSettings):
-    """A tool server that answers each call in the same HTTP exchange."""
+class ReplicatedBackendSettings(BackendSettings):
+    """A tool server that answers each call in the same HTTP exchange, of which there may be several."""
 
     url: BaseUrl | None = setting(None, "Where the tool server is; a path is put before every path of the protocol.")
     urls: Annotated[tuple[BaseUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
         None, "In place of url: where all replicas of the tool server are."
     )
-    dialect: AnyText = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -145,6 +146,12 @@ class HttpBackendSettings(BackendSettings):
         yield from BackendSettings.problems(self)
         if (self.url is None) is (self.urls is None):
             yield "urls", "must have exactly one of url and urls"
+
+
+class HttpBackendSettings(ReplicatedBackendSettings):
+    """A tool server of a protocol that has several forms."""
+
+    dialect: AnyText = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
 
 
 class OtcBackendSettings(HttpBackendSettings):
@@ -159,6 +166,20 @@ class OxpBackendSettings(HttpBackendSettings):
 
     protocol: Choice[Literal["oxp"]] = setting(..., "Open Execution Protocol.")
     dialect: Choice[OxpDialect] = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
+
+
+class McpBackendSettings(ReplicatedBackendSettings):
+    """A tool server that speaks MCP over streamable HTTP."""
+
+    protocol: Choice[Literal["mcp"]] = setting(..., "Model Context Protocol.")
+    era: Choice[McpEra] = setting("auto", "Whether it begins with initialize (legacy, to 2025-11-25) or not (modern).")
+    sessions: Choice[McpSessions] = setting(
+        "principal", "Whose a session of a legacy server is: each caller has its own, or all share one."
+    )
+    json_text: Flag = setting(False, "Whether a single text that is a JSON object or array is read as that value.")
+    trust_meta: Flag = setting(
+        False, "Whether it is believed what it says beyond MCP, as another Toolgate: what may be retried, and when."
+    )
 
 
 class SingleBackendSettings(BackendSettings):
