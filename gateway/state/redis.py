@@ -22,6 +22,7 @@ from gateway.state.common import Waiters, check_call, check_digest, check_move, 
 from gateway.state.owned_calls import OwnedCalls
 from gateway.state.port import (
     ACCEPTED,
+    AWAITING_USER,
     DONE,
     RECORD_BYTES,
     SMALL_OUTCOME_BYTES,
@@ -139,7 +140,8 @@ class RedisState:
         if reply[0] != b"yes":
             return False
         self._owned.advance(key, to, note)
-        self._sync.look_at(key)
+        if to is AWAITING_USER:
+            self._sync.look_at(key)
         return True
 
     async def settle(self, key: str, outcome: bytes) -> bool:
@@ -173,16 +175,16 @@ class RedisState:
         """As `get`; Redis wakes this process when the call is over, waits for its user, or is gone."""
         return self._record(await self._ask("watch", key))
 
-    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
+    async def wait(self, key: str, timeout_s: float) -> Record | None:
         check_digest(key)
         seen, epoch = self.held(key) if self.is_up else None, self._sync.epoch
-        waiter = self._waiters.add(key, beyond)
+        waiter = self._waiters.add(key)
         try:
             async with asyncio.timeout(timeout_s):
-                if seen is None or seen.state > beyond:  # else we own it, and Redis wakes the owner anyway
+                if seen is None or seen.state > ACCEPTED:  # else we own it, and Redis wakes the owner anyway
                     with suppress(StateUnavailable):  # then the call is fetched when Redis is back
                         seen = await self._watch(key)
-                        if seen is None or seen.state > beyond:
+                        if seen is None or seen.state > ACCEPTED:
                             return seen
                 record = await waiter
                 if record is None and seen is not None and epoch != self._sync.epoch:

@@ -233,7 +233,7 @@ class ReplicaSync:
             self._hurry.set()  # Redis came up empty behind an unbroken connection
             return
         for key, state in zip(keys, reply[1], strict=True):
-            if not state or state > self._waiters.threshold(key):
+            if not state or state > CallState.ACCEPTED:
                 self.look_at(key)
             if key in owned and (not state or state >= CallState.UNKNOWN):
                 self._owned.release(owned[key])

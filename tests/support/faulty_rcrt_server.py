@@ -54,16 +54,16 @@ CONTEXTS: Mapping[str, Callable[[Crumb], Json]] = {
 # What becomes of the event about the response, which is stored in any case.
 EVENTS: Mapping[str, Callable[[Crumb], list[Crumb]]] = {
     "drop_event": lambda _: [],
-    "duplicate_event": lambda told: [told, told],
-    "partial_event": lambda told: [without(told, "context", "tags", "schema_name") | {"context_merged": True}],
-    "event_without_context": lambda told: [without(told, "context")],
-    "event_without_type": lambda told: [without(told, "type")],
-    "created_event": lambda told: [told | {"type": "breadcrumb.created"}],
-    "malformed_events": lambda told: [
-        {"owner_id": told["owner_id"]},
-        told | {"tags": None, "context": []},
-        told | {"breadcrumb_id": 7, "schema_name": 7},
-        told,
+    "duplicate_event": lambda sent: [sent, sent],
+    "partial_event": lambda sent: [without(sent, "context", "tags", "schema_name") | {"context_merged": True}],
+    "event_without_context": lambda sent: [without(sent, "context")],
+    "event_without_type": lambda sent: [without(sent, "type")],
+    "created_event": lambda sent: [sent | {"type": "breadcrumb.created"}],
+    "malformed_events": lambda sent: [
+        {"owner_id": sent["owner_id"]},
+        sent | {"tags": None, "context": []},
+        sent | {"breadcrumb_id": 7, "schema_name": 7},
+        sent,
     ],
 }
 
@@ -110,8 +110,8 @@ class FaultyRunner(Runner):
             draft = draft | {"tags": [tag for tag in draft["tags"] if not tag.startswith("request:")]}
         for _ in range(2 if name == "duplicate_response" else 1):
             crumb = self.store.create(draft, announce=False)
-            for told in EVENTS[name](event(crumb)) if name in EVENTS else [event(crumb)]:
-                self.store.announce(told)
+            for sent in EVENTS[name](event(crumb)) if name in EVENTS else [event(crumb)]:
+                self.store.announce(sent)
 
 
 async def wait_a_moment(_given: Crumb) -> Json:
@@ -143,12 +143,12 @@ class FaultyRcrtServer(RcrtServer):
         return [*super().routes(), approve, self.faults.route()]
 
     async def approve(self, request: Request) -> Response:
-        """Approves a tool; its event tells no more than that."""
+        """Approves a tool; its event says no more than that."""
         crumb = self.known(request)
         crumb["tags"] = [*crumb["tags"], "approved"]
         crumb["version"] += 1
-        told = {"type": "breadcrumb.updated", "breadcrumb_id": crumb["id"], "owner_id": crumb["owner_id"]}
-        self.store.announce(told | {"action": "approved"})
+        sent = {"type": "breadcrumb.updated", "breadcrumb_id": crumb["id"], "owner_id": crumb["owner_id"]}
+        self.store.announce(sent | {"action": "approved"})
         return JSONResponse({"ok": True})
 
     def identify(self, request: Request) -> str:

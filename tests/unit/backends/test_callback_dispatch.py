@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway.admission import BreakerRules, NotDispatchedError
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Toolset, behind, facing
+from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Toolset, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.dispatch_gate import RecordingGate, refusing
 from tests.unit.transport.scripted import Peer, Script
@@ -148,11 +148,11 @@ async def test_a_tool_server_that_is_hung_up_on_takes_calls_if_it_has_called_bac
         asked.set()
         await peer.until_closed()
 
-    async with behind(Toolset(acknowledge), breaker=BreakerRules(failures=1)) as (backend, way_in):
-        breaker = way_in.replicas[0].breaker
+    async with facing(Toolset(acknowledge), breaker=BreakerRules(failures=1)) as at:
+        breaker = at.way_in.replicas[0].breaker
         breaker.record_failure(breaker.generation)
-        await backend.list_tools()  # so that the next call may find out
-        dispatch = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, RecordingGate(answered=answered)))
+        await at.backend.list_tools()  # so that the next call may find out
+        dispatch = asyncio.create_task(at.backend.dispatch(INVOCATION, CALLBACK_URL, RecordingGate(answered=answered)))
         await asked.wait()
         dispatch.cancel()
         await asyncio.wait([dispatch])
@@ -175,11 +175,11 @@ class Held:
 async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted(gate: RecordingGate) -> None:
     held = Held()
     toolset = Toolset(held)
-    async with behind(toolset, concurrency=1) as (backend, _):
+    async with facing(toolset, concurrency=1) as at:
         at_once = RecordingGate()
-        first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, at_once))
+        first = asyncio.create_task(at.backend.dispatch(INVOCATION, CALLBACK_URL, at_once))
         await held.first_is_in.wait()
-        second = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL, gate))
+        second = asyncio.create_task(at.backend.dispatch(INVOCATION, CALLBACK_URL, gate))
         await asyncio.sleep(0)
         assert gate.events == ["queued"]
         held.go_on.set()
@@ -193,13 +193,13 @@ async def test_a_call_that_had_to_wait_is_handed_over_only_if_it_is_still_wanted
 async def test_a_call_that_waits_while_its_toolset_becomes_invalid_is_refused() -> None:
     held = Held()
     toolset = Toolset(held)
-    async with behind(toolset, concurrency=1) as (backend, _):
-        first = asyncio.create_task(backend.dispatch(INVOCATION, CALLBACK_URL))
+    async with facing(toolset, concurrency=1) as at:
+        first = asyncio.create_task(at.backend.dispatch(INVOCATION, CALLBACK_URL))
         await held.first_is_in.wait()
-        second = asyncio.create_task(refusal(backend.dispatch(INVOCATION, CALLBACK_URL)))
+        second = asyncio.create_task(refusal(at.backend.dispatch(INVOCATION, CALLBACK_URL)))
         await asyncio.sleep(0)  # now it waits for its turn
         toolset.manifest = reply(200, {"name": "builds"})
-        await backend.list_tools()
+        await at.backend.list_tools()
         held.go_on.set()
         assert (await first, (await second).code) == (None, ErrorCode.BACKEND_UNAVAILABLE)
     assert len(toolset.noted) == 1
