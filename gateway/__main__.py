@@ -34,10 +34,10 @@ def _fill_standard_places() -> None:
 def _while_imported(words: Sequence[str]) -> None:
     """Says what signals do while everything is imported, for half a second at the most.
 
-    Ctrl-C ends the process without a word. SIGHUP does nothing: a gateway has yet to read the configuration that it is
-    told to read again.
+    Ctrl-C ends the process without a word. SIGHUP does nothing: there is no configuration yet to read
+    again.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started us wants it ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else our parent process wants it ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if words[:1] == ["serve"] and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _hint(path: Path) -> list[str]:
-    """Tells of `--allow-missing-env` if that is all it takes."""
+    """Suggests `--allow-missing-env` if nothing else is wrong."""
     try:
         configuration.load(path, allow_missing_env=True)
     except ConfigError:

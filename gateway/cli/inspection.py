@@ -61,23 +61,16 @@ async def _look_at_state(config: Config) -> JsonObject:
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
     # The library for Redis takes as long as all that only checks a file.
-    from gateway.state.inspection import deafness, look_at, refusal
+    from gateway.state.inspection import inspect
 
     async with storage.redis_client(config.state, address) as redis:
-        found, refused = await look_at(redis), await refusal(redis)
-        deaf = None if refused else await deafness(redis)
-    cause, warnings = found.cause or refused, list(found.warnings)
-    if refused is None and found.version is None:  # refusing INFO, as some providers do, is no reason
-        cause = None
-        warnings.append(f"it does not say whether it may lose calls: {found.cause}")
-    if deaf is not None:
-        warnings.append(f"replicas cannot wake each other, and notice late what another one was told: {deaf}")
+        found = await inspect(redis)
     return {
         "kept_in": repr(address),
-        "up": cause is None,
-        "cause": cause,
+        "up": found.cause is None,
+        "cause": found.cause,
         "version": found.version,
-        "warnings": warnings,
+        "warnings": found.warnings,
     }
 
 

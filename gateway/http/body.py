@@ -10,7 +10,7 @@ from gateway.ports import ANONYMOUS
 from gateway.request import Request
 from gateway.wire import ServerRequest
 
-NOBODY = ANONYMOUS.principal  # counts by its address
+NO_PRINCIPAL = ANONYMOUS.principal  # bodies of such callers are counted by address
 
 
 class CallerLeft(Exception):  # noqa: N818 - not an error
@@ -32,7 +32,7 @@ class ArrivingBody(Struct, frozen=True, eq=False):
         """The whole body if it is there; None if it has to be read."""
         if self.served is None:
             return None
-        if self.request.principal != NOBODY:
+        if self.request.principal != NO_PRINCIPAL:
             self.served.holder = self.request.principal
         body = self.served.take_body()
         if body is not None and len(body) > self.max_bytes:

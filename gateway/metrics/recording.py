@@ -27,21 +27,9 @@ from gateway.metrics.families import (
 from gateway.metrics.store import Counted, Row, Series, Store
 
 NONE = "none"  # no dialect, no backend
-OPERATIONS = frozenset(
-    {
-        "call",
-        "list",
-        "poll",
-        "cancel",
-        "callback",
-        "challenge",
-        "health",
-        "openapi",
-        "metrics",
-        "preflight",
-        "handshake",
-    }
-)
+OPERATIONS = frozenset({
+    "call", "list", "poll", "cancel", "callback", "challenge", "health", "openapi", "metrics", "preflight", "handshake",
+})  # fmt: skip
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
 CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 503: "no_room"}
 # All that this gateway answers with; another status would be counted by its class.
@@ -74,17 +62,13 @@ class Metrics:
         self._overhead = self.store.row(OVERHEAD, ())
         # Rows bound at the first use. Their keys are values that labels may have, never a caller's word.
         self._requests: dict[tuple[str | None, str, int], tuple[Row, Row]] = {}
-        self._counted: dict[tuple[str, tuple[str, ...]], Row] = {}
-        self._failures: dict[str, Row] = {}
-        self._limited: dict[str, Row] = {}
         self._calls: dict[tuple[str, str, str], tuple[Row, Row]] = {}
 
     def use_labels(self, values: LabelValues, *, max_tools: int) -> None:
         """Allows other label values from here on; what was counted under the old ones stays."""
         self._values = values
         self._max_tools = max_tools
-        for bound in (self._calls, self._failures, self._limited):
-            bound.clear()
+        self._calls.clear()
 
     def request(
         self, dialect: str | None, operation: str, status: int, duration_s: float, tool_s: float | None = None
@@ -118,15 +102,11 @@ class Metrics:
 
     def auth_failure(self, reason: str) -> None:
         """Counts a caller that could not be identified, by the reason in `UnauthenticatedError`."""
-        cells = self._failures.get(reason) or self._bind_reason(
-            AUTH_FAILURES, reason, self._values.reasons, self._failures
-        )
-        cells[0] += 1.0
+        self._add(AUTH_FAILURES, _of(reason, self._values.reasons))
 
     def rate_limited(self, rule: str) -> None:
         """Counts a refusal, by the rule with the longest wait."""
-        cells = self._limited.get(rule) or self._bind_reason(RATE_LIMITED, rule, self._values.rules, self._limited)
-        cells[0] += 1.0
+        self._add(RATE_LIMITED, _of(rule, self._values.rules))
 
     def callback(self, backend: str | None, status: int) -> None:
         """Counts a callback of a tool server, by the status it was answered with."""
@@ -151,10 +131,7 @@ class Metrics:
         self.store.add(taken, self._max_tools)
 
     def _add(self, family: Family, *labels: str) -> None:
-        cells = self._counted.get((family.name, labels))
-        if cells is None:
-            cells = self._counted[family.name, labels] = self.store.row(family, labels)
-        cells[0] += 1.0
+        self.store.row(family, labels)[0] += 1.0
 
     def _backend(self, name: str | None) -> str:
         return NONE if name is None else _of(name, self._values.protocols)
@@ -167,13 +144,6 @@ class Metrics:
         if spoken != OTHER and done != OTHER and status in STATUSES:
             self._requests[dialect, operation, status] = rows
         return rows
-
-    def _bind_reason(self, family: Family, word: str, known: Collection[str], bound: dict[str, Row]) -> Row:
-        label = _of(word, known)
-        cells = self.store.row(family, (label,))
-        if label == word:
-            bound[label] = cells
-        return cells
 
     def _bind_call(self, tool: str, backend: str, outcome: str) -> tuple[Row, Row]:
         label = _of(outcome, OUTCOMES)

@@ -1,4 +1,4 @@
-"""What the supervisor and a worker tell each other, over a socket pair.
+"""The protocol between the supervisor and a worker, over a socket pair.
 
 The supervisor sends orders, each with a number: a configuration to serve by, or None for a report. The worker sends one
 JSON object per line: `counted` and `report` every second and when ordered, `done` for each order, `ready` once it

@@ -33,7 +33,7 @@ from gateway.server import (
     admin_listener,
     report_capacity,
 )
-from gateway.settings import Config, StateSettings
+from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")
 
@@ -45,7 +45,8 @@ class Supervisor:
     """Runs the workers of a configuration. `has_lost`: workers accepted results that could not be stored."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config = _with_keys(config)
+        self._keys = (SecretStr(secrets.token_urlsafe(32)),)  # for the state, where the configuration names none
+        self._config = config = self._with_keys(config)
         self._stop = Stop()
         self.has_lost = False
         self._started = asyncio.Event()
@@ -141,7 +142,7 @@ class Supervisor:
         Raises ServerError if one cannot; then all of them return to the one before.
         """
         await self._started.wait()
-        config = with_fixed(config.model_copy(update={"state": self._with_our_keys(config)}), self._config)
+        config = with_fixed(self._with_keys(config), self._config)
         # A worker that is replaced meanwhile starts with the old one, and may be ready before the others have the new.
         while lacking := [slot for slot in self._slots if slot.lacks(config)]:
             if not all(await asyncio.gather(*(slot.apply(config) for slot in lacking))):
@@ -161,12 +162,11 @@ class Supervisor:
             if not could:
                 slot.replace()
 
-    def _with_our_keys(self, config: Config) -> StateSettings | None:
-        """The settings of the state, with the key that was made at the start if they name none."""
-        now = self._config.state
-        if config.state is None or config.state.keys or now is None:
-            return config.state
-        return config.state.model_copy(update={"keys": now.keys})
+    def _with_keys(self, config: Config) -> Config:
+        """The configuration with a key for the state that all workers share, if it names none."""
+        if config.state is None or config.state.keys:
+            return config
+        return config.model_copy(update={"state": config.state.model_copy(update={"keys": self._keys})})
 
     async def _refresh(self) -> None:
         """Adds what the workers have counted up to now."""
@@ -196,11 +196,3 @@ def _raise_what_failed(running: Sequence[asyncio.Task[None]]) -> None:
     for task in running:
         if task.done():
             task.result()
-
-
-def _with_keys(config: Config) -> Config:
-    """The configuration with a key for the state that all workers share, if it names none."""
-    if config.state is None or config.state.keys:
-        return config
-    state = config.state.model_copy(update={"keys": (SecretStr(secrets.token_urlsafe(32)),)})
-    return config.model_copy(update={"state": state})

@@ -48,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 async def _work(control: int, listening: Sequence[int]) -> int:
-    """Serves to the end, or tells the supervisor why it cannot. Returns an exit code."""
+    """Serves to the end, or reports to the supervisor why it cannot. Returns an exit code."""
     stop = _stop()
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=control), limit=MAX_LINE_BYTES)
     try:

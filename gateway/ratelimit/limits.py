@@ -11,40 +11,27 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
 from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import Outcome, RateLimited, headers
-from gateway.ratelimit.rules import Operation, Parts, Plan, Plans, Rule, network
+from gateway.ratelimit.rules import Operation, Part, Parts, Plan, Plans, Rule, network
 from gateway.state.port import StateUnavailable
 from gateway.wire import Headers
 
 SWEEP_S = 10.0  # full buckets are kept no longer; a sweep of a rule with 131,072 takes 5 ms, in steps of 0.1 ms
 RETRY_S = 1.0  # while Redis is away: as often as it is looked for
 OnFailure = Literal["local", "refuse", "allow"]
-FAILED_VERIFICATIONS = Rule(
-    name="failed-verifications",
-    parts=("ip",),
-    # What it costs to verify, 0.1 ms at most, stays under a thousandth of a processor; a few attempts of a caller whose
-    # token has just expired do not shut out others who share its address, or the proxy in front of all of them.
-    count=10,
-    per_s=1,
-    burst=100,
-    operations=frozenset({"failed_verification"}),
-)
-# Looks at challenges need no credential: these are always there. The first counts each challenge, as a `caller`.
-LOOKS_AT_ONE = Rule(
-    name="challenge-looks",
-    parts=("caller",),
-    count=5,  # a program and a page that look once a second, each of them twice
-    per_s=1,
-    burst=20,
-    operations=frozenset({"poll"}),
-)
-LOOKS_OF_ADDRESS = Rule(
-    name="challenge-looks-address",
-    parts=("ip",),
-    count=50,  # a hundred users behind one address, for each of whom a page looks every other second
-    per_s=1,
-    burst=200,
-    operations=frozenset({"poll"}),
-)
+
+
+def _built_in(name: str, part: Part, operation: Operation, *, count: int, burst: int) -> Rule:
+    return Rule(name=name, parts=(part,), count=count, per_s=1, burst=burst, operations=frozenset({operation}))
+
+
+# What it costs to verify, 0.1 ms at most, stays under a thousandth of a processor. A few attempts of a caller whose
+# token has just expired do not shut out others who share its address, or the proxy in front of all of them.
+FAILED_VERIFICATIONS = _built_in("failed-verifications", "ip", "failed_verification", count=10, burst=100)
+# Looks at challenges need no credential: these are always there. The first counts each challenge, as a `caller`: a
+# program and a page look once a second, each of them twice.
+LOOKS_AT_ONE = _built_in("challenge-looks", "caller", "poll", count=5, burst=20)
+# A hundred users behind one address, for each of whom a page looks every other second.
+LOOKS_OF_ADDRESS = _built_in("challenge-looks-address", "ip", "poll", count=50, burst=200)
 
 
 class SharedBuckets(Protocol):
@@ -52,7 +39,6 @@ class SharedBuckets(Protocol):
 
     async def take(self, plan: Plan, parts: Parts) -> Outcome:
         """Takes one from every bucket, or none from any. Raises StateUnavailable."""
-        ...
 
     async def aclose(self) -> None: ...
 
@@ -128,7 +114,7 @@ class Limits:
         """The second phase. Raises RateLimited, or BACKEND_UNAVAILABLE if it is to refuse what it cannot count."""
         if not self._late.rules:
             return ()
-        plan = self._late.known.get((operation, target)) or self._late.of(operation, target)
+        plan = self._late.of(operation, target)
         if not plan.rules:
             return ()
         tool, route = ("", "") if target is None else (target.tool, target.route)

@@ -42,7 +42,7 @@ class RedisBuckets:
         self._scripts = ScriptClient(redis, SCRIPT, self._lost, max_batch=MAX_BATCH)
         self._scripts.is_up = True  # until the first request finds out
         self._recovery: asyncio.Task[None] | None = None
-        self._names: dict[tuple[Rule, Identity], bytes] = {}
+        self._name = lru_cache(maxsize=MAX_NAMES)(self._make_name)
 
     @property
     def is_up(self) -> bool:
@@ -79,20 +79,14 @@ class RedisBuckets:
                 self._scripts.is_up = True
         log.info("rate limits are shared through Redis again")
 
-    def _name(self, rule: Rule, identity: Identity) -> bytes:
+    def _make_name(self, rule: Rule, identity: Identity) -> bytes:
         """The key of a bucket, which does not reveal whose it is.
 
         In a Redis Cluster all of them lie in one slot, because one atomic take needs several, of which no two are of
         the same caller, address or tool.
         """
-        name = self._names.get((rule, identity))
-        if name is None:
-            texts = identity if isinstance(identity, tuple) else (identity,)
-            name = f"toolgate:{{limits}}:{rule.name}:{self._digester.digest(rule.name, *texts)}".encode()
-            if len(self._names) >= MAX_NAMES:
-                self._names.clear()
-            self._names[rule, identity] = name
-        return name
+        texts = identity if isinstance(identity, tuple) else (identity,)
+        return f"toolgate:{{limits}}:{rule.name}:{self._digester.digest(rule.name, *texts)}".encode()
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
@@ -17,7 +18,7 @@ Identity: TypeAlias = str | tuple[str, ...]  # the text of a key of one part, th
 Parts: TypeAlias = tuple[str, str, str, str]
 
 ORDER: tuple[Part, ...] = ("caller", "ip", "tool", "route")  # of the texts in `Parts`
-MAX_PLANS = 10_000  # remembered by what is asked for; forgetting so many at once takes half a millisecond
+MAX_PLANS = 10_000  # remembered by operation and tool
 NS_PER_S = 1_000_000_000
 
 
@@ -104,24 +105,16 @@ def _policy(rule: Rule) -> bytes:
 
 
 class Plans:
-    """Finds the rules of a request, once for each kind of request."""
+    """Finds the rules of a request; `of` remembers the plan of each kind of request."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
-        self.known: dict[tuple[Operation, Target | None], Plan] = {}
+        self.of = lru_cache(maxsize=MAX_PLANS)(self._of)
         self._plans: dict[tuple[Rule, ...], Plan] = {}
 
-    def of(self, operation: Operation, target: Target | None = None) -> Plan:
-        """The plan of such a request; `known` has those that were asked for before."""
-        plan = self.known.get((operation, target))
-        if plan is not None:
-            return plan
+    def _of(self, operation: Operation, target: Target | None = None) -> Plan:
         rules = tuple(rule for rule in self.rules if rule.concerns(operation, target))
-        plan = self._plans.setdefault(rules, Plan(rules))
-        if len(self.known) >= MAX_PLANS:
-            self.known.clear()
-        self.known[operation, target] = plan
-        return plan
+        return self._plans.setdefault(rules, Plan(rules))
 
 
 def network(ip: str) -> str:

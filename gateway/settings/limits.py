@@ -70,10 +70,10 @@ RATE = Text(
     "must be a rate such as 50/s, 30/m, 1000/h or 5000/d",
     Rate.parse,
     title="rate, such as `50/s`",
-    stand_in=Rate(1, 1),
+    if_missing=Rate(1, 1),
 )
 LIMIT_KEY = Text(
-    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", stand_in=("caller",)
+    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", if_missing=("caller",)
 )
 
 
@@ -89,16 +89,15 @@ PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_p
 
 def published(context: ParseContext) -> list[str]:
     """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
-    routes = next(iter(yamlnode.values(context.root, "routes")), None)
-    if not isinstance(routes, yamlnode.Sequence):
-        return []
-    open_ = [route for route in routes.items if "true" not in _texts(route, "deny")]
+    found = [node.value for node in yamlnode.values(context.root, "routes")[:1]]
+    routes = [route for routes in found if isinstance(routes, list) for route in routes]
+    open_ = [route for route in routes if "true" not in _texts(route, "deny")]
     patterns = [text for route in open_ for text in _texts(route, "tools")]
     return ["*" if "$" in pattern else pattern for pattern in patterns]  # what is put in may be any
 
 
 def _texts(node: yamlnode.Node, name: str) -> list[str]:
-    return [value.text for value in yamlnode.values(node, name) if isinstance(value, yamlnode.Scalar)]
+    return [value.value for value in yamlnode.values(node, name) if isinstance(value.value, str)]
 
 
 class RateLimitSettings(Section):
@@ -125,7 +124,6 @@ class RateLimitSettings(Section):
         return min(self.rate.count, MAX_BURST) if self.burst is None else self.burst
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds limits that can never be met, and keys that do not go together."""
         if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
             yield "burst", "takes more than 30 days to come back at this rate"
         if self.name in ALWAYS_THERE:
@@ -165,43 +163,30 @@ def overlap(one: str, other: str) -> bool:
 
     An id has one `@`, so that the one of a pattern stands for it, and wildcards never do.
     """
-    (tool, _, version), (other_tool, _, other_version) = (_with_version(glob).partition("@") for glob in (one, other))
+    (tool, _, version), (other_tool, _, other_version) = (
+        (glob if "@" in glob else f"{glob}@*").partition("@") for glob in (one, other)
+    )
     return "@" not in version + other_version and _meet(tool, other_tool) and _meet(version, other_version)
 
 
-def _with_version(pattern: str) -> str:
-    return pattern if "@" in pattern else f"{pattern}@*"
-
-
-def _fixed(pattern: str) -> str:
-    """What comes before the first wildcard."""
-    return WILD.split(pattern, maxsplit=1)[0]
-
-
 def _meet(one: str, other: str) -> bool:
-    """Whether some text matches both: walks them together, at most 66,000 pairs of the 257 places in either."""
-    shorter, longer = sorted((_fixed(one), _fixed(other)), key=len)
+    """Whether some text matches both: walks them together, at most 66,000 pairs of places."""
+    shorter, longer = sorted((WILD.split(glob, maxsplit=1)[0] for glob in (one, other)), key=len)
     if not longer.startswith(shorter):
-        return False  # most of a large file, without any walking
-    seen = {(0, 0)}
+        return False  # most of a large file, at no cost
+    seen: set[tuple[int, int]] = set()
     places = [(0, 0)]
     while places:
         here, there = places.pop()
-        if here == len(one) and there == len(other):
+        mine, theirs = one[here : here + 1], other[there : there + 1]
+        if not (mine or theirs):
             return True
-        for place in _next(one, here, other, there):
-            if place not in seen:
-                seen.add(place)
-                places.append(place)
+        if (here, there) in seen:
+            continue
+        seen.add((here, there))
+        if "*" in (mine, theirs):  # stands for nothing, or for what the other pattern has here
+            places += [(here + 1, there)] if mine else []
+            places += [(here, there + 1)] if theirs else []
+        elif mine == theirs or (mine and theirs and "?" in (mine, theirs)):
+            places.append((here + 1, there + 1))
     return False
-
-
-def _next(one: str, here: int, other: str, there: int) -> list[tuple[int, int]]:
-    mine, theirs = one[here : here + 1], other[there : there + 1]
-    if mine == "*":
-        return [(here + 1, there), (here, there + 1)] if theirs else [(here + 1, there)]
-    if theirs == "*":
-        return [(here, there + 1), (here + 1, there)] if mine else [(here, there + 1)]
-    if mine and theirs and (mine == theirs or "?" in (mine, theirs)):
-        return [(here + 1, there + 1)]
-    return []

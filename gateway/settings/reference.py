@@ -83,13 +83,15 @@ class _Page:
     ) -> Iterator[str]:
         """The table of a section's keys; `below` it those of all sections that these keys have."""
         required = section.get("required", ())
+        paths = {name: f"{path}.{name}".lstrip(".") for name in keys}
         rows = [
-            self._row(name, value, "**required**" if name in required else _default(value), path)
+            f"| `{name}` | {self._type(value, paths[name])} | "
+            f"{'**required**' if name in required else _default(value)} | {_escaped(value['description'])} |"
             for name, value in keys.items()
         ]
         yield "\n".join([f"## {title}", "", _escaped(sentence), "", *HEAD, *rows])
         for name, value in keys.items() if below else ():
-            yield from self._sections(value, f"{path}.{name}".lstrip("."))
+            yield from self._sections(value, paths[name])
 
     def _sections(self, value: Schema, path: str) -> Iterator[str]:
         match value:
@@ -101,7 +103,8 @@ class _Page:
             case {"additionalProperties": {"allOf": chosen}}:
                 yield from self._backends(chosen, f"{path}.<name>")
             case {"oneOf": sections}:
-                yield from self._one_of([self._definition(section["$ref"]) for section in sections], path)
+                keys = dict(self._only_key(section["$ref"]) for section in sections)
+                yield from self.tables(f"`{path}`", "Exactly one of these keys.", {}, keys, path)
             case {"anyOf": options}:
                 for option in options:
                     yield from self._sections(option, path)
@@ -117,19 +120,11 @@ class _Page:
             title = f"`{path}` with `{TAG}: {word}`"
             yield from self.tables(title, section["description"], section, own, path, below=False)
 
-    def _one_of(self, sections: Sequence[Schema], path: str) -> Iterator[str]:
-        only = [(section["description"], *next(iter(section["properties"].items()))) for section in sections]
-        rows = [
-            self._row(name, {**value, "description": f"{sentence} {value['description']}"}, "one of them", path)
-            for sentence, name, value in only
-        ]
-        yield "\n".join([f"## `{path}`", "", "Exactly one of these keys.", "", *HEAD, *rows])
-        for _, name, value in only:
-            yield from self._sections(value, f"{path}.{name}")
-
-    def _row(self, name: str, value: Schema, default: str, path: str) -> str:
-        kind = self._type(value, f"{path}.{name}" if path else name)
-        return f"| `{name}` | {kind} | {default} | {_escaped(value['description'])} |"
+    def _only_key(self, ref: str) -> tuple[str, Schema]:
+        """The key of a section that has one, described by both sentences."""
+        section = self._definition(ref)
+        ((name, value),) = section["properties"].items()
+        return name, {**value, "description": f"{section['description']} {value['description']}"}
 
     def _type(self, value: Schema, path: str) -> str:
         """What may stand there, in words; `path` is where, so that sections below can be linked."""
@@ -142,7 +137,7 @@ class _Page:
             case {"anyOf": [inner, {"type": "null"}]}:
                 return self._type(inner, path)
             case {"oneOf": sections}:
-                names = [f"`{next(iter(self._definition(each['$ref'])['properties']))}`" for each in sections]
+                names = [f"`{self._only_key(each['$ref'])[0]}`" for each in sections]
                 return f"{_either(names)} in a {section}"
             case {"$ref": _} | {"allOf": _}:
                 return section
@@ -160,6 +155,8 @@ class _Page:
 
 def _default(value: Schema) -> str:
     """How the default would be written. A section's is what its own keys say."""
+    if "default" not in value:
+        return "one of them"
     match value:
         case {"default": None}:
             return "*left out*"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 MAX_FILE_BYTES = 64 * 1024  # a key, a token or a chain of certificates; not data
@@ -26,11 +26,15 @@ class MissingError(UnfitError):
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
-    """A value after substitution. `replaced`: something was put in; `missing`: it was not there."""
+class Written:
+    """A scalar after substitution. `plain`: without quotes; neither `plain` nor `quoted`: something was put in.
+
+    `missing`: what should have been put in was not there.
+    """
 
     text: str
-    replaced: bool = False
+    plain: bool = False
+    quoted: bool = False
     missing: bool = False
 
 
@@ -44,10 +48,9 @@ class Substitution:
     env: Mapping[str, str]
     base: Path
     allow_missing: bool = False
-    _files: dict[str, str] = field(default_factory=dict)
 
-    def expand(self, text: str) -> Expanded:
-        """Puts variables and files in. Raises UnfitError."""
+    def expand(self, text: str, *, plain: bool) -> Written:
+        """Puts variables and files into a scalar. Raises UnfitError."""
         parts: list[str] = []
         end = length = 0
         replaced = missing = False
@@ -67,14 +70,13 @@ class Substitution:
             length += len(parts[-1])
             if length > MAX_TEXT:
                 raise UnfitError(f"is longer than {MAX_TEXT} characters after substitution")
-        return Expanded("".join(parts) + text[end:], replaced, missing)
+        expanded = "".join(parts) + text[end:]
+        return Written(expanded, plain and not replaced, not (plain or replaced), missing)
 
     def _value(self, match: re.Match[str]) -> str:
         name = match["name"]
         if match["source"] == "file":
-            if name not in self._files:
-                self._files[name] = self._read(name)
-            return self._files[name]
+            return self._read(name)
         if match["source"] is None:
             raise UnfitError(
                 "has a '${' that begins neither ${env:NAME} nor ${file:path}; write $${ for the two characters"

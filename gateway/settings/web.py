@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -34,9 +34,9 @@ OWN_HEADERS = frozenset(
     | {"accept", "accept-encoding", "range"}
     | {"x-request-id", "traceparent", "tracestate"}  # sent on with every call
 )
+OWN_PREFIXES = ("proxy-", "content-")
 HOST_NAME_MUST = "must be a host, *. before a domain, or an address, without a port"
 PEM = "-----BEGIN "  # RFC 7468, section 2
-OWN_PREFIXES = ("proxy-", "content-")
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAPPED_BITS = 96  # in front of an IPv4 address inside of an IPv6 one: RFC 4291, section 2.5.5.2
@@ -74,18 +74,13 @@ def _network(text: str) -> IpNetwork:
     network: IpNetwork = address.network
     if address.ip != network.network_address:
         raise UnfitError(f"has bits set beyond its length; the network is {network}")
-    network = _without_ipv6_around(network)
-    if network.prefixlen == 0:
-        raise UnfitError("trusts everybody, so that any caller could pass for any other")
-    return network
-
-
-def _without_ipv6_around(network: IpNetwork) -> IpNetwork:
-    """An IPv4 network inside of IPv6 as one of IPv4, which is how addresses of callers and proxies are compared."""
+    # Addresses of callers and proxies are compared as IPv4 where they are IPv4 inside of IPv6.
     if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:
-            return ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+            network = ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
+    if network.prefixlen == 0:
+        raise UnfitError("trusts everybody, so that any caller could pass for any other")
     return network
 
 
@@ -108,12 +103,15 @@ def _header_name(text: str) -> str:
 BaseUrl = Annotated[
     str,
     Text(
-        ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _base_url, stand_in=MISSING_URL
+        ORIGIN + PATH,
+        "must be an http or https URL without user, query and fragment",
+        _base_url,
+        if_missing=MISSING_URL,
     ),
 ]
 # A server and nothing below it.
 OriginUrl = Annotated[
-    str, Text(ORIGIN + "/?", "must be an http or https URL without a path", _base_url, stand_in=MISSING_URL)
+    str, Text(ORIGIN + "/?", "must be an http or https URL without a path", _base_url, if_missing=MISSING_URL)
 ]
 # Where a user is sent to grant access, or keys are fetched: https, or http on the machine itself.
 AuthorizationUrl = Annotated[
@@ -122,7 +120,7 @@ AuthorizationUrl = Annotated[
         ORIGIN + PATH + QUERY,
         "must be an https URL without user and fragment",
         _authorization_url,
-        stand_in=MISSING_URL,
+        if_missing=MISSING_URL,
     ),
 ]
 # A host as the Host header names it; `*.` stands for whatever is below a name.
@@ -147,7 +145,7 @@ Network = Annotated[
         "must be a network such as 10.0.0.0/8 or an address",
         _network,
         title="network such as 10.0.0.0/8, or an address",
-        stand_in=ipaddress.IPv4Network("192.0.2.0/24"),
+        if_missing=ipaddress.IPv4Network("192.0.2.0/24"),
     ),
 ]
 # The name of a header that may be passed on.
@@ -225,7 +223,6 @@ class TlsSettings(Section):
     key: File | None = setting(None, "The private key of the gateway's certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds files that no connection could use."""
         if self.ca is not None and not _holds_certificates(self.ca):
             yield "ca", "holds no certificate in PEM"
         if (self.cert is None) != (self.key is None):
@@ -245,7 +242,6 @@ class ServerTlsSettings(Section):
     key: File = setting(..., "The private key of the certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds files that no connection could use, and a key without effect."""
         if not _belong_together(self.cert, self.key):
             yield "cert", "and key are no certificate in PEM and its private key without a passphrase"
         if self.client_ca is None:
@@ -257,22 +253,20 @@ class ServerTlsSettings(Section):
 
 def _holds_certificates(path: str) -> bool:
     """Whether a file holds certificates in PEM; true for one that is absent, which was allowed."""
-    if not Path(path).is_file():
-        return True
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-    except OSError:  # ssl.SSLError is one
-        return False
-    return True
+    return _loads(ssl.SSLContext.load_verify_locations, path)
 
 
 def _belong_together(cert: str, key: str) -> bool:
     """Whether two files are a certificate and its key; true if one is absent, which was allowed."""
-    if not (Path(cert).is_file() and Path(key).is_file()):
+    # A passphrase is given, if only an empty one: else OpenSSL asks for one on the terminal.
+    return _loads(ssl.SSLContext.load_cert_chain, cert, key, "")
+
+
+def _loads(load: Callable[..., None], *arguments: str) -> bool:
+    if not all(Path(path).is_file() for path in arguments if path):
         return True
     try:
-        # A passphrase is given, if only an empty one: else OpenSSL asks for one on the terminal.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")
-    except OSError:
+        load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), *arguments)
+    except OSError:  # ssl.SSLError is one
         return False
     return True

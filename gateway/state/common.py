@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from itertools import chain
 
-from gateway.state.port import AWAITING_USER, DISPATCHING, MAX_NOTE_BYTES, CallState, NewCall, Record
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, MAX_NOTE_BYTES, CallState, NewCall, Record
 
 MAX_DIGEST_CHARACTERS = 64
 DASHES_AS_DIGITS = bytes.maketrans(b"-_", b"00")
@@ -52,31 +52,28 @@ def check_move(from_states: Collection[CallState], to: CallState) -> None:
         raise ValueError("a call moves forward, and only `settle` ends it")
 
 
-class Waiters(dict[str, dict[Waiter, CallState]]):
-    """One future for each waiter, by the key of its call, with the state that it waits to see passed."""
+class Waiters(dict[str, set[Waiter]]):
+    """The waiters of this process, by the key of their call."""
 
-    def threshold(self, key: str) -> CallState:
-        """The lowest state that a waiter wants to see passed; DONE without waiters."""
-        return min(self.get(key, {}).values(), default=CallState.DONE)
+    def add(self, key: str) -> Waiter:
+        """A future that gets the record once the call is over or waits for its user, or None once it is gone.
 
-    def add(self, key: str, beyond: CallState) -> Waiter:
-        """A future that gets the record once the call is past `beyond`, or None once it is gone; `remove` it then.
-
-        A context manager would double the memory of each waiter, and thousands may wait for hours.
+        `remove` it then. A context manager would double the memory of each waiter, and thousands may wait for hours.
         """
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        self.setdefault(key, {})[waiter] = beyond
+        self.setdefault(key, set()).add(waiter)
         return waiter
 
     def remove(self, key: str, waiter: Waiter) -> None:
         """Forgets a future that `add` has made."""
-        here = self.get(key, {})
-        here.pop(waiter, None)
+        here = self.get(key, set())
+        here.discard(waiter)
         if not here:
             self.pop(key, None)
 
     def notify(self, key: str, record: Record | None) -> None:
-        """Wakes the waiters of a call that are to see this record of it."""
-        for waiter, beyond in self.get(key, {}).items():
-            if not waiter.done() and (record is None or record.state > beyond):
-                waiter.set_result(record)
+        """Wakes the waiters of a call with its record, unless it still runs."""
+        if record is None or record.state > ACCEPTED:
+            for waiter in self.get(key, ()):
+                if not waiter.done():
+                    waiter.set_result(record)

@@ -1,18 +1,18 @@
-"""What the state in memory is made of: calls, keys that are used up, remnants, and the quotas of principals.
+"""What the state in memory is made of: calls, remnants, and the quotas of principals.
 
 The script does the same in Redis. Times are seconds of one clock.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.state.port import DONE, RECORD_BYTES, CallState, NewCall, Quota, Record, StateLimits
 
-SEEN_BYTES = 384  # counted for a key that is only remembered; about 340 were measured
+SEEN_BYTES = 384  # counted for a key that is only remembered; about as much was measured
 REMNANT_BYTES = 1024  # counted for a remnant beside its note and outcome
 REMNANTS_SHARE = 16  # all remnants together may take one sixteenth of `max_bytes`
 
@@ -89,27 +89,6 @@ class Entry(Struct, eq=False, gc=False):
     def record(self, replica: str) -> Record:
         """The call as it stands now, in a record that never changes."""
         return Record.of(self.new, replica, self.created_s, self.state, self.note, self.outcome)
-
-
-class SeenKeys(dict[str, str]):
-    """Keys that are used up for a while, each with its principal."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._until: deque[tuple[float, str]] = deque()
-
-    def add(self, key: str, principal: str, until_s: float) -> None:
-        """Remembers a key `until_s`, which is not before that of any other here."""
-        self[key] = principal
-        self._until.append((until_s, key))
-
-    def sweep(self, now: float, limit: int) -> list[str]:
-        """Drops at most `limit` of those that have expired; returns the principal of each."""
-        dropped: list[str] = []
-        until = self._until
-        while len(dropped) < limit and until and until[0][0] <= now:
-            dropped.append(self.pop(until.popleft()[1]))
-        return dropped
 
 
 class Remnants:

@@ -4,76 +4,62 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-LOOK_S = 5.0  # for all questions together; each has a time limit of its own, which is shorter
+ANSWERED_WITHIN_S = 5.0  # each question
 KEY, CHANNEL = "toolgate:{check}:trial", "toolgate:wake:check"
 # As the gateway does everything: in a script, which asks for the time, writes and deletes.
 SCRIPT = "redis.call('TIME') redis.call('SET', KEYS[1], '', 'PX', 1000) return redis.call('DEL', KEYS[1])"
+
+T = TypeVar("T")
 
 
 class Findings(Struct, frozen=True, kw_only=True):
     """`cause` is why calls cannot be kept there, None if they can; `warnings` are ways in which they may get lost."""
 
-    version: str | None = None
-    cause: str | None = None
-    warnings: tuple[str, ...] = ()
+    version: str | None
+    cause: str | None
+    warnings: list[str]
 
 
-async def look_at(redis: Redis) -> Findings:
-    """Asks a server what matters here; an answer that fails, or does not come, is a `cause`."""
+async def inspect(redis: Redis) -> Findings:
+    """Asks a server what matters here, and tries what the gateway does."""
+    about, silence = await _ask(redis.info())
+    save, _ = await _ask(redis.config_get("save")) if about else (None, None)  # most providers forbid this question
+    _, refused = await _ask(redis.execute_command("EVAL", SCRIPT, 1, KEY))  # type: ignore[no-untyped-call]
+    _, deaf = (None, None) if refused else await _ask(_subscribe(redis))
+    warnings: list[str] = []
+    if about:
+        warnings += _warnings(about, (save or {}).get("save"))
+    elif refused is None:  # refusing INFO, as some providers do, is no reason not to use it
+        warnings.append(f"it does not say whether it may lose calls: {silence}")
+    if deaf is not None:
+        warnings.append(f"replicas cannot wake each other, and notice late what another one was told: {deaf}")
+    cause = _cause(about) or refused if about else refused and silence
+    version = str(about.get("redis_version", "unknown")) if about else None
+    return Findings(version=version, cause=cause, warnings=warnings)
+
+
+async def _ask(question: Awaitable[T]) -> tuple[T | None, str | None]:
+    """The answer; or why there is none."""
     try:
-        async with asyncio.timeout(LOOK_S):
-            about: dict[str, Any] = await redis.info()
-            save = await _save(redis)
+        async with asyncio.timeout(ANSWERED_WITHIN_S):
+            return await question, None
     except TimeoutError:  # an OSError as well, so it comes first
-        return Findings(cause=f"no answer within {LOOK_S:g} s")
+        return None, f"no answer within {ANSWERED_WITHIN_S:g} s"
     except (RedisError, OSError) as exc:
-        return Findings(cause=str(exc) or type(exc).__name__)
-    version = str(about.get("redis_version", "unknown"))
-    return Findings(version=version, cause=_cause(about), warnings=tuple(_warnings(about, save)))
-
-
-async def refusal(redis: Redis) -> str | None:
-    """Why nothing can be kept there, such as that memory is full or scripts are forbidden; None if it can."""
-    return await _failure(redis.execute_command("EVAL", SCRIPT, 1, KEY))  # type: ignore[no-untyped-call]
-
-
-async def deafness(redis: Redis) -> str | None:
-    """Why replicas cannot wake each other there; None if they can."""
-    return await _failure(_subscribe(redis))
+        return None, str(exc) or type(exc).__name__
 
 
 async def _subscribe(redis: Redis) -> None:
     async with redis.pubsub() as subscription:
         await subscription.subscribe(CHANNEL)
-        if await subscription.get_message(timeout=LOOK_S) is None:
+        if await subscription.get_message(timeout=ANSWERED_WITHIN_S) is None:
             raise TimeoutError
-
-
-async def _failure(attempt: Awaitable[object]) -> str | None:
-    """Why an attempt failed or did not end in time; None if it succeeded."""
-    try:
-        async with asyncio.timeout(LOOK_S):
-            await attempt
-    except TimeoutError:
-        return f"no answer within {LOOK_S:g} s"
-    except (RedisError, OSError) as exc:
-        return str(exc) or type(exc).__name__
-    return None
-
-
-async def _save(redis: Redis) -> str | None:
-    """When it writes its data to disk; None where the question is forbidden, as at most providers."""
-    try:
-        answer = await redis.config_get("save")
-    except RedisError:
-        return None
-    return answer.get("save")
 
 
 def _cause(about: Mapping[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from gateway.state.common import Waiter, Waiters, check_digest, check_move, check_note
-from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants, SeenKeys
+from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -57,7 +57,7 @@ class MemoryState:
         self._open: dict[str, str] = {}
         self._pending: OrderedDict[str, Entry] = OrderedDict()  # what expires first is first, here and below
         self._results: OrderedDict[str, Entry] = OrderedDict()
-        self._seen = SeenKeys()
+        self._seen: OrderedDict[str, tuple[float, str]] = OrderedDict()  # used-up keys: until when, and the principal
         self._remnants = Remnants(limits)
         self._sweep_at = -math.inf
         self._quotas = Quotas(limits)
@@ -137,9 +137,10 @@ class MemoryState:
         if note is not None:
             self._quotas.count(call.usage, len(note) - len(call.note))
             call.note = note
-        if to is AWAITING_USER and call.new.question is not None:
-            self._open[call.new.question] = key
-        self._waiters.notify(key, call.record(self.replica))
+        if to is AWAITING_USER:
+            if call.new.question is not None:
+                self._open[call.new.question] = key
+            self._waiters.notify(key, call.record(self.replica))
         return True
 
     async def settle(self, key: str, outcome: bytes) -> bool:
@@ -172,7 +173,7 @@ class MemoryState:
         return self._current(key)
 
     async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
-        return self._find(key) is None and self._seen.get(key) in principals
+        return self._find(key) is None and key in self._seen and self._seen[key][1] in principals
 
     def _current(self, key: str) -> Record | None:
         """A call as it stands, or what is left of one that may be begun anew."""
@@ -182,11 +183,11 @@ class MemoryState:
         call = self._find(key)
         return None if call is None else call.record(self.replica)
 
-    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
+    async def wait(self, key: str, timeout_s: float) -> Record | None:
         call = self._find(key)
-        if call is None or call.state > beyond:
+        if call is None or call.state > ACCEPTED:
             return self._current(key)
-        waiter = self._waiters.add(key, beyond)
+        waiter = self._waiters.add(key)
         timer = waiter.get_loop().call_later(timeout_s, self._give_up, key, waiter)
         try:
             return await waiter
@@ -260,15 +261,19 @@ class MemoryState:
             while queue and left and (call := next(iter(queue.values()))).expires_s <= now:
                 left -= 1
                 self._expire(call, call.expires_s)
-        dropped = self._seen.sweep(now, left)
-        for principal in dropped:
+        while self._seen and left:
+            key, (until_s, principal) = next(iter(self._seen.items()))
+            if until_s > now:
+                break
+            left -= 1
+            del self._seen[key]
             self._quotas.release(principal, SEEN_BYTES)
-        return limit - left + len(dropped)
+        return limit - left
 
     def _expire(self, call: Entry, at_s: float) -> None:
         """Drops a call whose time is over and remembers its key."""
         self._remove(call, SEEN_BYTES)
-        self._seen.add(call.new.key, call.new.principal, at_s + self._limits.seen_ttl_s)
+        self._seen[call.new.key] = at_s + self._limits.seen_ttl_s, call.new.principal
 
     def _remove(self, call: Entry, left_bytes: int = 0) -> None:
         """Drops a call; `left_bytes` are still counted for its key."""

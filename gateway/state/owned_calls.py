@@ -1,11 +1,11 @@
 """The calls that this process owns (it runs or watches over them), and what a Redis that was away has to learn.
 
-A Redis that comes up empty gets all owned calls back. One that ended a moment before would be restored as running for
-ever, or be missing and run once more; so the replica that ran a call remembers its record, and the one that received
-its outcome remembers that, for as long as the result is kept, if there is room.
+A Redis that comes up empty gets all owned calls back. A call that ended a moment before must neither come back as one
+that runs, nor be missing and run once more. So the replica that ran a call remembers its record, and the replica that
+received its outcome remembers that, for as long as the result is kept, if there is room.
 
-A call is doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost: it
-is forgotten as soon as Redis can be asked.
+A call is doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost.
+Redis is made to forget such a call as soon as it can be reached.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ class Ending(Struct, frozen=True, gc=False):
     when_s: float
     record: Record | None
     outcome: bytes | None
-    size_bytes: int
-    is_reduced: bool = False
+    is_reduced: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return ENDING_BYTES + len(self.record.note if self.record else b"") + len(self.outcome or b"")
 
 
 class RecentEndings:
@@ -70,17 +73,21 @@ class RecentEndings:
     def add(self, key: str, record: Record | None, outcome: bytes | None = None, *, is_reduced: bool = False) -> None:
         """Remembers the record of a call that ended, its outcome, or both, beside what is known of it already."""
         if key in self._endings:
-            known = self._endings.pop(key)
-            self._bytes -= known.size_bytes
+            known = self._drop(key)
             record, outcome = record or known.record, known.outcome if outcome is None else outcome
-        now, size_bytes = self._clock(), ENDING_BYTES + len(record.note if record else b"") + len(outcome or b"")
-        ending = self._endings[key] = Ending(key, now, record, outcome, size_bytes, is_reduced)
-        self._bytes += size_bytes
-        oldest = next(iter(self._endings.values()))
-        while self._bytes > MAX_RECENT_BYTES or len(self._endings) > MAX_RECENT or now - oldest.when_s >= self._kept_s:
-            del self._endings[oldest.key]
-            self._bytes -= oldest.size_bytes
-            oldest = next(iter(self._endings.values()), ending)
+        ending = self._endings[key] = Ending(key, self._clock(), record, outcome, is_reduced)
+        self._bytes += ending.size_bytes
+        while self._endings:
+            oldest = next(iter(self._endings.values()))
+            has_room = self._bytes <= MAX_RECENT_BYTES and len(self._endings) <= MAX_RECENT
+            if has_room and ending.when_s - oldest.when_s < self._kept_s:
+                break
+            self._drop(oldest.key)
+
+    def _drop(self, key: str) -> Ending:
+        ending = self._endings.pop(key)
+        self._bytes -= ending.size_bytes
+        return ending
 
     def all(self) -> list[Ending]:
         """Those whose results have not expired."""
@@ -88,82 +95,71 @@ class RecentEndings:
         return [ending for ending in self._endings.values() if ending.when_s > oldest_s]
 
 
-class OwnedCalls:
-    """Calls by key: those owned now, those that have just ended, and those to be restored, reported or forgotten."""
+class OwnedCalls(dict[str, Record]):
+    """Owned calls by key, as last seen here; and calls that Redis has to restore, to settle again, or to forget."""
 
     def __init__(self, scripts: ScriptClient, records: Records, limits: StateLimits) -> None:
+        super().__init__()
         self._scripts = scripts
         self._records = records
         self._limits = limits
         self._ahead_s = 0.0  # how far the clock of Redis, by which calls are dated, is ahead of our monotonic one
-        self._owned: dict[str, Record] = {}
         self._changed: set[str] = set()  # owned calls that other replicas have changed
         self._beginning: set[str] = set()  # calls whose reply to `begin` is due; other replicas may end them meanwhile
         self._recent = RecentEndings(limits.result_ttl_s)
         self._unreported: dict[str, Ending] = {}  # outcomes that a Redis without its data has to be sent again
         self._unconfirmed: list[str] = []  # calls that ended elsewhere, whose outcome another replica has to send again
-        self._doubtful: dict[str, bytes | None] = {}  # calls to be forgotten, with the outcome if there is one
-        self._forgotten: dict[str, None] = {}  # doubtful calls that were forgotten, to be forgotten once more
+        # Each doubtful call with the outcome it is forgotten with, and whether it is still to be forgotten twice.
+        self._doubtful: dict[str, tuple[bytes | None, bool]] = {}
 
     # What becomes of calls.
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._owned or key in self._beginning
-
-    def get(self, key: str) -> Record | None:
-        """An owned call as last seen here."""
-        return self._owned.get(key)
+    def is_known(self, key: str) -> bool:
+        """Whether this process owns a call or begins it."""
+        return key in self or key in self._beginning
 
     def current(self, key: str) -> Record | None:
         """An owned call, unless another replica has changed it or it has expired."""
-        owned = None if key in self._changed else self._owned.get(key)
-        return owned if owned is not None and owned.created_s >= self._oldest() else None
+        owned = None if key in self._changed else self.get(key)
+        return owned if owned is not None and owned.created_s >= self._oldest_s() else None
 
     def mark_changed(self, key: str) -> None:
         """Notes that another replica has changed a call."""
-        if key in self._owned:
+        if key in self:
             self._changed.add(key)
-
-    def all(self) -> dict[str, Record]:
-        """A copy of those owned now."""
-        return dict(self._owned)
 
     def pending(self) -> Counter[str]:
         """Counts them by backend."""
-        return Counter(record.backend for record in self._owned.values())
+        return Counter(record.backend for record in self.values())
 
     def starting(self, call: NewCall) -> bool:
         """Notes that a call is about to begin; False if this process owns or begins it under any of its keys."""
-        known = call.key in self or (call.older and any(key in self for key, _ in call.older))
-        if not known:
-            self._beginning.add(call.key)
-        return not known
+        if self.is_known(call.key) or (call.older and any(self.is_known(key) for key, _ in call.older)):
+            return False
+        self._beginning.add(call.key)
+        return True
 
     def started(self, call: NewCall, *, doubtful: bool) -> None:
         """Ends `starting`: the reply to `begin` has come, or never will. `doubtful`: Redis may have the call."""
         self._beginning.discard(call.key)
         if doubtful:
-            self.forget_later(call.key, *(key for key, _ in call.older))
-
-    def add(self, record: Record) -> None:
-        """Owns a call from now on."""
-        self._owned[record.key] = record
+            self._forget_later(call.key, *(key for key, _ in call.older))
 
     def advance(self, key: str, to: CallState, note: bytes | None) -> None:
         """Moves a call on, with a new note if one is given."""
-        owned = self._owned.get(key)
+        owned = self.get(key)
         if owned is not None:
-            self._owned[key] = structs.replace(owned, state=to, note=owned.note if note is None else note)
+            self[key] = structs.replace(owned, state=to, note=owned.note if note is None else note)
 
-    def update(self, found: Record) -> None:
+    def learn(self, found: Record) -> None:
         """Takes over how another replica has moved a call on, so that it would be restored as it is now."""
-        owned = self._owned.get(found.key)
+        owned = self.get(found.key)
         if owned is None:
             return
         if found.state >= UNKNOWN:
-            self.release(found.key, owned)
+            self.release(owned)
         elif owned.state <= found.state:  # if they are equal its note may have changed
-            self._owned[found.key] = structs.replace(owned, state=found.state, note=found.note)
+            self[found.key] = structs.replace(owned, state=found.state, note=found.note)
 
     def end(self, key: str, outcome: bytes | None) -> Record | None:
         """Ends a call, with the `outcome` if that was stored from here; returns the record if the call was owned."""
@@ -175,12 +171,12 @@ class OwnedCalls:
     def drop(self, key: str) -> Record | None:
         """Owns a call no longer, because it may be begun anew; returns the record if it was owned."""
         self._changed.discard(key)
-        return self._owned.pop(key, None)
+        return self.pop(key, None)
 
-    def release(self, key: str, record: Record) -> None:
+    def release(self, record: Record) -> None:
         """Owns a call no longer that is over or gone elsewhere, unless it has begun anew since it was `record`."""
-        if self._owned.get(key) is record:
-            self.end(key, None)
+        if self.get(record.key) is record:
+            self.end(record.key, None)
 
     def reduce(self, key: str, outcome: bytes) -> None:
         """Has Redis keep no more than this outcome of a call that is over. Raises StateUnavailable."""
@@ -194,16 +190,16 @@ class OwnedCalls:
     def _ask_to_reduce(self, key: str, outcome: bytes) -> asyncio.Future[Reply]:
         return self._scripts.ask("reduce", key, self._records.outcome(key, outcome))
 
-    def expired(self) -> list[str]:
+    def expired(self) -> list[Record]:
         """Some of the calls that are owned although they have expired without an outcome."""
-        oldest = self._oldest()
-        return [key for key, record in islice(self._owned.items(), AT_ONCE) if record.created_s < oldest]
+        oldest_s = self._oldest_s()
+        return [record for record in islice(self.values(), AT_ONCE) if record.created_s < oldest_s]
 
     def set_clock(self, now_s: float) -> None:
         """Takes the time from Redis, by which calls expire there; the clock of this machine may differ."""
         self._ahead_s = now_s - time.monotonic()
 
-    def _oldest(self) -> float:
+    def _oldest_s(self) -> float:
         """When the oldest call began that has not expired, by the clock of Redis."""
         return time.monotonic() + self._ahead_s - self._limits.pending_ttl_s
 
@@ -212,7 +208,7 @@ class OwnedCalls:
     async def restore(self) -> None:
         """Restores the calls that this process owns, or owned until lately."""
         recent = self._recent.all()
-        records = [*self._owned.values(), *(ending.record for ending in recent if ending.record is not None)]
+        records = [*self.values(), *(ending.record for ending in recent if ending.record is not None)]
         for some in portions(records):
             await self._scripts.ask("restoring")
             await asyncio.gather(*(self.restore_one(record) for record in some))
@@ -244,12 +240,6 @@ class OwnedCalls:
 
     # Calls that Redis may have although this process does not run them.
 
-    def forget_later(self, *keys: str, outcome: bytes | None = None) -> None:
-        """Has these calls forgotten as soon as possible."""
-        self._doubtful.update(dict.fromkeys(keys, outcome))
-        while len(self._doubtful) > MAX_DOUBTFUL:
-            del self._doubtful[next(iter(self._doubtful))]
-
     async def forget(self, key: str, outcome: bytes | None) -> bool:
         """Has Redis forget a call, now or as soon as it can be asked; False if it refuses."""
         try:
@@ -257,8 +247,13 @@ class OwnedCalls:
         except StateUnavailable:
             reply = [b"restoring"]
         if reply[0] == b"restoring":
-            self.forget_later(key, outcome=outcome if len(outcome or b"") <= MAX_DOUBTFUL_BYTES else None)
+            self._forget_later(key, outcome=outcome if len(outcome or b"") <= MAX_DOUBTFUL_BYTES else None)
         return bool(reply[0] != b"no")
+
+    def _forget_later(self, *keys: str, outcome: bytes | None = None) -> None:
+        self._doubtful.update(dict.fromkeys(keys, (outcome, True)))
+        while len(self._doubtful) > MAX_DOUBTFUL:
+            del self._doubtful[next(iter(self._doubtful))]
 
     def _ask_to_forget(self, key: str, outcome: bytes | None) -> asyncio.Future[Reply]:
         sealed = () if outcome is None else (self._records.outcome(key, outcome),)
@@ -266,19 +261,18 @@ class OwnedCalls:
 
     def unaccounted(self, keys: list[str]) -> list[str]:
         """Those of the keys that are not known here in any way."""
-        return [key for key in keys if not (key in self or key in self._doubtful or key in self._forgotten)]
+        return [key for key in keys if not (self.is_known(key) or key in self._doubtful)]
 
     async def forget_doubtful(self) -> None:
         """Has Redis forget the doubtful calls, each in two successive heartbeats.
 
         Twice, because a server that was frozen may carry out an earlier `begin` after the first time.
         """
-        for key in list(self._forgotten):
-            if key not in self and key not in self._doubtful:
-                await self._ask_to_forget(key, None)
-            self._forgotten.pop(key, None)
-        for key, outcome in list(self._doubtful.items()):
-            if key not in self:
+        for key, (outcome, is_first) in list(self._doubtful.items()):
+            is_known = self.is_known(key)
+            if not is_known:
                 await self._ask_to_forget(key, outcome)
-                self._forgotten[key] = None
-            self._doubtful.pop(key, None)
+            if is_first and not is_known:
+                self._doubtful[key] = None, False
+            else:
+                self._doubtful.pop(key, None)

@@ -1,8 +1,7 @@
 """What the gateway remembers of calls: one contract, kept in this process's memory or in Redis.
 
-A record lives from `begin` until its result expires. Afterwards its key alone is remembered, so that the same call is
-never run again by mistake. Keys, fingerprints, principals and questions are digests that the user of this port makes
-(`calls.names`); notes and outcomes are opaque bytes. Nothing here knows of HTTP, dialects or tools.
+A record lives from `begin` until its result expires. Afterwards only its key is remembered, so that the call does not
+run again. Keys, fingerprints, principals and questions are digests (`calls.names`); notes and outcomes are opaque.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class CallState(IntEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether waiting for it ends: it is UNKNOWN or DONE."""
+        """Whether it is UNKNOWN or DONE."""
         return self >= UNKNOWN
 
 
@@ -59,13 +58,14 @@ class OutcomeTooLarge(Exception):  # noqa: N818 - as above
 class StateLimits(Struct, frozen=True, kw_only=True):
     """How long and how much is remembered.
 
-    `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the moment the record is gone.
-    Per principal are `max_pending`, of calls that are not over, `max_records`, of those that are, and
-    `max_bytes_per_caller`, of what all of them take. A remnant is what is left of a call that was forgotten with an
-    outcome, or reduced to one: it is kept for `remnant_ttl_s`, and of each principal the latest `max_remnants`.
-    `max_bytes` bounds what a process keeps in its own memory; Redis has `maxmemory` for that. A principal may take no
-    more than is still free either: then one alone fills half of the room, two a third each, and there is always some
-    left for who has little (dynamic thresholds; Choudhury and Hahne, 1998).
+    `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the end of the record. Each
+    principal has `max_pending` calls that are not over, `max_records` that are, and `max_bytes_per_caller` for all of
+    them. A remnant is the outcome of a call that was forgotten or reduced; each principal has the latest
+    `max_remnants`, for `remnant_ttl_s`.
+
+    `max_bytes` bounds the memory of a process; Redis has `maxmemory` for that. A principal may take no more than is
+    still free: then one alone fills half of the room, two a third each, and there is always some left for others
+    (dynamic thresholds; Choudhury and Hahne, 1998).
     """
 
     pending_ttl_s: float = 86400.0
@@ -86,11 +86,11 @@ class StateLimits(Struct, frozen=True, kw_only=True):
 
 
 class Call(Struct, frozen=True, kw_only=True, gc=False):
-    """What never changes of a call, but for its note.
+    """What never changes of a call, except its note.
 
-    `key` names the call, `fingerprint` stands for its content, `principal` for the owner of its quota: all are digests.
-    `note` is what another replica needs to continue the call. `question` is a digest of everything that is asked of a
-    tool which may want a user's consent. `idempotent`: it may be sent again after its replica died.
+    `key` names the call, `fingerprint` its content, `principal` the owner of its quota. `note` is what another replica
+    needs to continue the call. `question` names what is asked of a tool that may want a user's consent. `idempotent`:
+    it may be sent again after its replica died.
     """
 
     key: str
@@ -106,9 +106,8 @@ class NewCall(Call, frozen=True, kw_only=True, gc=False):
     """A call to be registered.
 
     `older` holds (key, fingerprint) of the same call under the operator's earlier keys, so that a change of keys makes
-    no call look new. `joins` (the caller gave it no id): while a call with the same question waits for its user, this
-    one is taken for that. `state` is REGISTERED, or DISPATCHING for a call that is sent at once, which saves an
-    `advance`; if its replica dies then, it is unknown whether it was sent.
+    no call look new. `joins` (the caller gave it no id): it is taken for a call with the same question that waits for
+    its user. `state` is REGISTERED, or DISPATCHING for a call that is sent at once, which saves an `advance`.
     """
 
     older: tuple[tuple[str, str], ...] = ()
@@ -122,7 +121,7 @@ class NewCall(Call, frozen=True, kw_only=True, gc=False):
 
 
 class Record(Call, frozen=True, kw_only=True, gc=False):
-    """A call as it stood when it was looked at.
+    """A call as it stood when it was read.
 
     `replica` runs it, or watches over it while a tool server works. `created_s` is in seconds of the store's clock.
     `outcome` is there once the call is DONE.
@@ -154,11 +153,7 @@ class Record(Call, frozen=True, kw_only=True, gc=False):
 
 
 class Created(Struct, frozen=True, gc=False):
-    """The call was begun; the caller of `begin` dispatches it.
-
-    It is new, as it was `asked` for, or was `found` where a dead replica or a lost reply left it. The record of a new
-    one is made on demand, because it is rarely needed.
-    """
+    """The call was begun, and the caller of `begin` dispatches it: a new one, or one `found` without a live replica."""
 
     asked: NewCall
     replica: str
@@ -167,7 +162,7 @@ class Created(Struct, frozen=True, gc=False):
 
     @property
     def record(self) -> Record:
-        """The call as it stands."""
+        """The call as it stands; made on demand, because it is rarely needed."""
         asked = self.asked
         return self.found or Record.of(asked, self.replica, self.created_s, asked.state, asked.note)
 
@@ -203,6 +198,11 @@ class Room(Struct, frozen=True):
     max_bytes: int | None
 
     @property
+    def free_bytes(self) -> int | None:
+        """How many bytes may still be taken; None: there is no limit."""
+        return None if self.max_bytes is None else max(0, self.max_bytes - self.used_bytes)
+
+    @property
     def is_full(self) -> bool:
         """Whether less than `FULL` of it is left."""
         return self.max_bytes is not None and self.max_bytes - self.used_bytes < self.max_bytes * FULL
@@ -212,50 +212,39 @@ Begun: TypeAlias = Created | Exists | Conflict | Expired | Full
 
 
 class State(Protocol):
-    """The port. Everything that is awaited may raise StateUnavailable, except `forget`.
-
-    Digests and notes out of bounds are ValueErrors.
-    """
+    """The port. What is awaited may raise StateUnavailable, except `forget`; a malformed digest or note ValueError."""
 
     @property
     def replica(self) -> str:
         """This process as records name it."""
-        ...
 
     @property
     def is_up(self) -> bool:
-        """Whether the state answers; for health and metrics."""
-        ...
+        """Whether the state answers."""
 
     @property
     def room(self) -> Room | None:
-        """How much is kept; for health and metrics. None while it is not known."""
-        ...
+        """How much is stored; None while that is not known."""
 
     @property
     def trouble(self) -> str | None:
-        """Why calls cannot be remembered at the moment; for health."""
-        ...
+        """Why calls cannot be remembered at the moment, for health."""
 
     def pending(self) -> Counter[str]:
-        """How many unfinished calls this replica runs or watches over, by backend; for metrics."""
-        ...
+        """How many unfinished calls this replica runs or watches over, by backend."""
 
     def on_changed(self, callback: Callable[[str], None]) -> None:
-        """Sets what is called with the key of each call that another process has changed and that may run here."""
-        ...
+        """Sets what is called with the key of each call of this replica that another process has changed."""
 
     async def start(self) -> None:
         """Tries to reach the state for a few seconds at most, and continues in the background."""
-        ...
 
     async def begin(self, call: NewCall) -> Begun:
         """Registers a call and counts it against its quotas, all or nothing; or returns what there is already.
 
         A call that joins finds the one with its question that waits for its user, or that has ended since and whose
-        result was not delivered yet. The `begin` that finds such a result counts as its delivery.
+        result was not delivered yet; this delivers it.
         """
-        ...
 
     async def advance(
         self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
@@ -265,59 +254,48 @@ class State(Protocol):
         Only the replica that the record names may move a call to DISPATCHING, or from there back to REGISTERED while
         nothing was sent. So a replica that was wrongly believed dead cannot send a call that another has taken over.
         """
-        ...
 
     async def settle(self, key: str, outcome: bytes) -> bool:
         """Stores how a call ended and wakes its waiters; False if it has an outcome already, or is gone.
 
         Raises OutcomeTooLarge.
         """
-        ...
 
     async def get(self, key: str) -> Record | None:
-        """A call as it stands, or what is left of one that was forgotten or reduced."""
-        ...
+        """A call as it stands, or the remnant of one."""
 
     async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
         """Whether there was a call of one of these principals, whose record has expired."""
-        ...
 
     def held(self, key: str) -> Record | None:
-        """A call that this process runs or watches over, unless another process may have changed it meanwhile.
+        """A call of this replica, unless another process may have changed it meanwhile.
 
         Redis is not asked, so it costs next to nothing, and None does not mean that the call is gone.
         """
-        ...
 
-    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
-        """Waits until a call is past `beyond`, for `timeout_s` at most; returns it as it stands then.
+    async def wait(self, key: str, timeout_s: float) -> Record | None:
+        """Waits until a call is over or waits for its user, for `timeout_s` at most; returns it as it stands then.
 
         None: it is gone, and may be begun again. Continues to wait while the state is away; if it still is when the
         time is over, returns the call as last seen, and raises StateUnavailable only if it was never seen.
         """
-        ...
 
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
         """Removes an unfinished call of this replica's, so that it may be begun anew; wakes its waiters.
 
-        For calls that provably did not run, or that may run again. Waiters, and `get` before the call has begun anew,
-        find it DONE with the `outcome`; without an outcome it is as if the call had never begun. While the state is
-        away this is remembered and done later. Raises OutcomeTooLarge.
+        For calls that provably did not run, or that may run again. An `outcome` is kept as a remnant: waiters get it,
+        and `get` until the call begins anew. While the state is away this is done later. Raises OutcomeTooLarge.
         """
-        ...
 
     def reduce(self, key: str, outcome: bytes) -> None:
-        """Keeps no more of a call that is DONE than this short `outcome`, and that only for a while.
+        """Replaces a call that is DONE by a remnant with this short `outcome`.
 
-        For calls whose real outcome will not be asked for again; they no longer count against a quota. Returns before
-        it is done; while the state is away it is not done at all. A call that is not DONE, or that identical calls
-        still join, stays as it is.
+        For calls whose real outcome will not be asked for again. Returns before it is done; while the state is away it
+        is not done at all. A call that is not DONE, or that identical calls still join, stays as it is.
         """
-        ...
 
     async def mark_delivered(self, key: str) -> None:
         """Marks the result delivered; identical calls no longer join it."""
-        ...
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
         """Takes over at most `limit` calls whose replica died. To be called every few seconds.
@@ -325,8 +303,6 @@ class State(Protocol):
         A call that may be dispatched (again) comes back REGISTERED: dispatch it, or forget it. One that is ACCEPTED or
         AWAITING_USER is watched over by this replica from now on. One that was being dispatched is UNKNOWN.
         """
-        ...
 
     async def aclose(self) -> None:
         """Stops the background work. Other replicas may take over the calls of this one at once."""
-        ...

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Raw, structs
+from msgspec import Raw
 
 from gateway.state.port import (
     DISPATCHING,
@@ -20,6 +20,7 @@ from gateway.state.port import (
     Full,
     NewCall,
     Record,
+    Room,
 )
 from gateway.state.sealing import Sealer, Unsealable
 
@@ -42,20 +43,26 @@ class Records:
         """An outcome as the script takes it, sealed for its record."""
         return _packed(self._sealer.seal(outcome, f"{key}/outcome".encode()))
 
-    def begin(self, call: NewCall, allowed_bytes: int | None) -> tuple[Any, ...]:
-        """The arguments of the operation `begin`; `allowed_bytes` is what all calls of its principal may take."""
+    def begin(self, call: NewCall, room: Room | None) -> tuple[Any, ...]:
+        """The arguments of the operation `begin`. All calls of its principal may take what is free of the room."""
+        older = [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older]
+        allowed = None if room is None else room.free_bytes
+        return *self._stored(call), older, call.asks or "", False if allowed is None else allowed
+
+    def restore(self, record: Record) -> tuple[Any, ...]:
+        """The arguments of the operation `restore`."""
+        return *self._stored(record), int(record.created_s * 1000)
+
+    def _stored(self, call: NewCall | Record) -> tuple[Any, ...]:
         return (
             call.key,
             call.fingerprint,
             call.principal,
             call.backend,
-            self.note(call.key, call.note),
-            call.question or "",
-            "1" if call.idempotent else "0",
-            [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older],
             int(call.state),
-            call.asks or "",
-            False if allowed_bytes is None else allowed_bytes,
+            self.note(call.key, call.note),
+            "1" if call.idempotent else "0",
+            call.question or "",
         )
 
     def take(self, call: NewCall, reply: Sequence[Any], replica: str) -> tuple[Any, ...] | None:
@@ -86,45 +93,30 @@ class Records:
             case _:
                 raise AssertionError(reply[0])
 
-    def restore(self, record: Record) -> tuple[Any, ...]:
-        """The arguments of the operation `restore`."""
-        return (
-            record.key,
-            record.fingerprint,
-            record.principal,
-            record.backend,
-            int(record.state),
-            self.note(record.key, record.note),
-            "1" if record.idempotent else "0",
-            record.question or "",
-            int(record.created_s * 1000),
-        )
-
     def read(self, key: bytes, row: list[bytes | None]) -> Record:
         """A record from its fields. One that cannot be opened or read counts as UNKNOWN."""
-        fingerprint, principal, backend, state, note, replica, idempotent, question, created, outcome = row
+        fingerprint, principal, backend, number, note, replica, idempotent, question, created, outcome = row
         name = key.decode()
-        unknown = Record(
+        try:
+            state = _state(number, outcome)
+            note = self._sealer.open(note, f"{name}/note".encode()) if note else b""
+            outcome = None if outcome is None else self._sealer.open(outcome, f"{name}/outcome".encode())
+        except (Unsealable, ValueError):
+            log.warning("a stored call cannot be opened; it counts as unknown", extra={"backend": _text(backend)})
+            state, note, outcome = CallState.UNKNOWN, b"", None
+        return Record(
             key=name,
             fingerprint=_text(fingerprint),
             principal=_text(principal),
             backend=_text(backend),
-            state=CallState.UNKNOWN,
+            state=state,
             replica=_text(replica),
             created_s=_number(created) / 1000,
+            note=note,
             question=_text(question) or None,
             idempotent=idempotent == b"1",
+            outcome=outcome,
         )
-        try:
-            return structs.replace(
-                unknown,
-                state=_state(state, outcome),
-                note=self._sealer.open(note, f"{name}/note".encode()) if note else b"",
-                outcome=None if outcome is None else self._sealer.open(outcome, f"{name}/outcome".encode()),
-            )
-        except (Unsealable, ValueError):
-            log.warning("a stored call cannot be opened; it counts as unknown", extra={"backend": unknown.backend})
-            return unknown
 
 
 def _packed(data: bytes) -> Raw:

@@ -22,6 +22,7 @@ from gateway.state.common import Waiters, check_call, check_digest, check_move, 
 from gateway.state.owned_calls import OwnedCalls
 from gateway.state.port import (
     ACCEPTED,
+    AWAITING_USER,
     DONE,
     RECORD_BYTES,
     SMALL_OUTCOME_BYTES,
@@ -46,7 +47,6 @@ SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").
 MAX_BATCH = 128  # operations in one batch: about 1 ms during which Redis serves no other client
 SEALED_BYTES = 64  # that sealing adds to an outcome; it is 32
 NO_MEMORY = "Redis has no memory left (maxmemory)"
-LOST = (b"absent", b"restoring")  # replies about a call that Redis does not have, or has not got back yet
 
 
 class RedisState:
@@ -64,7 +64,13 @@ class RedisState:
             SCRIPT,
             lambda reason: self._sync.lost(reason),
             max_batch=MAX_BATCH,
-            settings=_settings(self.replica, limits, timing),
+            settings={
+                "replica": self.replica,
+                "record_bytes": RECORD_BYTES,
+                "small_outcome_bytes": SMALL_OUTCOME_BYTES + SEALED_BYTES,
+                **structs.asdict(limits),
+                **structs.asdict(timing),
+            },
             # Whichever server it connects to, that may have been restarted without what was written last.
             greeting=[("greet",)],
         )
@@ -107,7 +113,7 @@ class RedisState:
         # Without a reply, also if we are cancelled, Redis may have a call that this process never runs.
         is_doubtful, unanswered = True, None
         try:
-            reply = await self._scripts.ask("begin", *self._records.begin(call, self._sync.free_bytes))
+            reply = await self._scripts.ask("begin", *self._records.begin(call, self.room))
             unanswered = self._records.take(call, reply, self.replica) if is_first else None
             if unanswered is not None:  # an earlier `begin` was done, but its reply never came here
                 reply = await self._scripts.ask("take", *unanswered)
@@ -120,7 +126,7 @@ class RedisState:
                 self._owned.started(call, doubtful=is_doubtful)
         begun = self._records.begun(_known(reply), call, self.replica)
         if isinstance(begun, Created):
-            self._owned.add(begun.record)
+            self._owned[begun.record.key] = begun.record
         return begun
 
     async def advance(
@@ -130,24 +136,19 @@ class RedisState:
         check_move(from_states, to)
         check_note(note or b"")
         sealed = False if note is None else self._records.note(key, note)
-        operation = ("advance", key, [int(state) for state in from_states], int(to), sealed)
-        reply = await self._scripts.ask(*operation)
-        if reply[0] in LOST:
-            reply = await self._ask_again(key, operation, reply)
+        reply = await self._change("advance", key, [int(state) for state in from_states], int(to), sealed)
         if reply[0] != b"yes":
             return False
         self._owned.advance(key, to, note)
-        self._sync.look_at(key)
+        if to is AWAITING_USER:
+            self._sync.look_at(key)
         return True
 
     async def settle(self, key: str, outcome: bytes) -> bool:
         check_digest(key)
         if len(outcome) > self._max_result_bytes:
             raise OutcomeTooLarge
-        operation = ("settle", key, self._records.outcome(key, outcome))
-        reply = await self._scripts.ask(*operation)
-        if reply[0] in LOST:
-            reply = await self._ask_again(key, operation, reply)
+        reply = await self._change("settle", key, self._records.outcome(key, outcome))
         if reply[0] == b"too_large":
             raise OutcomeTooLarge
         is_the_end = bool(reply[0] == b"yes")
@@ -174,16 +175,16 @@ class RedisState:
         """As `get`; Redis wakes this process when the call is over, waits for its user, or is gone."""
         return self._record(await self._ask("watch", key))
 
-    async def wait(self, key: str, timeout_s: float, *, beyond: CallState = ACCEPTED) -> Record | None:
+    async def wait(self, key: str, timeout_s: float) -> Record | None:
         check_digest(key)
         seen, epoch = self.held(key) if self.is_up else None, self._sync.epoch
-        waiter = self._waiters.add(key, beyond)
+        waiter = self._waiters.add(key)
         try:
             async with asyncio.timeout(timeout_s):
-                if seen is None or seen.state > beyond:  # else we own it, and Redis wakes the owner anyway
+                if seen is None or seen.state > ACCEPTED:  # else we own it, and Redis wakes the owner anyway
                     with suppress(StateUnavailable):  # then the call is fetched when Redis is back
                         seen = await self._watch(key)
-                        if seen is None or seen.state > beyond:
+                        if seen is None or seen.state > ACCEPTED:
                             return seen
                 record = await waiter
                 if record is None and seen is not None and epoch != self._sync.epoch:
@@ -247,7 +248,7 @@ class RedisState:
             if record.state.is_over:
                 self._sync.look_at(record.key)
             else:
-                self._owned.add(record)
+                self._owned[record.key] = record
         return records
 
     async def _suspects(self) -> list[str]:
@@ -258,14 +259,16 @@ class RedisState:
     async def _ask(self, *operation: Any) -> Reply:
         return _known(await self._scripts.ask(*operation))
 
-    async def _ask_again(self, key: str, operation: tuple[Any, ...], reply: Reply) -> Reply:
-        """Repeats an operation on a call that Redis lacks; if this process owns the call, it is restored first."""
-        owned = self._owned.get(key)
-        if owned is not None:
-            await self._owned.restore_one(owned)
-        elif reply[0] == b"absent":
+    async def _change(self, operation: str, key: str, *arguments: Any) -> Reply:
+        """Changes a call; one that this process owns is restored first if Redis lacks it."""
+        reply = await self._scripts.ask(operation, key, *arguments)
+        if reply[0] not in (b"absent", b"restoring"):
             return reply
-        return await self._ask(*operation)
+        owned = self._owned.get(key)
+        if owned is None:
+            return _known(reply)
+        await self._owned.restore_one(owned)
+        return await self._ask(operation, key, *arguments)
 
     def _record(self, reply: Reply) -> Record | None:
         return self._records.read(reply[1], reply[2]) if reply[0] == b"record" else None
@@ -276,22 +279,3 @@ def _known(reply: Reply) -> Reply:
     if reply[0] == b"restoring":
         raise NotDone("the state has lost its data and is being put together again")
     return reply
-
-
-def _settings(replica: str, limits: StateLimits, timing: Timing) -> dict[str, Any]:
-    """The settings of the script; times in milliseconds."""
-    return {
-        "replica": replica,
-        "pending_ms": int(limits.pending_ttl_s * 1000),
-        "result_ms": int(limits.result_ttl_s * 1000),
-        "seen_ms": int(limits.seen_ttl_s * 1000),
-        "max_pending": limits.max_pending,
-        "max_records": limits.max_records,
-        "max_bytes_per_caller": limits.max_bytes_per_caller,
-        "record_bytes": RECORD_BYTES,
-        "small_outcome_bytes": SMALL_OUTCOME_BYTES + SEALED_BYTES,
-        "remnant_ms": int(limits.remnant_ttl_s * 1000),
-        "max_remnants": limits.max_remnants,
-        "lease_ms": int(timing.lease_s * 1000),
-        "settle_in_ms": int(timing.settle_in_s * 1000),
-    }

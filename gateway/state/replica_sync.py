@@ -89,12 +89,6 @@ class ReplicaSync:
         """Whether a lease that ran out means a death: only if its owner could have renewed it for a whole lease."""
         return self.is_settled and asyncio.get_running_loop().time() - self._up_since >= self._timing.lease_s
 
-    @property
-    def free_bytes(self) -> int | None:
-        """What Redis may still take; None if it has no limit."""
-        room = self.room
-        return None if room is None or room.max_bytes is None else max(0, room.max_bytes - room.used_bytes)
-
     async def start(self) -> None:
         """Starts the loops; returns when the state is settled, or when that has taken too long."""
         for loop in (self._beat(), self._listen(), self._refresh(), self._poll()):
@@ -159,13 +153,12 @@ class ReplicaSync:
         """
         owned, scripts = self._owned, self._scripts
         expired = owned.expired()
-        reply = await scripts.ask("beat", expired, self.epoch, probing=True)
+        reply = await scripts.ask("beat", [record.key for record in expired], self.epoch, probing=True)
         _, epoch, is_restoring, now_ms, used_bytes, max_bytes = reply
         self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
         owned.set_clock(now_ms / 1000)
-        for key, record in owned.all().items() if expired else ():
-            if key in expired:
-                owned.release(key, record)
+        for record in expired:
+            owned.release(record)
         if not scripts.is_up or epoch != self.epoch:
             scripts.is_up = True
             self._up_since = asyncio.get_running_loop().time()
@@ -223,13 +216,13 @@ class ReplicaSync:
         except StateUnavailable:
             return  # once Redis is back, every call that callers wait for is fetched
         if record is not None:
-            self._owned.update(record)
+            self._owned.learn(record)
         self._waiters.notify(key, record)
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._timing.poll_s)
-            owned = self._owned.all()
+            owned = dict(self._owned)
             with suppress(StateUnavailable):
                 for some in portions(list({**dict.fromkeys(self._waiters), **owned})):
                     await self._poll_some(some, owned)
@@ -240,10 +233,10 @@ class ReplicaSync:
             self._hurry.set()  # Redis came up empty behind an unbroken connection
             return
         for key, state in zip(keys, reply[1], strict=True):
-            if not state or state > self._waiters.threshold(key):
+            if not state or state > CallState.ACCEPTED:
                 self.look_at(key)
             if key in owned and (not state or state >= CallState.UNKNOWN):
-                self._owned.release(key, owned[key])
+                self._owned.release(owned[key])
                 self.on_changed(key)
             elif (now := self._owned.get(key)) is not None and now.state < state:  # it has moved on elsewhere
                 self._fetch(key)

@@ -60,7 +60,7 @@ class ScriptClient:
         self._by_digest = pack(b"EVALSHA", hashlib.sha1(script, usedforsecurity=False).hexdigest().encode())
         self._settings = pack(_encode(settings))
         # By text, which has the server remember the script.
-        greet = (self._by_text, NO_KEYS, self._settings, pack(_array([_encode(one) for one in greeting])))
+        greet = (self._by_text, NO_KEYS, self._settings, pack(_encode(greeting)))
         self._connection = RedisConnection(redis, (WORDS, greet))
         self._on_failure = on_failure
         self._max_batch = max_batch
@@ -124,7 +124,7 @@ class ScriptClient:
 
     async def _run(self, batch: list[Pending]) -> list[Reply | bytes]:
         keys = [key for _, some, _ in batch for key in some]
-        operations = pack(_array([operation for operation, _, _ in batch]))
+        operations = pack(_encode([msgspec.Raw(operation) for operation, _, _ in batch]))
         rest = (pack(b"%d" % len(keys), *keys) if keys else NO_KEYS, self._settings, operations)
         replies: list[Reply | bytes]
         try:
@@ -152,8 +152,3 @@ def _deliver(replies: list[Reply | bytes], batch: list[Pending]) -> None:
             reply.set_exception(StateUnavailable(f"the state refused: {got[1].decode('utf-8', 'replace')}"))
         else:
             reply.set_result(got)
-
-
-def _array(items: Sequence[bytes]) -> bytes:
-    """MessagePack's array of items that are encoded already."""
-    return b"\xdc" + len(items).to_bytes(2, "big") + b"".join(items)

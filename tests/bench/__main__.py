@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import picture, plan, report
+from tests.bench import plan, report
 from tests.bench.machine import BenchError, Cores
 from tests.bench.plan import FULL, QUICK
 from tests.bench.poller import Poller
@@ -28,7 +28,6 @@ def main() -> int:
     parser.add_argument("--only", type=_names, default=[], metavar="NAME[,NAME]", help=", ".join(plan.names()))
     parser.add_argument("--rounds", type=_count, metavar="N", help=f"instead of {FULL.rounds}, or of 1 if quick")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="also draw them, as SVG")
     options = parser.parse_args()
     if sys.platform != "linux":
         print("The benchmark reads CPU time from /proc and runs on Linux only.", file=sys.stderr)
@@ -44,8 +43,6 @@ def main() -> int:
     print(report.text(outcome, effort, cores))
     if options.json:
         options.json.write_text(json.dumps(report.document(outcome, effort, cores), indent=1) + "\n")
-    if options.picture:
-        options.picture.write_text(picture.svg(outcome))
     return 0 if options.quick or all(line.ok for line in lines(outcome)) else 1
 
 

@@ -12,7 +12,7 @@ from itertools import count, cycle
 from typing import Any
 
 TOOLKIT = "Bench"
-WAIT_WORD = "Wait"  # the tool server keeps its answers until it is told to release them
+WAIT_WORD = "Wait"  # the tool server answers it only when `release` is called
 WAIT_TOOL = f"{TOOLKIT}.{WAIT_WORD}"
 CALLED = 9  # tools: all but the one that waits of ten, as many of a large catalogue, so that only its size differs
 FRESH_ID = "0" * 16  # stands for an id that no other call has
@@ -97,43 +97,31 @@ class Script:
 
     def __init__(self, tools: int, bearers: Sequence[str | None], form: Form = OTC) -> None:
         found = find_tools(tools)
-        self._tools = [found[turn * len(found) // CALLED] for turn in range(CALLED)]
+        called = [found[turn * len(found) // CALLED] for turn in range(CALLED)]
+        turns = range(max(CALLED, len(bearers)))
+        self._turns = [(called[turn % CALLED], bearers[turn % len(bearers)]) for turn in turns]
         self._bearers = bearers
         self._form = form
         self._ids = count()
-        self._made: dict[tuple[Size, bool], list[bytes]] = {}
 
-    def ordinary(self, size: Size = SMALL) -> list[bytes]:
+    def ordinary(self, size: Size = SMALL, call_id: str | None = None) -> list[bytes]:
         """Calls that are answered at once: every tool and every caller is in one of them."""
-        return self._calls(size, keyed=False)
+        return [self._request(tool, bearer, call_id, size) for tool, bearer in self._turns]
 
     def waiting(self) -> list[bytes]:
         """Calls that wait, one of each caller: one may have 1,000 pending, so all of them share those."""
-        arguments = arguments_of(WAIT_TOOL, form=self._form)
-        return [request(WAIT_TOOL, arguments, bearer, form=self._form) for bearer in self._bearers]
+        return [self._request(WAIT_TOOL, bearer) for bearer in self._bearers]
 
     def requests(self, size: Size = SMALL, *, keyed: bool = False) -> Iterator[bytes]:
         """Ordinary calls without end; `keyed` ones have ids that were never sent before."""
-        return self._fresh(size) if keyed else cycle(self.ordinary(size))
-
-    def _fresh(self, size: Size) -> Iterator[bytes]:
-        halves = [request.partition(FRESH_ID.encode()) for request in self._calls(size, keyed=True)]
+        if not keyed:
+            yield from cycle(self.ordinary(size))
+        halves = [request.partition(FRESH_ID.encode()) for request in self.ordinary(size, FRESH_ID)]
         for head, _, tail in cycle(halves):
             yield b"%b%016x%b" % (head, next(self._ids), tail)
 
-    def _calls(self, size: Size, *, keyed: bool) -> list[bytes]:
-        if (size, keyed) not in self._made:
-            pairs = zip(cycle(self._tools), cycle(self._bearers), strict=False)
-            turns = range(max(len(self._tools), len(self._bearers)))
-            self._made[size, keyed] = [
-                self._call(tool, bearer, size, FRESH_ID if keyed else None)
-                for _, (tool, bearer) in zip(turns, pairs, strict=False)
-            ]
-        return self._made[size, keyed]
-
-    def _call(self, tool: str, bearer: str | None, size: Size, call_id: str | None) -> bytes:
-        arguments = arguments_of(tool, call_id, size, self._form)
-        return request(tool, arguments, bearer, call_id, self._form)
+    def _request(self, tool: str, bearer: str | None, call_id: str | None = None, size: Size = SMALL) -> bytes:
+        return request(tool, arguments_of(tool, call_id, size, self._form), bearer, call_id, self._form)
 
 
 def find_words(tools: int) -> list[str]:

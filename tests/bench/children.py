@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import http.client
 import os
 import signal
 import socket
@@ -28,7 +27,7 @@ _libc = ctypes.CDLL(None)
 
 
 def free_port() -> int:
-    """A port nobody listens on. Stock servers cannot tell us one that they picked themselves."""
+    """A free port. Stock servers do not report one that they picked themselves."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -41,11 +40,10 @@ def child(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs `command` from the root of the repository on `cores`, what it prints going to `log`.
 
-    One that is `measured` takes long turns: where several processes have to share a core, as they would not in
-    earnest, they do not lose what they have in its caches at every chance. Its standard input stays open as long as
-    the context; it gets SIGTERM when the benchmark dies.
+    A `measured` process takes long turns: where several of them share a core, they keep what they have in its caches.
+    Its standard input stays open as long as the context; it gets SIGTERM when the benchmark dies.
     """
-    with log.open("wb") as output, pinned(cores), _untold(signal.SIGTERM):
+    with log.open("wb") as output, pinned(cores), _blocked(signal.SIGTERM):
         process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -61,6 +59,16 @@ def child(
         _stop(process)
 
 
+@contextmanager
+def server(
+    command: Sequence[str], port: int, cores: frozenset[int], log: Path, *, measured: bool = True
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a server, from when it listens on `port`."""
+    with child(command, cores, log, measured=measured) as process:
+        wait_until(lambda: listens(port), process, log)
+        yield process
+
+
 def wait_until(
     ready: Callable[[], bool],
     process: subprocess.Popen[bytes],
@@ -69,8 +77,7 @@ def wait_until(
 ) -> None:
     """Asks `ready` until it is true, and spends the seconds between with `meanwhile`.
 
-    Raises:
-        BenchError: the process ended, or was not ready within `START_TIMEOUT_S`; with the end of its log.
+    Raises BenchError, with the end of its log, if the process ends or is not ready within `START_TIMEOUT_S`.
     """
     deadline = time.monotonic() + START_TIMEOUT_S
     while not ready():
@@ -81,34 +88,21 @@ def wait_until(
         meanwhile(0.02)
 
 
-def ask(port: int, method: str, path: str) -> tuple[int, bytes]:
-    """One small exchange; status 0 when nobody listens yet."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REPLY_TIMEOUT_S)
-    try:
-        connection.request(method, path)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-    except (ConnectionError, TimeoutError):
-        return 0, b""
-    finally:
-        connection.close()
-
-
 def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether the port takes connections."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def status_of(port: int, request: bytes) -> int:
-    """How a whole request is answered."""
+    """The status that answers a whole request."""
     with socket.create_connection(("127.0.0.1", port), timeout=REPLY_TIMEOUT_S) as connection:
         connection.sendall(request)
         return int(connection.recv(64).split(b" ", 2)[1])
 
 
 def demand(expected: int, status: int) -> None:
-    """Raises BenchError if a request that must be refused was answered otherwise: whoever did so saves itself work."""
+    """Raises BenchError if a request that must be refused was answered otherwise: that would save work."""
     if status != expected:
         raise BenchError(f"Answered {status} where {expected} is due: what is measured does not do its full work.")
 
@@ -118,14 +112,13 @@ def redis_server(cores: frozenset[int], folder: Path) -> Iterator[str]:
     """Runs an empty Redis server that keeps nothing on disk, and yields its URL."""
     port, log = free_port(), folder / "redis.log"
     command = [str(get_binary_path()), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
-    with child([*command, "--save", "", "--appendonly", "no"], cores, log) as process:
-        wait_until(lambda: listens(port), process, log)
+    with server([*command, "--save", "", "--appendonly", "no"], port, cores, log, measured=False):
         yield f"redis://127.0.0.1:{port}/0"
 
 
 @contextmanager
-def _untold(number: signal.Signals) -> Iterator[None]:
-    """Keeps a signal waiting: what its handler raises amid a fork is printed and forgotten, and we would go on."""
+def _blocked(number: signal.Signals) -> Iterator[None]:
+    """Blocks a signal: what its handler raises amid a fork would be printed and forgotten."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield
@@ -134,7 +127,7 @@ def _untold(number: signal.Signals) -> Iterator[None]:
 
 
 def _die_with_parent() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a child would inherit that it waits
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a child inherits the mask
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

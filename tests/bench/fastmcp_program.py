@@ -17,14 +17,14 @@ from fastmcp.server.auth.providers.jwt import JWTVerifier
 
 def main() -> None:
     """Serves until it is stopped."""
-    told = json.loads(Path(sys.argv[1]).read_text())
+    settings = json.loads(Path(sys.argv[1]).read_text())
     auth = JWTVerifier(
-        public_key=told["public_key"], issuer=told["issuer"], audience=told["audience"], algorithm="RS256"
+        public_key=settings["public_key"], issuer=settings["issuer"], audience=settings["audience"], algorithm="RS256"
     )
-    client = httpx2.AsyncClient(base_url=told["api"])
-    server = FastMCP.from_openapi(told["openapi"], client=client, name="bench", auth=auth)
+    client = httpx2.AsyncClient(base_url=settings["api"])
+    server = FastMCP.from_openapi(settings["openapi"], client=client, name="bench", auth=auth)
     app = server.http_app(path="/mcp", stateless_http=True, json_response=True)
-    uvicorn.run(app, port=told["port"], loop="uvloop", http="httptools", log_level="warning", access_log=False)
+    uvicorn.run(app, port=settings["port"], loop="uvloop", http="httptools", log_level="warning", access_log=False)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,10 @@ from tempfile import TemporaryDirectory
 from tests.bench.figures import BARE, CALLBACK, ECHO, MINIMAL, REFERENCE
 from tests.bench.lineup import lineup
 from tests.bench.machine import BenchError, Cores, pinned
+from tests.bench.plan import QUICK
 from tests.bench.poller import Poller
-from tests.bench.subjects import TOOL_SERVERS, Bed, Load, Subject
-from tests.bench.swarm import Swarm
+from tests.bench.rounds import Place
+from tests.bench.subjects import Load, Subject
 
 FEW, MANY = 200, 700  # calls: the first hundred fill caches
 VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children=yes")
@@ -68,11 +69,7 @@ def main() -> int:
 
 
 def per_call(kind: Kind) -> float:
-    """Instructions of one call.
-
-    Raises:
-        BenchError: the server does not start, or a call is not answered as it must be.
-    """
+    """Instructions of one call. Raises BenchError."""
     subject = next(each for each in lineup(10, 10) if any(load.row == kind.row for load in each.loads))
     return (_instructions(subject, kind, MANY) - _instructions(subject, kind, FEW)) / (MANY - FEW)
 
@@ -80,23 +77,17 @@ def per_call(kind: Kind) -> float:
 def _instructions(subject: Subject, kind: Kind, calls: int) -> int:
     """Instructions of a whole run of the server that answers `calls` calls, all its processes together."""
     cores, poller = Cores.choose(), Poller()
-    server = TOOL_SERVERS[subject.protocol](poller, subject.tools)
-    try:
-        with TemporaryDirectory(prefix="bench-") as name, pinned(cores.others):
-            counts = Path(name, "counts.%p")
-            bed = Bed(cores, Path(name), poller, server, (*VALGRIND, f"--cachegrind-out-file={counts}"))
-            with subject.start(subject, bed) as running:
-                load = Load(kind.row, 1, keyed=kind.keyed)
-                requests = running.script.requests(load.size, keyed=load.keyed)
-                with Swarm(poller, running.port, requests, running.answer, load.connections) as swarm:
-                    swarm.repeat(calls)
-            found = [_summary(file) for file in Path(name).glob("counts.*")]
-    finally:
-        server.close()
-        poller.close()
-    if not sum(found):
+    with TemporaryDirectory(prefix="bench-") as folder, pinned(cores.others):
+        prefix = (*VALGRIND, f"--cachegrind-out-file={folder}/counts.%p")
+        place = Place(QUICK, cores, poller, lambda step: None, prefix)
+        load = Load(kind.row, 1, keyed=kind.keyed)
+        with place.run(subject) as (_, running), place.swarm(running, load) as swarm:
+            swarm.repeat(calls)
+        found = sum(_summary(file) for file in Path(folder).glob("counts.*"))
+    poller.close()
+    if not found:
         raise BenchError("valgrind has counted nothing: the server did not end by itself.")
-    return sum(found)
+    return found
 
 
 def _summary(file: Path) -> int:

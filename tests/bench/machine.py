@@ -9,7 +9,7 @@ import os
 import platform
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from pathlib import Path
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 QUIET_CORES = 0.25  # other processes using more than this distort a round visibly
 CPUCLOCK_SCHED = 2  # linux/posix-timers.h
-GLANCE_S = 0.3  # long enough that the clock ticks of /proc/stat (10 ms) say something
 
 
 class BenchError(Exception):
@@ -118,52 +117,20 @@ def _stat(pid: int) -> list[str]:
         return []
 
 
-class Strangers:
+class OtherLoad:
     """Measures, from its making on, how much CPU processes other than ours use, also on other machines of this host."""
 
     def __init__(self) -> None:
-        self._wall, self._foreign, self._stolen = time.monotonic(), self._foreign_s(), self._stolen_s()
+        self._wall, (self._foreign, self._stolen) = time.monotonic(), self._spent_s()
 
-    def cores(self) -> float:
-        """The cores they kept busy on average. Never below 0, where the two clocks round apart."""
-        return max(0.0, (self._foreign_s() - self._foreign) / (time.monotonic() - self._wall))
-
-    def stolen_s(self) -> float:
-        """For how long a core of ours was given to another machine, in whole clock ticks."""
-        return self._stolen_s() - self._stolen
-
-    @classmethod
-    def _foreign_s(cls) -> float:
-        user, nice, system, _, _, _, _, steal, *_ = cls._spent()
-        return (user + nice + system + steal) / TICKS_PER_S - cpu_s(os.getpid())
-
-    @classmethod
-    def _stolen_s(cls) -> float:
-        return cls._spent()[7] / TICKS_PER_S
+    def taken(self) -> tuple[float, float]:
+        """The cores they kept busy on average; and for how many seconds a core was given to another machine."""
+        foreign, stolen = self._spent_s()
+        # Never below 0, where the two clocks round apart.
+        return max(0.0, (foreign - self._foreign) / (time.monotonic() - self._wall)), stolen - self._stolen
 
     @staticmethod
-    def _spent() -> list[int]:
-        """Ticks of all cores: user, nice, system, idle, iowait, irq, softirq, steal."""
-        return [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-
-
-class Patience:
-    """The time a run may lose to a noisy machine, in seconds, all waits and repetitions together.
-
-    `meanwhile` spends seconds of waiting.
-    """
-
-    def __init__(self, seconds: float, meanwhile: Callable[[float], None]) -> None:
-        self._left_s = seconds
-        self._meanwhile = meanwhile
-
-    def lasts_until_quiet(self, repetition_s: float) -> bool:
-        """Waits for the others to be quiet, with enough left for a repetition; False when patience runs out before."""
-        self._left_s -= repetition_s
-        while self._left_s >= GLANCE_S:
-            self._left_s -= GLANCE_S
-            strangers = Strangers()
-            self._meanwhile(GLANCE_S)
-            if strangers.cores() <= QUIET_CORES:
-                return True
-        return False
+    def _spent_s() -> tuple[float, float]:
+        ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        user, nice, system, _, _, _, _, steal, *_ = map(int, ticks)
+        return (user + nice + system + steal) / TICKS_PER_S - cpu_s(os.getpid()), steal / TICKS_PER_S

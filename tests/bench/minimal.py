@@ -92,16 +92,16 @@ class Tool:
 class Gateway:
     """An ASGI application."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
         counted, timed = Counter("calls", "Calls.", ["tool"]), Histogram("call_seconds", "Their time.", ["tool"])
-        self._tools = {f"{name}@1.0.0": Tool(name, counted, timed) for name in calls.find_tools(told["tools"])}
-        self._pool = Pool(Origin.parse(f"http://127.0.0.1:{told['tools_port']}"))
-        self._key, self._audience = told["public_key"], told["audience"]
+        self._tools = {f"{name}@1.0.0": Tool(name, counted, timed) for name in calls.find_tools(settings["tools"])}
+        self._pool = Pool(Origin.parse(f"http://127.0.0.1:{settings['tools_port']}"))
+        self._key, self._audience = settings["public_key"], settings["audience"]
         self._known: dict[bytes, tuple[str, float]] = {}
-        self._interval_s = 1 / told["per_s"]
+        self._interval_s = 1 / settings["per_s"]
         self._due: dict[str, float] = {}
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
-        threading.Thread(target=self._write, args=(told["log"],), daemon=True).start()
+        threading.Thread(target=self._write, args=(settings["log"],), daemon=True).start()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -181,11 +181,11 @@ class Gateway:
 
 def main() -> None:
     """Serves until it is stopped, under stock uvicorn at its fastest."""
-    told = json.loads(Path(sys.argv[1]).read_text())
-    app = Gateway(told)
+    settings = json.loads(Path(sys.argv[1]).read_text())
+    app = Gateway(settings)
     gc.collect()
     gc.freeze()
-    uvicorn.run(app, port=told["port"], loop="uvloop", http="httptools", log_level="warning", access_log=False)
+    uvicorn.run(app, port=settings["port"], loop="uvloop", http="httptools", log_level="warning", access_log=False)
 
 
 if __name__ == "__main__":

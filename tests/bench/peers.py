@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.bench import calls
 from tests.bench.calls import MCP, OTC, Form, Script
-from tests.bench.children import ROOT, ask, child, demand, free_port, listens, status_of, wait_until
+from tests.bench.children import ROOT, demand, free_port, server, status_of
 from tests.bench.credentials import AUDIENCE, ISSUER, public_jwks, public_pem
 from tests.bench.subjects import Bed, Running, Subject
 
@@ -38,8 +38,7 @@ def envoy(subject: Subject, bed: Bed) -> Iterator[Running]:
     config = bed.folder / "envoy.json"
     config.write_text(json.dumps(_envoy_config(port, bed.server.port, filters, bed.folder)))
     command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--use-dynamic-base-id", "-l", "error"]
-    with child(command, bed.cores.subject, log, measured=True) as process:
-        wait_until(lambda: listens(port), process, log)
+    with server(command, port, bed.cores.subject, log) as process:
         yield _guarded(subject, process.pid, port, MCP if bridged else OTC)
 
 
@@ -48,11 +47,10 @@ def fastmcp(subject: Subject, bed: Bed) -> Iterator[Running]:
     """FastMCP with tools made from an OpenAPI file, without sessions, verifying RS256; under uvicorn at its fastest."""
     port, log = free_port(), bed.folder / "fastmcp.log"
     file = bed.folder / "fastmcp.json"
-    told = {"port": port, "api": f"http://127.0.0.1:{bed.server.port}", "openapi": openapi(subject.tools)}
-    file.write_text(json.dumps(told | {"issuer": ISSUER, "audience": AUDIENCE, "public_key": public_pem()}))
+    settings = {"port": port, "api": f"http://127.0.0.1:{bed.server.port}", "openapi": openapi(subject.tools)}
+    file.write_text(json.dumps(settings | {"issuer": ISSUER, "audience": AUDIENCE, "public_key": public_pem()}))
     program = Path(__file__).with_name("fastmcp_program.py")
-    with child([str(FASTMCP), str(program), str(file)], bed.cores.subject, log, measured=True) as process:
-        wait_until(lambda: ask(port, "GET", "/")[0] > 0, process, log)
+    with server([str(FASTMCP), str(program), str(file)], port, bed.cores.subject, log) as process:
         yield _guarded(subject, process.pid, port, MCP)
 
 

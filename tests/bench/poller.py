@@ -1,8 +1,7 @@
-"""The far sides of a subject, its callers and its tool server, in one thread that never sleeps while it measures.
+"""Callers and tool server in one thread that never sleeps while it measures.
 
-Waking a process is charged to whoever writes to it, and costs a subject on a virtual machine up to 10 us a call, the
-more the longer its calls take. Two processes that both poll on one core take turns of milliseconds instead. So callers
-and tool server share one loop: whatever a subject writes, somebody is awake already, and nobody waits for a turn.
+Waking a process is charged to the process that writes to it, up to 10 us a call on a virtual machine. Two processes
+that poll on one core take turns of milliseconds instead. So callers and tool server share one loop that never sleeps.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Ready = Callable[[int], None]  # takes what epoll says has happened
 
 
 class Poller:
-    """Tells whoever watches a file descriptor what happens to it, and does at its time what is put off."""
+    """An event loop: calls the watcher of each ready file descriptor, and delayed work at its time."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -90,26 +89,30 @@ class Peer:
     def send(self, data: bytes) -> None:
         """Sends everything, now or as soon as there is room."""
         if not self.is_open:
-            return  # whoever waited for it has gone
+            return None
         if self._out:
             self._out += data
-            return
+            return None
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
             sent = 0
         except ConnectionError:
-            self.close()
-            return
+            return self._hung_up()
         if sent < len(data):
             self._out = data[sent:]
             self._poller.await_room(self._socket.fileno(), wanted=True)
+        return None
 
     def close(self) -> None:
         if self.is_open:
             self.is_open = False
             self._poller.forget(self._socket.fileno())
             self._socket.close()
+
+    def _hung_up(self) -> None:
+        """The other side has closed the connection."""
+        self.close()
 
     def _ready(self, what: int) -> None:
         if what & select.EPOLLOUT and self._out:
@@ -127,7 +130,7 @@ class Peer:
         except ConnectionError:
             data = b""
         if not data:
-            self.close()
+            self._hung_up()
             return
         data = self._rest + data
         while (size := message_size(data)) is not None and size <= len(data):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tests.bench import calls
 from tests.bench.calls import ASKED, OTC, OXP, Answer, Form, Script
-from tests.bench.children import ask, child, demand, free_port, listens, status_of, wait_until
+from tests.bench.children import demand, free_port, server, status_of
 from tests.bench.credentials import AUDIENCE, hs256, public_pem
 from tests.bench.subjects import Bed, Running, Subject
 
@@ -56,8 +56,7 @@ def echo(subject: Subject, bed: Bed) -> Iterator[Running]:
     port, log = free_port(), bed.folder / "echo.log"
     command = [*bed.prefix, sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--port", str(port)]
     command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
-    with child(command, bed.cores.subject, log, measured=True) as process:
-        wait_until(lambda: ask(port, "GET", "/")[0] == 200, process, log)
+    with server(command, port, bed.cores.subject, log) as process:
         yield Running(process.pid, port, _script(subject, OTC), Answer(200, ASKED))
 
 
@@ -68,8 +67,7 @@ def nginx(subject: Subject, bed: Bed) -> Iterator[Running]:
     port, log = free_port(), bed.folder / "nginx.log"
     config = bed.folder / "nginx.conf"
     config.write_text(NGINX_CONFIG.format(folder=bed.folder, port=port, tools=bed.server.port))
-    with child([NGINX, "-p", str(bed.folder), "-c", str(config)], bed.cores.subject, log, measured=True) as process:
-        wait_until(lambda: listens(port), process, log)
+    with server([NGINX, "-p", str(bed.folder), "-c", str(config)], port, bed.cores.subject, log) as process:
         yield Running(process.pid, port, _script(subject, OTC))
 
 
@@ -82,11 +80,11 @@ def no_nginx() -> str | None:
 def minimal(subject: Subject, bed: Bed, *, per_s: float) -> Iterator[Running]:
     """A gateway with nothing to choose; each caller may make `per_s` calls a second."""
     port, log, file = free_port(), bed.folder / "minimal.log", bed.folder / "minimal.json"
-    told = {"port": port, "tools_port": bed.server.port, "tools": subject.tools, "log": str(bed.folder / "lines.log")}
-    file.write_text(json.dumps({**told, "public_key": public_pem(), "audience": AUDIENCE, "per_s": per_s}))
+    ports = {"port": port, "tools_port": bed.server.port}
+    settings = {**ports, "tools": subject.tools, "log": str(bed.folder / "lines.log")}
+    file.write_text(json.dumps({**settings, "public_key": public_pem(), "audience": AUDIENCE, "per_s": per_s}))
     command = [*bed.prefix, sys.executable, "-m", "tests.bench.minimal", str(file)]
-    with child(command, bed.cores.subject, log, measured=True) as process:
-        wait_until(lambda: listens(port), process, log)
+    with server(command, port, bed.cores.subject, log) as process:
         tool, shown = calls.find_tools(subject.tools)[0], subject.credentials()
         demand(401, status_of(port, calls.request(tool, calls.arguments_of(tool), None)))
         demand(429 if per_s < 1 else 422, status_of(port, calls.wrong_request(tool, shown.good)))

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.bench.figures import Key, Round, Sample, Slice
-from tests.bench.machine import BenchError, Cores, CpuClock, Patience, Strangers, raise_open_files, rss_bytes
+from tests.bench.machine import QUIET_CORES, BenchError, Cores, CpuClock, OtherLoad, raise_open_files, rss_bytes
 from tests.bench.poller import Poller
 from tests.bench.subjects import TOOL_SERVERS, Bed, Load, Running, Subject
 from tests.bench.swarm import Swarm
@@ -19,14 +19,14 @@ from tests.bench.swarm import Swarm
 ARRIVAL_TIMEOUT_S = 30.0  # for thousands of calls to reach the tool server; they take about a second
 GROUP = 50  # callers that come at once
 TRIES = 3  # of one slice while others disturb it
+GLANCE_S = 0.3  # long enough that the clock ticks of /proc/stat (10 ms) say something
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured, and how long a noisy machine may delay it. Times in seconds.
+    """How much is measured, and how long a noisy machine may delay it (`patience_s`). Times in seconds.
 
-    Each round measures every load in `slices` short stretches, taking turns with all other loads: a disturbance
-    of a second or two, which is what shared machines have, then hits one slice of many and not one subject.
+    The loads take turns in short slices: a disturbance of a second or two hits one slice of many, not one subject.
     """
 
     rounds: int
@@ -51,6 +51,7 @@ class Place:
     cores: Cores
     poller: Poller
     say: Callable[[str], None]
+    prefix: tuple[str, ...] = ()  # runs the commands of subjects
 
     @contextmanager
     def run(self, subject: Subject) -> Iterator[tuple[Bed, Running]]:
@@ -58,7 +59,7 @@ class Place:
         server = TOOL_SERVERS[subject.protocol](self.poller, subject.tools)
         try:
             with TemporaryDirectory(prefix="bench-") as folder:
-                bed = Bed(self.cores, Path(folder), self.poller, server)
+                bed = Bed(self.cores, Path(folder), self.poller, server, self.prefix)
                 with subject.start(subject, bed) as running, _crowded(subject, bed, running):
                     yield bed, running
         finally:
@@ -101,7 +102,7 @@ class Rounds:
     def __init__(self, place: Place, subjects: list[Subject]) -> None:
         self._place = place
         self._subjects = subjects
-        self._patience = Patience(place.effort.patience_s, place.poller.serve_for)
+        self._patience_s = place.effort.patience_s
 
     def measure(self) -> list[Round]:
         """All rounds; none if there is nothing to measure."""
@@ -134,9 +135,20 @@ class Rounds:
             except BenchError as error:
                 raise BenchError(f"{load.row}, {load.connections} connections: {error}") from error
             spoiled = taken.noisy if load.rate is None else taken.interrupted
-            if not spoiled or not self._patience.lasts_until_quiet(self._place.effort.slice_s):
+            if not spoiled or not self._becomes_quiet():
                 break
         return taken
+
+    def _becomes_quiet(self) -> bool:
+        """Waits for the others to be quiet, with enough time left for a repetition; False when there is none."""
+        self._patience_s -= self._place.effort.slice_s
+        while self._patience_s >= GLANCE_S:
+            self._patience_s -= GLANCE_S
+            others = OtherLoad()
+            self._place.poller.serve_for(GLANCE_S)
+            if others.taken()[0] <= QUIET_CORES:
+                return True
+        return False
 
     def _slice(self, running: Running, load: Load) -> Slice:
         effort = self._place.effort
@@ -145,9 +157,9 @@ class Rounds:
             swarm.warm_up(effort.warm_up_s)
             if load.rate is not None:
                 swarm.finish()
-            strangers, before_s = Strangers(), clock.now_s() if clock else 0.0
+            others, before_s = OtherLoad(), clock.now_s() if clock else 0.0
             timings = swarm.run(effort.slice_s) if load.rate is None else swarm.run_paced(effort.slice_s, load.rate)
             used_s = clock.now_s() - before_s if clock else 0.0
-            foreign_cores, stolen_s = strangers.cores(), strangers.stolen_s()
+            foreign_cores, stolen_s = others.taken()
             swarm.finish()
         return Slice(timings, used_s, foreign_cores, stolen_s)

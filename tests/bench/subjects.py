@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.bench import calls
 from tests.bench.calls import SMALL, Answer, Script, Size
-from tests.bench.children import ask, child, demand, free_port, redis_server, status_of, wait_until
+from tests.bench.children import child, demand, free_port, listens, redis_server, status_of, wait_until
 from tests.bench.credentials import Config, Credentials, hs256, new_secret
 from tests.bench.machine import Cores
 from tests.bench.poller import Poller
@@ -45,6 +45,7 @@ SHORT_MEMORY: Config = {
     "max_records_per_caller": 1_000_000,
 }
 FEW_TOOLS = 10
+HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 FOUND_ANSWER = Answer()
 
 
@@ -120,7 +121,7 @@ def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
         file.write_text(json.dumps(config))  # JSON is YAML
         command = [*bed.prefix, sys.executable, "-m", "gateway", "serve", "-c", str(file)]
         process = stack.enter_context(child(command, bed.cores.subject, log, measured=True))
-        wait_until(lambda: ask(port, "GET", "/health")[0] == 200, process, log, bed.poller.serve_for)
+        wait_until(lambda: listens(port) and status_of(port, HEALTH) == 200, process, log, bed.poller.serve_for)
         demand(401, status_of(port, calls.request(calls.WAIT_TOOL, {}, None)))
         wrong = calls.wrong_request(calls.find_tools(subject.tools)[-1], credentials.good)
         # A gateway that has many tools to read serves before it knows all of them, and refuses calls of the others.

@@ -6,23 +6,22 @@ held back. Every answer is checked: a benchmark of errors is none.
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from types import TracebackType
 from typing import Self
 
 from tests.bench.calls import SENT_NS, Answer
 from tests.bench.machine import BenchError
-from tests.bench.poller import Poller, message_size
+from tests.bench.poller import Peer, Poller
 
 REPLY_TIMEOUT_S = 10.0  # a loopback call takes milliseconds; silence for this long means it hangs
 LEAST = 3  # calls a connection, in each stretch of load
-REPLY_BYTES = 262144  # answers are under 1 KB, except those of the echo to large calls
+HANDOVER = re.compile(re.escape(SENT_NS) + rb"([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,47 +56,32 @@ def percentile_ms(measured_ns: array[int], percent: float) -> float:
     return sorted(measured_ns)[rank] / 1e6
 
 
-class Line:
+class Line(Peer):
     """One connection with at most one call under way."""
 
-    __slots__ = ("_head", "_proof", "_rest", "_socket", "sent_ns")
+    __slots__ = ("_answers", "_head", "_proof", "_waits", "sent_ns")
 
-    def __init__(self, address: tuple[str, int], answer: Answer) -> None:
-        self._socket = socket.create_connection(address, timeout=REPLY_TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, poller: Poller, port: int, answer: Answer, answers: list[tuple[Line, bytes]]) -> None:
+        super().__init__(poller, socket.create_connection(("127.0.0.1", port), REPLY_TIMEOUT_S), self._receive)
         self._head, self._proof = b"HTTP/1.1 %d " % answer.status, answer.proof.encode()
-        self._rest = b""
+        self._answers = answers
+        self._waits = False
         self.sent_ns = 0
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
+    def send(self, data: bytes) -> None:
+        """Sends a call."""
+        self._waits, self.sent_ns = True, time.perf_counter_ns()
+        super().send(data)
 
-    def send(self, request: bytes) -> None:
-        """Sends a call. The socket's buffer is empty between calls, so the whole of it fits."""
-        self.sent_ns = time.perf_counter_ns()
-        self._socket.sendall(request)
-
-    def receive(self) -> bytes | None:
-        """Takes what has arrived and returns the answer when it is complete.
-
-        Raises:
-            BenchError: the connection was closed, or the answer is not the one expected.
-        """
-        data = self._socket.recv(REPLY_BYTES)
-        if not data:
-            raise BenchError("A connection was closed before its call was answered.")
-        data = self._rest + data
-        size = message_size(data)
-        if size is None or len(data) < size:
-            self._rest = data
-            return None
-        self._rest = b""
-        if len(data) > size or not data.startswith(self._head) or self._proof not in data:
+    def _receive(self, _: Peer, data: bytes) -> None:
+        """Adds an answer to the list. Raises BenchError for one that is not expected."""
+        if not self._waits or not data.startswith(self._head) or self._proof not in data:
             raise BenchError(f"A call was not answered as it must be, but with: {data[:600]!r}")
-        return data
+        self._waits = False
+        self._answers.append((self, data))
 
-    def close(self) -> None:
-        self._socket.close()
+    def _hung_up(self) -> None:
+        raise BenchError("A connection was closed before its call was answered.")
 
 
 class Swarm:
@@ -107,7 +91,7 @@ class Swarm:
         self._poller = poller
         self._requests = requests
         self._answers: list[tuple[Line, bytes]] = []
-        self._address, self._answer = ("127.0.0.1", port), answer
+        self._port, self._answer = port, answer
         self._lines: list[Line] = []
         self._open = 0
         self.grow(connections)
@@ -118,20 +102,16 @@ class Swarm:
     def grow(self, connections: int) -> None:
         """Adds so many connections, with a call under way on each."""
         for _ in range(connections):
-            line = Line(self._address, self._answer)
+            line = Line(self._poller, self._port, self._answer, self._answers)
             self._lines.append(line)
-            self._poller.watch(line.fileno(), partial(self._receive, line))
             line.send(next(self._requests))
         self._open += connections
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for line in self._lines:
-            self._poller.forget(line.fileno())
             line.close()
 
     def warm_up(self, seconds: float) -> None:
@@ -152,7 +132,7 @@ class Swarm:
         """Has so many calls answered, those under way included, and waits for all of them."""
         for _ in range(calls - len(self._lines)):
             (line, _), *rest = self._answered()
-            self._answers = rest + self._answers
+            self._answers[:0] = rest
             line.send(next(self._requests))
         self.finish()
 
@@ -216,20 +196,12 @@ class Swarm:
             self._poller.turn()
             if time.monotonic() > give_up:
                 raise BenchError(f"No call was answered for {REPLY_TIMEOUT_S:.0f} s.")
-        answers, self._answers = self._answers, []
+        answers = self._answers[:]
+        self._answers.clear()
         return answers
-
-    def _receive(self, line: Line, _: int) -> None:
-        answer = line.receive()
-        if answer is not None:
-            self._answers.append((line, answer))
 
 
 def _note_handover(answer: bytes, now_ns: int, handovers_ns: array[int]) -> None:
-    start = answer.find(SENT_NS)
-    if start >= 0:
-        begin = start + len(SENT_NS)
-        end = begin
-        while answer[end : end + 1].isdigit():
-            end += 1
-        handovers_ns.append(now_ns - int(answer[begin:end]))
+    sent = HANDOVER.search(answer)
+    if sent is not None:
+        handovers_ns.append(now_ns - int(sent[1]))

@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from tests.bench.children import child, demand, status_of, wait_until
 from tests.bench.machine import BenchError
 from tests.bench.poller import Poller, message_size, reply
 from tests.bench.swarm import Swarm, percentile_ms
-from tests.bench.toolserver import OxpServer, RestServer, ToolServer
+from tests.bench.toolserver import OxpServer, RestServer
 
 BEARERS = credentials.hs256().bearers
 SCRIPT = Script(10, BEARERS)
@@ -32,15 +32,6 @@ def poller() -> Iterator[Poller]:
     poller = Poller()
     yield poller
     poller.close()
-
-
-@contextmanager
-def running(server: ToolServer) -> Iterator[int]:
-    """A tool server while its poller is turned; yields its port."""
-    try:
-        yield server.port
-    finally:
-        server.close()
 
 
 @contextmanager
@@ -63,7 +54,10 @@ def answering(*pieces: bytes) -> Iterator[int]:
 
 
 def test_every_connection_keeps_calling_until_the_time_is_over(poller: Poller) -> None:
-    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), FOUND, 4) as swarm:
+    with (
+        closing(OxpServer(poller, 10)) as server,
+        Swarm(poller, server.port, SCRIPT.requests(), FOUND, 4) as swarm,
+    ):
         swarm.warm_up(0.01)
         timings = swarm.run(0.05)
         swarm.finish()
@@ -77,22 +71,22 @@ def test_tool_servers_answer_at_once_whatever_they_speak(
     kind: type[OxpServer | RestServer], form: Form, poller: Poller
 ) -> None:
     script = Script(10, BEARERS, form)
-    with running(kind(poller, 10)) as port, Swarm(poller, port, script.requests(keyed=True), FOUND, 2) as swarm:
+    requests = script.requests(keyed=True)
+    with closing(kind(poller, 10)) as server, Swarm(poller, server.port, requests, FOUND, 2) as swarm:
         swarm.finish()
 
 
-def test_a_pace_is_kept_however_fast_the_answers_are(poller: Poller) -> None:
-    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), FOUND, 4) as swarm:
-        timings = swarm.run_paced(0.2, 100)
-    assert timings.calls == 20
-    assert timings.wall_s >= 0.19  # the last call is due a gap before the end
-
-
-def test_a_pace_that_cannot_be_kept_is_given_up(poller: Poller) -> None:
-    with running(OxpServer(poller, 10)) as port, Swarm(poller, port, SCRIPT.requests(), FOUND, 4) as swarm:
-        timings = swarm.run_paced(0.05, 1e7)
-    assert 0 < timings.calls < 500_000
-    assert timings.wall_s >= 0.1
+def test_a_pace_is_kept_however_fast_the_answers_are_and_given_up_where_it_cannot_be(poller: Poller) -> None:
+    with (
+        closing(OxpServer(poller, 10)) as server,
+        Swarm(poller, server.port, SCRIPT.requests(), FOUND, 4) as swarm,
+    ):
+        kept = swarm.run_paced(0.2, 100)
+        given_up = swarm.run_paced(0.05, 1e7)
+    assert kept.calls == 20
+    assert kept.wall_s >= 0.19  # the last call is due a gap before the end
+    assert 0 < given_up.calls < 500_000
+    assert given_up.wall_s >= 0.1
 
 
 def test_an_answer_that_comes_in_pieces_is_whole(poller: Poller) -> None:

@@ -1,4 +1,4 @@
-"""A network of our own: processes in it listen on whatever ports they are meant to, and nobody else sees them."""
+"""A network of our own: processes in it listen on their usual ports, invisible to others."""
 
 from __future__ import annotations
 

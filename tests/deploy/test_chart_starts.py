@@ -11,8 +11,7 @@ import httpx
 import pytest
 
 from tests.deploy import charts
-from tests.deploy.tools import beside_python, until
-from tests.interop.programs import free_port
+from tests.deploy.tools import beside_python, free_ports, until
 
 SECRETS = {"toolgate": {"jwt-secret": "a-secret-of-at-least-32-bytes-ours", "MAIL_TOKEN": "a-token-of-the-fleet"}}
 STOP_S = 20.0
@@ -20,9 +19,10 @@ STOP_S = 20.0
 
 def _values() -> charts.Values:
     """One pod, whose configuration takes a secret from a variable, one from a whole Secret, and one from a file."""
+    port, admin_port = free_ports(2)
     changed: charts.Values = {
         "config": {
-            "server": {"port": free_port(), "admin": {"port": free_port()}},
+            "server": {"port": port, "admin": {"port": admin_port}},
             "auth": {"jwt": [{"secret": "${env:JWT_SECRET}"}]},
             "state": {"keys": ["${file:/run/secrets/toolgate/state-key}"]},
             "backends": {"calculator": {"url": "http://127.0.0.1:1", "auth": {"bearer": "${env:MAIL_TOKEN}"}}},

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import re
 import signal
-import socket
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -17,7 +16,7 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.deploy.tools import output, program
+from tests.deploy.tools import free_ports, output, program
 from tests.support.calling import value
 from tests.support.markdown import DOCS, blocks
 from tests.support.processes import GatewayProcess, gateway, settings, until
@@ -35,16 +34,6 @@ def config_of(mark: str) -> str:
     """A file of the page."""
     (block,) = blocks(PAGE, mark=mark)
     return block.text
-
-
-def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    ports: list[int] = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 class Load:
@@ -192,7 +181,7 @@ async def test_haproxy_notices_by_itself(tmp_path: Path) -> None:
     assert_nothing_lost(load, runs)
 
 
-async def test_nginx_is_told(tmp_path: Path) -> None:
+async def test_nginx_is_reloaded(tmp_path: Path) -> None:
     nginx = program("nginx", "nginx")
     front, *ports = free_ports(3)
     servers = tmp_path / "toolgate-servers.conf"

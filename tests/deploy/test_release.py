@@ -128,7 +128,7 @@ def test_what_is_installed_with_it_are_the_constrained_versions(environment: Env
     assert differing(found) == {}
 
 
-def test_installed_it_tells_its_version_and_checks_a_configuration(environment: Environment, tmp_path: Path) -> None:
+def test_installed_it_prints_its_version_and_checks_a_configuration(environment: Environment, tmp_path: Path) -> None:
     shutil.copy(CHECKOUT / "config/minimal.yaml", tmp_path)
     assert _run([environment.toolgate, "--version"], tmp_path) == f"toolgate {__version__}\n"
     assert "good" in _run([environment.toolgate, "check", "minimal.yaml"], tmp_path)
@@ -202,6 +202,6 @@ def test_the_demonstration_runs_in_an_empty_folder_and_leaves_it_empty(
 
 
 def _is_free(url: str) -> bool:
-    """Whether nobody listens there any more."""
+    """Whether the port is free again."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", urlsplit(url).port or 0)) != 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -60,3 +61,14 @@ def until(look: Callable[[], T | None], what: str, within_s: float = 30.0) -> T:
             return found
         assert time.monotonic() < deadline, f"after {within_s:g} s still not: {what}"
         time.sleep(POLL_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports without a listener; another process may take one before it is used."""
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    ports: list[int] = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports

@@ -13,7 +13,7 @@ from tests.flow.gateways import Running, config, running
 from tests.flow.toolserver import ToolServer, object_of, tool, tool_server
 from tests.support.processes import demo_server
 
-StartGateway: TypeAlias = Callable[..., Awaitable[Running]]
+Start: TypeAlias = Callable[..., Awaitable[Running]]
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ async def server() -> AsyncIterator[ToolServer]:
 
 
 @pytest.fixture
-async def start(anyio_backend: object) -> AsyncIterator[StartGateway]:
+async def start(anyio_backend: object) -> AsyncIterator[Start]:
     """Starts gateways from the text of a configuration; all of them end with the test."""
     async with AsyncExitStack() as stack:
 
@@ -51,6 +51,6 @@ async def start(anyio_backend: object) -> AsyncIterator[StartGateway]:
 
 
 @pytest.fixture
-async def caller(start: StartGateway, server: ToolServer) -> Caller:
+async def caller(start: Start, server: ToolServer) -> Caller:
     """A caller of a gateway in front of `server`."""
     return (await start(config({"scripted": server.url}))).caller

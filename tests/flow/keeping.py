@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.flow.gateways import until
+from tests.flow.caller import Answer, Caller
+from tests.flow.gateways import LOOK_AGAIN_S, WAIT_S, until
 from tests.flow.toolserver import Handler, ToolServer
 from tests.streams import Request
 
@@ -32,3 +33,11 @@ def gated(server: ToolServer) -> tuple[Handler, asyncio.Event]:
 async def begun(server: ToolServer, calls: int = 1) -> None:
     """Returns when so many calls have reached the tool."""
     await until(lambda: server.executions >= calls)
+
+
+async def finished(caller: Caller, dialect: str, path: str) -> Answer:
+    """The answer about a kept call once it is over."""
+    async with asyncio.timeout(WAIT_S):
+        while (answer := await caller.send(dialect, "kept", "GET", path)).status == 202:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(LOOK_AGAIN_S)
+    return answer

@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config, running
 from tests.flow.toolserver import ToolServer, tool, tool_server
 from tests.support.tokens import OTHER_SECRET, SECRET, token
@@ -120,14 +120,12 @@ async def test_an_unknown_caller_on_a_bare_path_gets_what_every_dialect_can_read
 
 @pytest.mark.parametrize("header", IGNORED.values(), ids=IGNORED)
 @every_dialect
-async def test_without_authentication_credentials_are_ignored(
-    demo: Caller, dialect: str, header: dict[str, str]
-) -> None:
+async def test_credentials_are_ignored_without_auth(demo: Caller, dialect: str, header: dict[str, str]) -> None:
     """Spec: OXP 1.0, Security: with no authentication, `Authorization` MUST be ignored."""
     assert (await demo.call(dialect, "Text.Echo", {"value": 1}, headers=header)).value == 1
 
 
-async def test_the_callers_credential_never_reaches_a_tool_server(start: StartGateway, server: ToolServer) -> None:
+async def test_the_callers_credential_never_reaches_a_tool_server(start: Start, server: ToolServer) -> None:
     """Ours."""
     backend = {"protocol": "oxp", "url": server.url, "auth": {"bearer": "ours"}}
     caller = (await start(config({"scripted": backend}, auth={"jwt": [{"secret": SECRET}]}))).caller
@@ -140,7 +138,7 @@ async def test_the_callers_credential_never_reaches_a_tool_server(start: StartGa
     assert mine not in str(call)
 
 
-async def test_only_headers_the_operator_allows_are_passed_on(start: StartGateway, server: ToolServer) -> None:
+async def test_only_headers_the_operator_allows_are_passed_on(start: Start, server: ToolServer) -> None:
     """Ours."""
     backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant", "x-absent"]}
     caller = (await start(config({"scripted": backend}))).caller
@@ -150,7 +148,7 @@ async def test_only_headers_the_operator_allows_are_passed_on(start: StartGatewa
     assert not {"x-absent", "x-other"} & dict(call.headers).keys()
 
 
-async def test_every_line_of_a_header_is_passed_on_in_order(start: StartGateway, server: ToolServer) -> None:
+async def test_every_line_of_a_header_is_passed_on_in_order(start: Start, server: ToolServer) -> None:
     """RFC 9110, section 5.3."""
     backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant", "prefer", "x-locale"]}
     caller = (await start(config({"scripted": backend}))).caller
@@ -173,8 +171,8 @@ async def test_every_line_of_a_header_is_passed_on_in_order(start: StartGateway,
         ([("connection", "x-tenant-id, tenant")], ["acme"]),
     ],
 )
-async def test_what_connection_names_goes_no_further(
-    start: StartGateway, server: ToolServer, lines: list[tuple[str, str]], passed: list[str]
+async def test_headers_named_by_connection_stop_here(
+    start: Start, server: ToolServer, lines: list[tuple[str, str]], passed: list[str]
 ) -> None:
     """RFC 9110, section 7.6.1."""
     backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant", "x-locale"]}
@@ -187,7 +185,7 @@ async def test_what_connection_names_goes_no_further(
     assert [value for name, value in arrived if name == "x-locale"] == ["nb"]
 
 
-async def test_a_token_made_for_the_tool_server_names_the_caller(start: StartGateway, server: ToolServer) -> None:
+async def test_a_token_made_for_the_tool_server_names_the_caller(start: Start, server: ToolServer) -> None:
     """Ours: short-lived, signed by the gateway, its subject the principal."""
     signing = {"secret": OTHER_SECRET, "audience": "worker", "ttl": "30s"}
     backend = {"protocol": "oxp", "url": server.url, "auth": {"jwt": signing}}

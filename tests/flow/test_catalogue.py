@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import functools
 from typing import Any
 
 import pytest
 
 from tests.flow.caller import DIALECTS, Answer, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config, listed_until, until
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool, tool_server
 from tests.streams import http_reply
 
 pytestmark = pytest.mark.anyio
-
-READY_WITHIN_S = 10.0
 
 
 def refreshed_often(server: ToolServer) -> dict[str, Any]:
@@ -23,9 +21,7 @@ def refreshed_often(server: ToolServer) -> dict[str, Any]:
 
 
 @every_dialect
-async def test_a_tool_takes_the_first_route_of_its_backend_that_matches(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_tool_takes_the_first_matching_route(start: Start, server: ToolServer, dialect: str) -> None:
     """Ours: a route that denies hides, and what no route names is not published."""
     server.tools = [tool(it) for it in ("Map.Show@1.0.0", "Map.Show@2.0.0", "Map.Draw", "Map.Wipe", "Disk.Wipe")]
     routes = [
@@ -40,20 +36,7 @@ async def test_a_tool_takes_the_first_route_of_its_backend_that_matches(
     assert server.calls == []
 
 
-async def test_a_tool_that_cannot_be_read_is_left_out_alone(start: StartGateway, server: ToolServer) -> None:
-    """Ours: nested deeper than anybody means, or with a number that is none."""
-    deep: dict[str, Any] = {}
-    for _ in range(70):
-        deep = {"properties": {"a": deep}}
-    server.tools = [tool("Map.Show"), tool("Map.Deep", input_schema=deep), tool("Map.Draw")]
-    gateway = await start(config({"scripted": server.url}))
-    assert (await gateway.caller.list("oxp")).ids == ["Map.Draw@1.0.0", "Map.Show@1.0.0"]
-    assert gateway.problems_of("scripted") == {
-        "Map.Deep@1.0.0": "it cannot be read: it is nested deeper than 62 levels"
-    }
-
-
-async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: StartGateway, server: ToolServer) -> None:
+async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: Start, server: ToolServer) -> None:
     """Ours: versions that only one of them has stand side by side."""
     server.tools = [tool("Map.Show@1.0.0"), tool("Map.Show@2.0.0")]
     async with tool_server(tool("Map.Show@2.0.0"), tool("Map.Show@3.0.0")) as other:
@@ -77,9 +60,7 @@ COLLISIONS = {
 
 
 @pytest.mark.parametrize("tools", COLLISIONS.values(), ids=COLLISIONS)
-async def test_tools_that_cannot_be_told_apart_are_both_left_out(
-    start: StartGateway, server: ToolServer, tools: list[dict[str, Any]]
-) -> None:
+async def test_colliding_tools_are_left_out(start: Start, server: ToolServer, tools: list[dict[str, Any]]) -> None:
     """Ours: nobody can say which of them a call would mean; the others are published."""
     server.tools = [*tools, tool("Echo.Say")]
     gateway = await start(config({"scripted": server.url}))
@@ -89,8 +70,10 @@ async def test_tools_that_cannot_be_told_apart_are_both_left_out(
     assert "Echo.Say@1.0.0" not in gateway.problems_of("scripted")
 
 
+DEEP = functools.reduce(lambda inner, _: {"properties": {"a": inner}}, range(70), dict[str, Any]())
 UNUSABLE: dict[str, Any] = {
     "no object": 7,
+    "a schema nested too deep": tool("Bad.Tool", input_schema=DEEP),
     "a schema of an array": tool("Bad.Tool", input_schema={"type": "array"}),
     "a file for reference": tool("Bad.Tool", input_schema={"$ref": "file:///etc/passwd"}),
     "a dangling reference": tool("Bad.Tool", input_schema={"$ref": "#/$defs/nowhere"}),
@@ -98,9 +81,7 @@ UNUSABLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("listed", UNUSABLE.values(), ids=UNUSABLE)
-async def test_a_tool_that_cannot_be_used_is_left_out_and_the_others_live(
-    start: StartGateway, server: ToolServer, listed: Any
-) -> None:
+async def test_an_unusable_tool_alone_is_left_out(start: Start, server: ToolServer, listed: Any) -> None:
     """Ours: and the operator is told why."""
     server.tools = [tool("Echo.Say"), listed, tool("Count.Up")]
     gateway = await start(config({"scripted": server.url}))
@@ -111,7 +92,7 @@ async def test_a_tool_that_cannot_be_used_is_left_out_and_the_others_live(
     assert reason
 
 
-async def test_a_schema_may_refer_to_itself(start: StartGateway, server: ToolServer) -> None:
+async def test_a_schema_may_refer_to_itself(start: Start, server: ToolServer) -> None:
     """Spec: OTC 1.0, Tool Definition: no `$ref`. Ours: inlined where that ends, kept where a schema is recursive."""
     tree = {"type": "object", "properties": {"kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}
     word = {"type": "string", "minLength": 1}
@@ -140,9 +121,7 @@ LISTLESS: dict[str, Handler] = {
 
 
 @pytest.mark.parametrize("handler", LISTLESS.values(), ids=LISTLESS)
-async def test_a_backend_without_a_list_delays_and_spoils_nothing(
-    start: StartGateway, server: ToolServer, handler: Handler
-) -> None:
+async def test_a_backend_without_a_list_harms_no_other(start: Start, server: ToolServer, handler: Handler) -> None:
     """Ours: it is asked again later."""
     async with tool_server() as gone:
         pass
@@ -155,25 +134,7 @@ async def test_a_backend_without_a_list_delays_and_spoils_nothing(
         assert [backends[name]["up"] for name in ("sick", "gone", "scripted")] == [False, False, True]
 
 
-@pytest.mark.soak  # the limit alone: tests/unit/catalogue/test_catalogue.py
-async def test_a_silent_backend_holds_nobody_up_and_readiness_only_for_a_while(
-    start: StartGateway, server: ToolServer
-) -> None:
-    """Ours: others' tools can be called at once; after 10 s, which this test takes, it is ready without that one."""
-    async with tool_server() as mute:
-        mute.list_handler = silence
-        started = time.monotonic()
-        gateway = await start(config({"mute": mute.url, "scripted": server.url}), wait=False)
-        await until(lambda: gateway.gateway.catalogue.status("scripted").up)
-        assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
-        assert (time.monotonic() - started, gateway.gateway.status) < (READY_WITHIN_S / 2, "starting")
-        await gateway.gateway.catalogue.wait_ready()
-        await until(lambda: gateway.gateway.status == "ok")
-        assert time.monotonic() - started >= READY_WITHIN_S
-        assert len((await gateway.caller.list("oxp")).ids) == 2
-
-
-async def test_a_changed_definition_is_seen_after_a_refresh(start: StartGateway, server: ToolServer) -> None:
+async def test_a_changed_definition_is_seen_after_a_refresh(start: Start, server: ToolServer) -> None:
     """Ours: tools that came, went or changed; callers that had the old list get the new one."""
     caller = (await start(config({"scripted": refreshed_often(server)}))).caller
     before = await caller.list("oxp")
@@ -198,9 +159,7 @@ def waits(answer: Answer) -> bool:
 
 
 @every_dialect
-async def test_a_tool_of_a_server_that_was_never_reached_is_temporarily_unavailable(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_tools_of_a_server_never_reached_are_unavailable(start: Start, server: ToolServer, dialect: str) -> None:
     async with tool_server() as gone:
         pass
     routes = [
@@ -217,7 +176,7 @@ async def test_a_tool_of_a_server_that_was_never_reached_is_temporarily_unavaila
     assert (await caller.list(dialect)).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
 
 
-async def test_once_the_server_has_listed_its_tools_the_others_do_not_exist(start: StartGateway) -> None:
+async def test_once_the_server_has_listed_its_tools_the_others_do_not_exist(start: Start) -> None:
     async with tool_server() as server:
         server.list_handler = silence
         backend: dict[str, Any] = {"protocol": "oxp", "url": server.url, "discovery": {"refresh": "1s"}}

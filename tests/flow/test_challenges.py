@@ -13,9 +13,10 @@ import pytest
 from gateway.challenges import CLOCKS_DIFFER_S, Challenges
 from gateway.ratelimit.limits import LOOKS_AT_ONE
 from tests import plainhttp
-from tests.flow.caller import Answer, Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import Start
 from tests.flow.gateways import PUBLIC_URL, config
+from tests.flow.keeping import finished
 from tests.flow.toolserver import ToolServer, tool
 from tests.streams import Request, http_reply
 
@@ -42,7 +43,7 @@ async def status_of(caller: Caller, check_url: str) -> str:
 
 @pytest.mark.parametrize(("button", "outcome"), [("", "completed"), ("/decline", "failed")])
 @every_dialect
-async def test_a_challenge_stands_as_the_user_has_answered_it(
+async def test_the_challenge_status_follows_the_user(
     demo: Caller, browser: httpx.AsyncClient, dialect: str, button: str, outcome: str
 ) -> None:
     """Spec: OXP 1.0, Tool Authorization Challenges: 400 with `id` and `url`, then `check_url`, then the call again."""
@@ -72,7 +73,7 @@ async def test_a_challenge_is_pending_until_the_user_answers_it(demo: Caller, br
     assert status == "completed"
 
 
-async def test_looks_at_a_challenge_share_an_answer_and_have_a_limit(start: StartGateway, server: ToolServer) -> None:
+async def test_looks_at_a_challenge_share_an_answer_and_have_a_limit(start: Start, server: ToolServer) -> None:
     """Ours: a link needs no credential, and must not be a way to load a tool server."""
     challenging(server)
     caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
@@ -117,9 +118,7 @@ def challenging(server: ToolServer, *challenges: Any, in_band: bool = False) -> 
 
 @pytest.mark.parametrize("in_band", [False, True], ids=["in a 400", "in the error of a 200"])
 @every_dialect
-async def test_the_servers_challenge_is_passed_on_with_its_url_as_it_is(
-    start: StartGateway, server: ToolServer, dialect: str, in_band: bool
-) -> None:
+async def test_the_challenge_url_is_passed_on(start: Start, server: ToolServer, dialect: str, in_band: bool) -> None:
     """Spec: OXP 1.0, `missing_requirements` of 400; one of its pages puts it into a 200, read as the same."""
     url = "https://login.example/a?b=%7E&c=d%20e#f"
     challenging(server, {"id": "ch-1", "url": url, "check_url": f"{server.url}/check/1"}, in_band=in_band)
@@ -134,20 +133,14 @@ async def test_the_servers_challenge_is_passed_on_with_its_url_as_it_is(
 
 @pytest.mark.parametrize("members", [{}, {"call_id": "k"}], ids=["without an id", "with one"])
 @every_dialect
-async def test_whoever_did_not_wait_for_a_challenge_finds_it_at_the_call(
-    start: StartGateway, server: ToolServer, dialect: str, members: dict[str, Any]
+async def test_an_async_call_has_challenge(
+    start: Start, server: ToolServer, dialect: str, members: dict[str, Any]
 ) -> None:
     challenging(server, {"id": "ch-1", "url": "https://login.example/", "check_url": f"{server.url}/check/1"})
     caller = (await start(config({"scripted": server.url}))).caller
     accepted = await caller.call(dialect, "Mail.Read", headers={"prefer": "respond-async"}, **members)
     assert accepted.status == 202
-
-    async def told() -> Answer:
-        return await caller.send(dialect, "kept", "GET", accepted.headers["location"])
-
-    async with asyncio.timeout(5):
-        while (answer := await told()).status == 202:  # noqa: ASYNC110 - a call tells nobody
-            await asyncio.sleep(0.01)
+    answer = await finished(caller, dialect, accepted.headers["location"])
     assert (answer.status, answer.error["can_retry"]) == (200, True)
     [challenge] = answer.error["missing_requirements"]["authorization"]
     assert challenge["url"] == "https://login.example/"
@@ -165,9 +158,7 @@ def sealed(
     return str(maker.public({"authorization": [challenge]}, backend)["authorization"][0]["check_url"])
 
 
-async def test_a_token_of_ours_works_and_a_forged_or_expired_one_has_failed(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_sealed_token_works_and_a_forged_or_expired_one_fails(start: Start, server: ToolServer) -> None:
     """Ours: unguessable, of limited life, and nothing but the status is told."""
     challenging(server)
     caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.flow.caller import Caller
-from tests.flow.conftest import StartGateway
+from tests.flow.builds import builds
+from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, until
-from tests.flow.keeping import begun, gated
-from tests.flow.toolserver import Handler, ToolServer, always, hang_up, tool
+from tests.flow.keeping import begun, finished, gated
+from tests.flow.toolserver import Handler, ToolServer, always, tool
 from tests.flow.watching import samples, scraped, watched
 from tests.streams import Request, http_reply
 from tests.support.scraping import samples_of
-from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -38,34 +36,14 @@ async def durations(gateway: Running) -> float:
     return sum(value for name, value in found.items() if name.startswith(DURATIONS))
 
 
-async def over(caller: Caller, path: str) -> None:
-    """Returns when a kept call is over."""
-    async with asyncio.timeout(10):
-        while (await caller.http.get(path)).status_code == 202:  # noqa: ASYNC110 - callers have no event either
-            await asyncio.sleep(0.01)
+ENDINGS = {"a value": (None, "ok"), "a refusal": (always(http_reply(400, {"message": "No."})), "refused")}
 
 
-def endings(server: ToolServer) -> dict[str, tuple[Handler, str]]:
-    async def fails(received: Request) -> bytes:
-        return server.failure(received, message="No.")
-
-    return {
-        "a value": (server.echo, "ok"),
-        "a failure": (fails, "tool_error"),
-        "a refusal": (always(http_reply(400, {"message": "No."})), "refused"),
-        "an input that is refused": (
-            always(http_reply(422, {"message": "No.", "parameter_errors": {"n": "no"}})),
-            "invalid",
-        ),
-        "nothing": (hang_up, "unknown"),
-    }
-
-
-@pytest.mark.parametrize("name", endings(ToolServer("")))
-async def test_what_outlives_its_202_is_counted_when_it_ends(
-    start: StartGateway, server: ToolServer, name: str
+@pytest.mark.parametrize(("handler", "outcome"), ENDINGS.values(), ids=ENDINGS)
+async def test_a_call_answered_202_is_counted_when_it_ends(
+    start: Start, server: ToolServer, handler: Handler | None, outcome: str
 ) -> None:
-    answer, outcome = endings(server)[name]
+    answer = handler or server.echo
     opened = asyncio.Event()
 
     async def handle(received: Request) -> bytes:
@@ -80,13 +58,13 @@ async def test_what_outlives_its_202_is_counted_when_it_ends(
     assert not await samples(gateway, CALLS)
     opened.set()
     path = accepted.headers["location"]
-    await over(gateway.caller, path)
+    await finished(gateway.caller, "oxp", path)
     await gateway.caller.http.get(path)
     assert await samples(gateway, CALLS) == {ran(outcome): 1}
     assert await durations(gateway) == 1
 
 
-async def test_what_the_caller_was_told_meanwhile_stands_in_the_lines(server: ToolServer) -> None:
+async def test_lines_have_what_the_caller_was_answered(server: ToolServer) -> None:
     server.handler, opened = gated(server)
     async with watched(config({"scripted": server.url})) as gateway:
         for headers in (LATER, AT_ONCE):
@@ -101,38 +79,28 @@ async def test_what_the_caller_was_told_meanwhile_stands_in_the_lines(server: To
 
 
 @pytest.mark.parametrize("call_id", [{}, {"call_id": "k"}], ids=["", "named"])
-async def test_what_is_called_back_for_after_the_deadline_is_counted_by_what_was_brought(
-    start: StartGateway, call_id: dict[str, Any]
-) -> None:
-    toolset = Toolset(OK)
-    async with serving(toolset) as server:
-        gateway = await start(config({"builds": {"protocol": "callback", "url": server.url, "timeout": "50ms"}}))
-        late = await gateway.caller.call("oxp", "builds.lint", **call_id)
-        assert late.error["message"] == "The tool is still running."
-        assert not await samples(gateway, CALLS)
-        told = toolset.noted[0][1]
-        result = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": "done"}
+async def test_a_late_callback_is_counted_by_its_result(call_id: dict[str, Any]) -> None:
+    async with builds(backend={"timeout": "50ms"}) as server:
+        assert (await server.call(**call_id)).error["message"] == "The tool is still running."
+        assert not await samples(server.gateway, CALLS)
+        invoked = await server.invoked()
         for _ in range(2):
-            await gateway.caller.http.post("/callbacks/" + told["callback_url"].rpartition("/")[2], json=result)
-        assert await samples(gateway, CALLS) == {linted("ok"): 1}
-        assert await durations(gateway) == 1
-        found = samples_of((await scraped(gateway)).encode())
+            await invoked.bring("done")
+        assert await samples(server.gateway, CALLS) == {linted("ok"): 1}
+        assert await durations(server.gateway) == 1
+        found = samples_of((await scraped(server.gateway)).encode())
         measured = found["toolgate_tool_call_duration_seconds_sum{backend=builds,protocol=callback}"]
         assert 0.05 <= measured < 10
 
 
-async def test_one_that_is_called_off_after_a_time_has_timed_out(start: StartGateway) -> None:
-    toolset = Toolset(OK)
-    async with serving(toolset) as server:
-        builds = {"protocol": "callback", "url": server.url, "timeout": "50ms"}
-        routes = [{"tools": "*", "backend": "builds", "on_timeout": "cancel"}]
-        gateway = await start(config({"builds": builds}, routes))
-        await gateway.caller.call("oxp", "builds.lint")
-        assert await samples(gateway, CALLS) == {linted("timeout"): 1}
-        assert await durations(gateway) == 1
+async def test_a_call_cancelled_on_its_timeout_is_a_timeout() -> None:
+    async with builds(route={"on_timeout": "cancel"}, backend={"timeout": "50ms"}) as server:
+        await server.call()
+        assert await samples(server.gateway, CALLS) == {linted("timeout"): 1}
+        assert await durations(server.gateway) == 1
 
 
-async def test_one_that_its_caller_cancels_is_unknown(start: StartGateway, server: ToolServer) -> None:
+async def test_a_cancelled_call_is_unknown(start: Start, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}))
     accepted = await gateway.caller.call("oxp", "Echo.Say", headers=LATER)
@@ -145,7 +113,7 @@ async def test_one_that_its_caller_cancels_is_unknown(start: StartGateway, serve
     assert await durations(gateway) == 1
 
 
-async def test_one_whose_caller_leaves_is_counted_when_it_ends(start: StartGateway, server: ToolServer) -> None:
+async def test_a_keyed_call_whose_caller_leaves_is_counted_when_it_ends(start: Start, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}))
     left = asyncio.create_task(gateway.caller.call("oxp", "Echo.Say", call_id="k"))
@@ -158,7 +126,7 @@ async def test_one_whose_caller_leaves_is_counted_when_it_ends(start: StartGatew
     assert await samples(gateway, CALLS) == {ran("ok"): 1}
 
 
-async def test_each_run_of_a_call_that_may_be_repeated_is_counted(start: StartGateway, server: ToolServer) -> None:
+async def test_each_run_of_a_call_that_may_be_repeated_is_counted(start: Start, server: ToolServer) -> None:
     async def busy(received: Request) -> bytes:
         return server.failure(received, message="Busy.", can_retry=True)
 
@@ -169,9 +137,7 @@ async def test_each_run_of_a_call_that_may_be_repeated_is_counted(start: StartGa
         assert await samples(gateway, CALLS) == {ran("tool_error"): runs}
 
 
-async def test_a_call_that_is_refused_for_its_id_is_counted_and_ran_nothing(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_call_refused_for_its_id_is_counted_as_refused(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
     for n in (1, 2):
         await gateway.caller.call("oxp", "Echo.Say", {"n": n}, call_id="k")
@@ -180,9 +146,7 @@ async def test_a_call_that_is_refused_for_its_id_is_counted_and_ran_nothing(
 
 
 @pytest.mark.parametrize("members", [{}, {"call_id": "k"}], ids=["", "kept"])
-async def test_a_value_that_breaks_its_schema_counts_as_what_is_told_of_it(
-    start: StartGateway, server: ToolServer, members: dict[str, Any]
-) -> None:
+async def test_a_value_that_breaks_schema_counts(start: Start, server: ToolServer, members: dict[str, Any]) -> None:
     server.tools.append(tool("Broken.Say", output_schema={"type": "integer"}))
     routes = [{"tools": "*", "backend": "scripted", "validate_output": "fail"}]
     gateway = await start(config({"scripted": server.url}, routes))
@@ -191,17 +155,12 @@ async def test_a_value_that_breaks_its_schema_counts_as_what_is_told_of_it(
     assert await samples(gateway, CALLS) == {ran("tool_error", tool="Broken.Say"): 1}
 
 
-async def test_one_that_waits_for_its_user_is_counted_when_it_ends(start: StartGateway) -> None:
-    toolset = Toolset(OK)
-    async with serving(toolset) as server:
-        gateway = await start(config({"builds": {"protocol": "callback", "url": server.url}}))
-        asking = asyncio.create_task(gateway.caller.call("oxp", "builds.lint"))
-        await until(lambda: bool(toolset.noted))
-        told = toolset.noted[0][1]
-        path = "/callbacks/" + told["callback_url"].rpartition("/")[2]
-        names = {"group_id": told["group_id"], "id": told["id"]}
-        await gateway.caller.http.post(path, json={"type": "oauth", **names, "auth_url": "https://login.example/"})
-        assert (await asking).status == 400
-        assert not await samples(gateway, CALLS)
-        await gateway.caller.http.post(path, json={"type": "tool_result", **names, "text": "done"})
-        assert await samples(gateway, CALLS) == {linted("ok"): 1}
+async def test_a_call_that_waits_for_consent_is_counted_when_it_ends() -> None:
+    async with builds() as server:
+        calling = asyncio.create_task(server.call())
+        invoked = await server.invoked()
+        await invoked.post(invoked.message("oauth", auth_url="https://login.example/"))
+        assert (await calling).status == 400
+        assert not await samples(server.gateway, CALLS)
+        await invoked.bring("done")
+        assert await samples(server.gateway, CALLS) == {linted("ok"): 1}

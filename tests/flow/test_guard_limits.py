@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import Answer, Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config
 from tests.flow.toolserver import ToolServer
 from tests.flow.watching import samples
@@ -29,7 +29,7 @@ def limit(name: str, key: str, burst: int, **more: Any) -> dict[str, Any]:
     return {"name": name, "key": key, "rate": "1/d", "burst": burst, **more}
 
 
-async def limited(start: StartGateway, server: ToolServer, *limits: Any, **sections: Any) -> Running:
+async def limited(start: Start, server: ToolServer, *limits: Any, **sections: Any) -> Running:
     return await start(config({"scripted": server.url}, rate_limits=list(limits), **sections))
 
 
@@ -38,9 +38,7 @@ def told(answer: Answer) -> tuple[str | None, str | None]:
 
 
 @every_dialect
-async def test_calls_and_lists_say_how_the_limit_stands_and_a_call_too_many_when_to_come_again(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_answers_show_the_limit_and_429_when_to_retry(start: Start, server: ToolServer, dialect: str) -> None:
     caller = (await limited(start, server, limit("thrice", "caller", 3))).caller
     policy = f'"thrice";q=3;w={3 * DAY_S}'
     assert told(await caller.call(dialect, "Echo.Say")) == (policy, f'"thrice";r=2;t={DAY_S}')
@@ -53,7 +51,7 @@ async def test_calls_and_lists_say_how_the_limit_stands_and_a_call_too_many_when
     assert server.executions == 2
 
 
-async def test_looks_at_challenges_count_as_polls_of_their_address(start: StartGateway, server: ToolServer) -> None:
+async def test_looks_at_challenges_count_as_polls_of_their_address(start: Start, server: ToolServer) -> None:
     looks = limit("looks", "ip", 2, operations=["poll"])
     caller = (await limited(start, server, looks)).caller
     answers = [await caller.send("oxp", "challenge", "GET", "/challenges/forged") for _ in range(3)]
@@ -65,9 +63,7 @@ async def test_looks_at_challenges_count_as_polls_of_their_address(start: StartG
 
 
 @every_dialect
-async def test_a_strict_gateway_refuses_with_400_and_the_same_headers(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_strict_errors_keep_the_limit_headers(start: Start, server: ToolServer, dialect: str) -> None:
     caller = (await limited(start, server, limit("once", "caller", 1), errors={"strict": True})).caller
     assert (await caller.call(dialect, "Echo.Say")).status == 200
     for refused in (await caller.call(dialect, "Echo.Say"), await caller.list(dialect)):
@@ -76,14 +72,14 @@ async def test_a_strict_gateway_refuses_with_400_and_the_same_headers(
         assert told(refused) == (f'"once";q=1;w={DAY_S}', f'"once";r=0;t={DAY_S}')
 
 
-async def test_a_list_that_the_caller_has_already_counts_and_says_so(start: StartGateway, server: ToolServer) -> None:
+async def test_a_list_that_the_caller_has_already_counts_and_says_so(start: Start, server: ToolServer) -> None:
     caller = (await limited(start, server, limit("twice", "caller", 2))).caller
     tag = (await caller.list("oxp")).headers["etag"]
     answer = await caller.list("oxp", headers={"if-none-match": tag})
     assert (answer.status, answer.headers["ratelimit"]) == (304, f'"twice";r=0;t={DAY_S}')
 
 
-async def test_an_address_is_counted_before_anybody_is_asked_who_he_is(start: StartGateway, server: ToolServer) -> None:
+async def test_an_address_is_counted_before_authentication(start: Start, server: ToolServer) -> None:
     caller = (await limited(start, server, limit("per-address", "ip", 2), auth=AUTH)).caller
     nobody = await caller.call("otc", "Echo.Say")
     assert (nobody.status, nobody.headers["ratelimit"]) == (401, f'"per-address";r=1;t={DAY_S}')
@@ -92,9 +88,7 @@ async def test_an_address_is_counted_before_anybody_is_asked_who_he_is(start: St
     assert [(await it.call("otc", "Echo.Say")).status for it in (caller, known)] == [429, 429]
 
 
-async def test_both_phases_tell_of_their_limits_and_the_second_takes_nothing_back(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_both_phases_show_their_limits(start: Start, server: ToolServer) -> None:
     """Ours: an address pays for what it asks, whoever refuses it later."""
     limits = limit("per-address", "ip", 5), limit("per-caller", "caller", 1)
     caller = (await limited(start, server, *limits, auth=AUTH)).caller.with_token(token())
@@ -113,9 +107,7 @@ GARBLED = (b"{", b"[]", b'{"request": 1}', b'{"request": {"tool_id": "No.Tool"}}
 
 
 @every_dialect
-async def test_what_is_no_call_counts_for_its_caller_but_for_no_tool(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_garbled_call_counts_for_its_caller_only(start: Start, server: ToolServer, dialect: str) -> None:
     limits = limit("per-caller", "caller", len(GARBLED) + 2), limit("per-tool", "caller+tool", 1)
     caller = (await limited(start, server, *limits)).caller
     for content in GARBLED:
@@ -138,8 +130,8 @@ every_head = pytest.mark.parametrize(("method", "headers", "status"), HEADS.valu
 
 @every_head
 @pytest.mark.parametrize("key", ["caller", "ip", "caller+ip"])
-async def test_what_is_refused_for_its_head_counts_as_well(
-    start: StartGateway, server: ToolServer, method: str, headers: dict[str, str], status: int, key: str
+async def test_refused_heads_count(
+    start: Start, server: ToolServer, method: str, headers: dict[str, str], status: int, key: str
 ) -> None:
     caller = (await limited(start, server, limit("twice", key, 2), auth=AUTH)).caller.with_token(token())
     answers = [await caller.send("otc", "call", method, "/otc/call", headers=headers, content=b"{}") for _ in range(3)]
@@ -150,8 +142,8 @@ async def test_what_is_refused_for_its_head_counts_as_well(
 
 
 @every_head
-async def test_its_sender_need_not_be_known_to_hear_of_it_but_to_have_it_counted(
-    start: StartGateway, server: ToolServer, method: str, headers: dict[str, str], status: int
+async def test_refused_heads_of_unknown_callers_do_not_count(
+    start: Start, server: ToolServer, method: str, headers: dict[str, str], status: int
 ) -> None:
     guesses = limit("guesses", "ip", 2, operations=["failed_verification"])
     caller = (await limited(start, server, guesses, limit("once", "caller", 1), auth=AUTH)).caller
@@ -161,9 +153,7 @@ async def test_its_sender_need_not_be_known_to_hear_of_it_but_to_have_it_counted
     assert [answer.status for answer in answers] == [status, status, 429]
 
 
-async def test_a_list_with_an_announced_body_that_is_too_large_counts_as_a_list(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_list_with_too_large_a_body_counts_as_a_list(start: Start, server: ToolServer) -> None:
     caller = (await limited(start, server, limit("lists", "caller", 1, operations=["list"]))).caller
     statuses = [(await caller.list("oxp", headers={"content-length": "65537"})).status for _ in range(2)]
     assert statuses == [413, 429]
@@ -177,9 +167,7 @@ async def arriving(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 @every_dialect
-async def test_a_body_that_turns_out_too_large_counts_for_its_caller(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_streamed_body_too_large_counts(start: Start, server: ToolServer, dialect: str) -> None:
     text = config({"scripted": server.url}, rate_limits=[limit("once", "caller", 1)], server={"max_body": "1KiB"})
     caller = (await start(text)).caller
     for status in (413, 429):
@@ -188,9 +176,7 @@ async def test_a_body_that_turns_out_too_large_counts_for_its_caller(
         assert (answer.status, answer.headers["ratelimit"]) == (status, f'"once";r=0;t={DAY_S}')
 
 
-async def test_who_may_not_use_a_tool_spends_his_own_limit_and_nobody_elses(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_forbidden_call_spends_only_its_callers_limit(start: Start, server: ToolServer) -> None:
     """Ours: else whoever is refused a tool could use it up for those who are not."""
     shared = [limit("of-the-tool", "tool", 2), limit("of-the-route", "route", 2)]
     routes = [{"tools": "Echo.*", "backend": "scripted", "scopes": ["echo"]}]
@@ -203,7 +189,7 @@ async def test_who_may_not_use_a_tool_spends_his_own_limit_and_nobody_elses(
     assert [(await known.call("oxp", "Echo.Say")).status for _ in range(3)] == [200, 200, 429]
 
 
-async def test_what_one_limit_refuses_is_not_counted_by_the_others(start: StartGateway, server: ToolServer) -> None:
+async def test_what_one_limit_refuses_is_not_counted_by_the_others(start: Start, server: ToolServer) -> None:
     echoes = limit("echoes", "caller+tool", 1, tools=["Echo.*"])
     gateway = await limited(start, server, limit("all", "caller", 3), echoes)
     caller = gateway.caller
@@ -217,7 +203,7 @@ async def test_what_one_limit_refuses_is_not_counted_by_the_others(start: StartG
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_polls_have_a_limit_of_their_own(start: StartGateway, server: ToolServer, method: str) -> None:
+async def test_polls_have_a_limit_of_their_own(start: Start, server: ToolServer, method: str) -> None:
     limits = limit("polls", "caller", 2, operations=["poll"]), limit("calls", "caller", 2)
     caller = (await limited(start, server, *limits)).caller
     answer = await caller.call("oxp", "Echo.Say", {"n": 1}, call_id="mine")
@@ -231,9 +217,7 @@ async def test_polls_have_a_limit_of_their_own(start: StartGateway, server: Tool
     assert (await caller.call("oxp", "Echo.Say")).headers["ratelimit"] == f'"calls";r=0;t={DAY_S}'
 
 
-async def test_a_flood_of_bad_tokens_is_refused_unseen_and_callers_elsewhere_are_served(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_flood_of_bad_tokens_is_limited_by_address(start: Start, server: ToolServer) -> None:
     guesses = limit("guesses", "ip", 3, operations=["failed_verification"])
     trusting = {"trusted_proxies": ["127.0.0.0/8"]}
     text = config({"scripted": server.url}, rate_limits=[guesses], auth=AUTH, server=trusting)
@@ -254,7 +238,7 @@ async def test_a_flood_of_bad_tokens_is_refused_unseen_and_callers_elsewhere_are
     assert await samples(gateway, "toolgate_auth_failures_total") == {"{reason=signature}": 3}
 
 
-async def test_credentials_that_cost_nothing_to_refuse_are_no_guesses(start: StartGateway, server: ToolServer) -> None:
+async def test_cheaply_refused_credentials_are_not_counted(start: Start, server: ToolServer) -> None:
     """Ours: an agent without a token, or behind one, must not shut out those who have one."""
     guesses = limit("guesses", "ip", 1, operations=["failed_verification"])
     caller = (await limited(start, server, guesses, auth=AUTH)).caller
@@ -264,7 +248,7 @@ async def test_credentials_that_cost_nothing_to_refuse_are_no_guesses(start: Sta
     assert (await caller.with_token(token()).call("otc", "Echo.Say")).status == 200
 
 
-async def test_guesses_are_limited_where_nobody_configured_it(start: StartGateway, server: ToolServer) -> None:
+async def test_failed_verifications_are_limited_by_default(start: Start, server: ToolServer) -> None:
     gateway = await limited(start, server, auth=AUTH)
     forger = gateway.caller.with_token(token(secret=OTHER_SECRET))
     answers = await asyncio.gather(*(forger.call("otc", "Echo.Say") for _ in range(400)))

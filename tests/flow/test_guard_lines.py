@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config, running, until
 from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import Tap, tapped, watched
@@ -77,10 +77,6 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"tool_id": "Echo.Say", "headers": {"authorization": f"Bearer {CANARY}"}},
         {"status": 401, "outcome": "refused", "reason": "api_key"},
     ),
-    "no tool id": (
-        {"tool_id": f"No.{CANARY}"},
-        {"status": 400, "outcome": "refused", "reason": "invalid_request", "principal": "key:job"},
-    ),
     "no such tool": (
         {"tool_id": f"No.{CANARY}".replace("-", "")},
         {"status": 400, "outcome": "refused", "reason": "tool_not_found", "principal": "key:job"},
@@ -92,14 +88,6 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a tool for others": (
         {"tool_id": "Mail.Read"},
         {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job"} | MAIL,
-    ),
-    "a version for others": (
-        {"tool_id": "Mail.Read@1.0.0"},
-        {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job"} | MAIL,
-    ),
-    "no such version": (
-        {"tool_id": "Count.Up@7.0.0"},
-        {"status": 400, "outcome": "refused", "reason": "tool_not_found", "principal": "key:job"},
     ),
     "a user is missing": (
         {"tool_id": "Diary.Read"},
@@ -132,9 +120,7 @@ FROM, PROXY = "203.0.113.7", "10.1.2.3"
 @pytest.mark.parametrize(
     ("proxies", "client"), [([], "127.0.0.1"), (["127.0.0.0/8"], PROXY), (["127.0.0.0/8", "10.0.0.0/8"], FROM)]
 )
-async def test_every_line_has_the_address_that_limits_go_by(
-    server: ToolServer, proxies: list[str], client: str
-) -> None:
+async def test_every_line_has_the_client_address(server: ToolServer, proxies: list[str], client: str) -> None:
     served = {"trusted_proxies": proxies, "allowed_hosts": ["gateway"], "cors": {"origins": ["https://page.example"]}}
     headers = {"x-forwarded-for": f"198.51.100.1, {FROM}, {PROXY}"}
     async with watched(config({"scripted": server.url}, server=served)) as gateway:
@@ -150,9 +136,7 @@ async def test_every_line_has_the_address_that_limits_go_by(
     assert [line["client"] for line in gateway.lines] == [client] * 8
 
 
-async def test_who_comes_too_often_is_one_line_with_the_limit(
-    server: ToolServer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_limited_request_is_one_line(server: ToolServer, caplog: pytest.LogCaptureFixture) -> None:
     """A flood must not cost two lines each, so nothing else speaks of it."""
     limits = [{"name": "twice", "key": "caller", "rate": "1/d", "burst": 2, "operations": ["call", "list", "poll"]}]
     async with watched(config({"scripted": server.url}, rate_limits=limits)) as gateway:
@@ -213,9 +197,7 @@ async def test_callbacks_are_a_line_each_without_their_path_or_their_content() -
 
 @every_dialect
 @pytest.mark.parametrize("sent", ["mine", "A.b_c-d/e+f=g@h~i:j", "x" * 128])
-async def test_a_request_id_is_taken_and_given_back(
-    start: StartGateway, server: ToolServer, dialect: str, sent: str
-) -> None:
+async def test_a_request_id_is_sent_back(start: Start, server: ToolServer, dialect: str, sent: str) -> None:
     caller = (await start(config({"scripted": server.url}))).caller
     headers = {"x-request-id": sent}
     for answer in (
@@ -228,7 +210,7 @@ async def test_a_request_id_is_taken_and_given_back(
 
 
 @pytest.mark.parametrize("sent", [None, "two words", 'a"b', "x" * 129, "\xe9", "a,b"])
-async def test_what_is_no_request_id_is_replaced(start: StartGateway, server: ToolServer, sent: str | None) -> None:
+async def test_what_is_no_request_id_is_replaced(start: Start, server: ToolServer, sent: str | None) -> None:
     caller = (await start(config({"scripted": server.url}))).caller
     headers = [] if sent is None else [(b"x-request-id", sent.encode("latin-1"))]
     made = set()
@@ -299,9 +281,7 @@ async def test_a_trace_goes_on_to_the_tool_server(tapping: Caller, taps: dict[st
     assert [line for line in head.split("\r\n") if line.startswith("tracestate")] == ["tracestate: vendor=a1"]
 
 
-async def test_a_request_that_is_sent_on_is_named_once_even_where_its_name_is_forwarded(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_forwarded_request_id_is_sent_once(start: Start, server: ToolServer) -> None:
     backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant"]}
     caller = (await start(config({"scripted": backend}))).caller
     await caller.call("oxp", "Echo.Say", headers={"x-tenant": "acme", "traceparent": PARENT, "x-request-id": "mine"})

@@ -13,17 +13,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+from tests.flow.builds import builds
 from tests.flow.caller import DIALECTS, every_dialect
-from tests.flow.conftest import StartGateway
-from tests.flow.gateways import Running, config, until
+from tests.flow.conftest import Start
+from tests.flow.gateways import Running, config
 from tests.flow.keeping import begun, gated
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool
 from tests.flow.watching import samples, scraped
 from tests.streams import Request, http_reply
 from tests.support.scraping import samples_of
 from tests.support.tokens import OTHER_SECRET, SECRET, token
-from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -59,16 +58,14 @@ def cases(server: ToolServer) -> Mapping[str, Case]:
     }
 
 
-async def counting(start: StartGateway, server: ToolServer, **sections: Any) -> Running:
+async def counting(start: Start, server: ToolServer, **sections: Any) -> Running:
     routes = [{"tools": "*", "backend": "scripted", "timeout": f"{int(TIMEOUT_S * 1000)}ms"}]
     return await start(config({"scripted": server.url}, routes, **sections))
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["", "kept"])
 @pytest.mark.parametrize("name", cases(ToolServer("")))
-async def test_a_call_is_counted_once_by_how_it_ended(
-    start: StartGateway, server: ToolServer, name: str, kept: bool
-) -> None:
+async def test_a_call_is_counted_once_by_outcome(start: Start, server: ToolServer, name: str, kept: bool) -> None:
     handler, asked, status, outcome = cases(server)[name]
     server.handler = handler or server.handler
     gateway = await counting(start, server)
@@ -88,9 +85,7 @@ async def test_a_call_is_counted_once_by_how_it_ended(
 
 @pytest.mark.parametrize("kept", [False, True], ids=["", "kept"])
 @pytest.mark.parametrize("late", ["value", "refusal", "failure", "silence", "nothing there"])
-async def test_what_a_tool_server_takes_is_no_overhead_however_it_ends(
-    start: StartGateway, server: ToolServer, late: str, kept: bool
-) -> None:
+async def test_the_tool_servers_time_is_no_overhead(start: Start, server: ToolServer, late: str, kept: bool) -> None:
     pause_s = TIMEOUT_S / 10
 
     async def handle(received: Request) -> bytes:
@@ -117,9 +112,7 @@ def answering(server: ToolServer, how: str) -> Handler:
     return {"value": server.echo, "failure": failing(server), "silence": silence, "nothing there": hang_up}[how]
 
 
-async def test_whoever_joins_or_repeats_a_call_ran_nothing_and_its_run_is_counted_once(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_joined_or_repeated_call_is_counted_once(start: Start, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}))
     asking = [asyncio.create_task(gateway.caller.call("oxp", "Echo.Say", {}, call_id="k")) for _ in range(5)]
@@ -140,9 +133,7 @@ async def test_whoever_joins_or_repeats_a_call_ran_nothing_and_its_run_is_counte
     assert found["toolgate_overhead_seconds_sum"] < TIMEOUT_S
 
 
-async def test_a_call_that_its_caller_leaves_is_unknown_and_no_overhead(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_an_abandoned_call_counts_as_unknown_without_overhead(start: Start, server: ToolServer) -> None:
     server.handler = silence
     gateway = await start(config({"scripted": server.url}))
     left = asyncio.create_task(gateway.caller.call("oxp", "Echo.Say"))
@@ -155,9 +146,7 @@ async def test_a_call_that_its_caller_leaves_is_unknown_and_no_overhead(
     assert samples_of((await scraped(gateway)).encode())["toolgate_overhead_seconds_sum"] < TIMEOUT_S
 
 
-async def test_refusals_before_the_tool_server_are_counted_with_their_tool_once_it_is_known(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_refusals_are_counted_with_their_tool_once_known(start: Start, server: ToolServer) -> None:
     server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
     limits = [{"name": "dear", "key": "caller", "rate": "1/d", "burst": 3}]
     gateway = await start(config({"scripted": server.url}, rate_limits=limits))
@@ -176,9 +165,7 @@ async def test_refusals_before_the_tool_server_are_counted_with_their_tool_once_
 
 
 @every_dialect
-async def test_lists_are_counted_by_dialect_and_not_as_calls(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_lists_are_counted_by_dialect(start: Start, server: ToolServer, dialect: str) -> None:
     gateway = await start(config({"scripted": server.url}))
     tag = (await gateway.caller.list(dialect)).headers["etag"]
     await gateway.caller.list(dialect, headers={"if-none-match": tag})
@@ -190,7 +177,7 @@ async def test_lists_are_counted_by_dialect_and_not_as_calls(
     assert not await samples(gateway, "toolgate_overhead_seconds_count")
 
 
-async def test_strict_refusals_are_counted_by_the_status_they_got(start: StartGateway, server: ToolServer) -> None:
+async def test_strict_refusals_are_counted_by_the_status_they_got(start: Start, server: ToolServer) -> None:
     auth = {"jwt": [{"secret": SECRET}]}
     gateway = await start(config({"scripted": server.url}, auth=auth, errors={"strict": True}))
     await gateway.caller.call("rfc", "Echo.Say")
@@ -232,9 +219,7 @@ def unknown() -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("reason", unknown())
-async def test_callers_nobody_knows_are_counted_by_the_reason(
-    start: StartGateway, server: ToolServer, reason: str
-) -> None:
+async def test_auth_failures_are_counted_by_reason(start: Start, server: ToolServer, reason: str) -> None:
     gateway = await start(config({"scripted": server.url}, auth=AUTH))
     headers = unknown()[reason]
     for answer in (
@@ -248,9 +233,7 @@ async def test_callers_nobody_knows_are_counted_by_the_reason(
 
 
 @pytest.mark.parametrize("reason", ["key", "no_keys"])
-async def test_tokens_whose_key_cannot_be_had_are_counted_by_whose_fault_it_is(
-    start: StartGateway, server: ToolServer, reason: str
-) -> None:
+async def test_tokens_without_a_key_are_counted_by_reason(start: Start, server: ToolServer, reason: str) -> None:
     """The issuer publishes another key than the token names, or none at all."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     published = RSAAlgorithm.to_jwk(key.public_key(), as_dict=True) | {"kid": "old", "use": "sig"}
@@ -264,28 +247,26 @@ async def test_tokens_whose_key_cannot_be_had_are_counted_by_whose_fault_it_is(
     assert await samples(gateway, "toolgate_auth_failures_total") == {f"{{reason={reason}}}": 2}
 
 
-async def test_callbacks_are_counted_by_backend_and_how_they_were_answered(start: StartGateway) -> None:
-    toolset = Toolset(OK)
-    async with serving(toolset) as server:
-        gateway = await start(config({"builds": {"protocol": "callback", "url": server.url}}))
-        prefer = {"prefer": "respond-async"}
-        await gateway.caller.call("oxp", "builds.lint", call_id="k", headers=prefer)
-        await until(lambda: bool(toolset.noted))
+async def test_callbacks_are_counted_by_backend_and_how_they_were_answered() -> None:
+    async with builds() as server:
+        gateway, invoked = server.gateway, await server.begin()
         assert not await samples(gateway, CALLS)
         assert await samples(gateway, "toolgate_pending_callbacks") == {"{backend=builds}": 1}
-        told = toolset.noted[0][1]
-        path = "/callbacks/" + told["callback_url"].rpartition("/")[2]
-        result = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": "done"}
-        for where, what in ((path, "{"), (path[:-1], result), (f"/callbacks/{WORD}", result), (path, result)):
-            content = what if isinstance(what, str) else None
-            await gateway.caller.http.post(where, content=content, json=None if content else what)
+        result = invoked.message(text="done")
+        for message, path in (
+            (b"{", None),
+            (result, invoked.path[:-1]),
+            (result, f"/callbacks/{WORD}"),
+            (result, None),
+        ):
+            await invoked.post(message, path)
         assert await samples(gateway, "toolgate_callbacks_total") == {
             "{backend=builds,outcome=refused}": 1,
             "{backend=builds,outcome=taken}": 1,
             "{backend=none,outcome=unknown}": 2,
         }
         assert not await samples(gateway, "toolgate_pending_callbacks")
-        # What is no message has ended it.
+        # The broken message has ended it.
         ended = "{backend=builds,outcome=tool_error,protocol=callback,tool=builds.lint}"
         assert await samples(gateway, CALLS) == {ended: 1}
         assert await samples(gateway, REQUESTS) == {
@@ -296,7 +277,7 @@ async def test_callbacks_are_counted_by_backend_and_how_they_were_answered(start
         }
 
 
-async def test_no_label_holds_a_word_of_a_caller_or_a_tool_server(start: StartGateway, server: ToolServer) -> None:
+async def test_no_label_holds_a_word_of_a_caller_or_a_tool_server(start: Start, server: ToolServer) -> None:
     auth = {"jwt": [{"secret": SECRET, "user_id_claim": "email"}]}
     server.handler = always(http_reply(200, {WORD: WORD}))
     gateway = await start(config({"scripted": server.url}, auth=auth))
@@ -315,7 +296,7 @@ async def test_no_label_holds_a_word_of_a_caller_or_a_tool_server(start: StartGa
     assert WORD not in text
 
 
-async def test_tools_beyond_the_number_told_apart_are_counted_together(start: StartGateway, server: ToolServer) -> None:
+async def test_tools_beyond_max_tools_are_counted_together(start: Start, server: ToolServer) -> None:
     server.tools.append(tool("Text.Cut"))
     gateway = await start(config({"scripted": server.url}, metrics={"max_tools": 1}))
     for name, arguments in (("Echo.Say", {}), ("Count.Up", {"n": 1}), ("Text.Cut", {}), ("Echo.Say", {})):

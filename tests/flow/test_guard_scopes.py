@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import Answer, Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config, running
 from tests.flow.toolserver import ToolServer, tool, tool_server
 from tests.support.tokens import SECRET, token
@@ -62,9 +62,7 @@ async def without(scripted: ToolServer) -> AsyncIterator[Caller]:
 
 @every_dialect
 @pytest.mark.parametrize("scope", [None, "", "vault", "deep", "vaultdeep", "VAULT DEEP"])
-async def test_a_caller_without_all_scopes_neither_sees_nor_runs_a_tool(
-    caller: Caller, scripted: ToolServer, dialect: str, scope: str | None
-) -> None:
+async def test_a_tool_needs_all_scopes(caller: Caller, scripted: ToolServer, dialect: str, scope: str | None) -> None:
     before = scripted.executions
     known = caller.with_token(token(scope=scope))
     for name in ("Vault.Open", "Vault.Open@1", "Vault.Open@1.0.0"):
@@ -89,9 +87,7 @@ async def test_a_key_has_the_scopes_of_its_entry(caller: Caller) -> None:
 
 
 @every_dialect
-async def test_the_latest_version_is_the_latest_of_those_a_caller_may_use(
-    caller: Caller, scripted: ToolServer, dialect: str
-) -> None:
+async def test_the_latest_version_is_by_scope(caller: Caller, scripted: ToolServer, dialect: str) -> None:
     for scope, version in ((None, "1.2.3"), ("beta", "2.0.0")):
         known = caller.with_token(token(scope=scope))
         assert (await known.call(dialect, "Echo.Say", {"n": version})).value == {"n": version}
@@ -113,9 +109,7 @@ HIDDEN = [
 
 @every_dialect
 @pytest.mark.parametrize("name", HIDDEN)
-async def test_a_strict_gateway_answers_as_if_there_were_no_such_tool(
-    strict: Caller, without: Caller, dialect: str, name: str
-) -> None:
+async def test_strict_errors_hide_forbidden_tools(strict: Caller, without: Caller, dialect: str, name: str) -> None:
     hidden, absent = [await it.with_token(token()).call(dialect, name, {"n": 1}) for it in (strict, without)]
     assert hidden.status == 400
     assert seen(hidden) == seen(absent)
@@ -129,9 +123,7 @@ async def test_a_strict_gateway_still_serves_those_who_may(strict: Caller, diale
 
 
 @every_dialect
-async def test_nobody_learns_of_hidden_tools_from_what_a_strict_gateway_counts(
-    start: StartGateway, scripted: ToolServer, dialect: str
-) -> None:
+async def test_strict_limits_hide_forbidden_tools(start: Start, scripted: ToolServer, dialect: str) -> None:
     """A limit on the tool itself would show in the headers."""
     limits = [{"name": "vaults", "key": "tool", "rate": "1/d", "tools": ["*"]}]
     sections = {"errors": {"strict": True}, "rate_limits": limits}

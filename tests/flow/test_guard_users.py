@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
-from tests.flow.conftest import StartGateway
-from tests.flow.gateways import LOOK_AGAIN_S, WAIT_S, config
-from tests.flow.keeping import counted
+from tests.flow.conftest import Start
+from tests.flow.gateways import config
+from tests.flow.keeping import counted, finished
 from tests.flow.toolserver import ToolServer, tool
 from tests.support.tokens import SECRET, token
 
@@ -25,7 +24,7 @@ def asking_for(user: Any, subject: str = "an agent", **claims: Any) -> str:
     return token(subject, act={"email": user}, **claims)
 
 
-async def agent(start: StartGateway, server: ToolServer, **sections: Any) -> Caller:
+async def agent(start: Start, server: ToolServer, **sections: Any) -> Caller:
     return (await start(config({"scripted": server.url}, auth=AUTH, **sections))).caller
 
 
@@ -37,8 +36,8 @@ def user_sent(server: ToolServer) -> Any:
 @pytest.mark.parametrize(
     "context", [{}, {"context": {}}, *({"context": {"user_id": user}} for user in (ADA, ""))], ids=str
 )
-async def test_a_tool_server_is_told_the_user_of_the_credential(
-    start: StartGateway, server: ToolServer, dialect: str, context: dict[str, Any]
+async def test_the_tool_server_gets_the_credentials_user(
+    start: Start, server: ToolServer, dialect: str, context: dict[str, Any]
 ) -> None:
     server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
     caller = (await agent(start, server)).with_token(asking_for(ADA))
@@ -48,9 +47,7 @@ async def test_a_tool_server_is_told_the_user_of_the_credential(
 
 @every_dialect
 @pytest.mark.parametrize("strict", [False, True])
-async def test_a_call_for_another_user_is_refused_and_not_sent(
-    start: StartGateway, server: ToolServer, dialect: str, strict: bool
-) -> None:
+async def test_a_call_for_another_user_fails(start: Start, server: ToolServer, dialect: str, strict: bool) -> None:
     caller = (await agent(start, server, errors={"strict": strict})).with_token(asking_for(ADA))
     ids: list[dict[str, Any]] = [{}, {"call_id": "kept"}]
     for call_id in ids:
@@ -62,8 +59,8 @@ async def test_a_call_for_another_user_is_refused_and_not_sent(
 
 @every_dialect
 @pytest.mark.parametrize("named", [{}, {"user_id": ADA}], ids=str)
-async def test_what_a_caller_says_of_the_user_is_not_passed_on_beside_the_credential_s(
-    start: StartGateway, server: ToolServer, dialect: str, named: dict[str, str]
+async def test_user_info_is_not_passed_on_beside_the_credentials_user(
+    start: Start, server: ToolServer, dialect: str, named: dict[str, str]
 ) -> None:
     """Nobody has checked it: a tool server that looks for an email address would take it for the user's."""
     server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
@@ -75,9 +72,7 @@ async def test_what_a_caller_says_of_the_user_is_not_passed_on_beside_the_creden
 
 
 @every_dialect
-async def test_a_call_that_names_another_user_in_user_info_is_refused(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_another_user_in_user_info_is_refused(start: Start, server: ToolServer, dialect: str) -> None:
     caller = (await agent(start, server)).with_token(asking_for(ADA))
     for user in ("root", 7, {"id": ADA}):
         info = {"email": "root@x", "user_id": user}
@@ -86,16 +81,14 @@ async def test_a_call_that_names_another_user_in_user_info_is_refused(
     assert not server.calls
 
 
-async def test_where_credentials_name_no_users_user_info_is_passed_on(start: StartGateway, server: ToolServer) -> None:
+async def test_user_info_is_passed_on_where_credentials_name_no_user(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, auth={"jwt": [{"secret": SECRET}]}))).caller
     context = {"user_id": ADA, "user_info": {"user_id": BOB, "locale": "nb"}}
     assert (await caller.with_token(token()).call("oxp", "Echo.Say", context=context)).status == 200
     assert server.calls[-1].call["context"] == context
 
 
-async def test_users_with_the_same_call_id_of_the_same_agent_have_each_their_own_call(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_users_of_one_agent_may_use_the_same_call_id(start: Start, server: ToolServer) -> None:
     server.handler = counted(server)
     caller = await agent(start, server)
     runs: dict[str, list[int]] = {}
@@ -105,9 +98,7 @@ async def test_users_with_the_same_call_id_of_the_same_agent_have_each_their_own
     assert runs == {ADA: [1, 1], BOB: [2, 2]}
 
 
-async def test_a_user_asks_for_his_call_by_the_id_he_gave_it_and_nobody_else_does(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_user_finds_only_own_calls_by_call_id(start: Start, server: ToolServer) -> None:
     server.handler = counted(server)
     caller = await agent(start, server)
     ada, bob = caller.with_token(asking_for(ADA)), caller.with_token(asking_for(BOB))
@@ -125,9 +116,7 @@ async def test_a_user_asks_for_his_call_by_the_id_he_gave_it_and_nobody_else_doe
     assert server.executions == 3
 
 
-async def test_a_user_sees_no_call_of_another_user_of_the_same_agent_even_by_our_id(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_user_finds_only_own_calls_by_gateway_id(start: Start, server: ToolServer) -> None:
     """Ours: whoever is told an id, by a log or by the agent that serves both, is not told what it is of."""
     server.handler = counted(server)
     caller = await agent(start, server)
@@ -143,20 +132,12 @@ async def test_a_user_sees_no_call_of_another_user_of_the_same_agent_even_by_our
         for method in ("GET", "DELETE"):
             refused = await bob.send("bare", "kept", method, f"/calls/{name}")
             assert (refused.status, refused.body) == (nobodys.status, nobodys.body) == (404, nobodys.body)
-        await until_over(ada, name)
+        assert (await finished(ada, "oxp", f"/calls/{name}")).value["run"] > 0  # nobody has cancelled it
     assert server.executions == 3
 
 
-async def until_over(caller: Caller, name: str) -> None:
-    """Returns when a kept call has its value, which nobody has cancelled."""
-    async with asyncio.timeout(WAIT_S):
-        while (answer := await caller.send("oxp", "kept", "GET", f"/calls/{name}")).status == 202:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_AGAIN_S)
-    assert answer.value["run"] > 0
-
-
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_strict_errors_hold_for_kept_calls_too(start: StartGateway, server: ToolServer, method: str) -> None:
+async def test_strict_errors_hold_for_kept_calls_too(start: Start, server: ToolServer, method: str) -> None:
     limits = [{"name": "few", "key": "caller", "rate": "1/d", "operations": ["poll"]}]
     for strict, refused, limited in ((False, 401, 429), (True, 400, 400)):
         caller = await agent(start, server, errors={"strict": strict}, rate_limits=limits)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import WAIT_S, Running, config, until
 from tests.flow.keeping import begun, gated
 from tests.flow.toolserver import ToolServer, silence, tool_server
@@ -35,16 +35,14 @@ async def test_health_on_the_bare_path_has_the_version_header_and_a_json_body(de
 
 
 @pytest.mark.parametrize("credential", ["", "Bearer rubbish"])
-async def test_health_needs_no_credential_and_minds_no_bad_one(start: StartGateway, credential: str) -> None:
+async def test_health_needs_no_credential_and_minds_no_bad_one(start: Start, credential: str) -> None:
     """Spec: OXP 1.0, Security: health is exempt."""
     caller = (await start(config({}, auth={"jwt": [{"secret": SECRET}]}))).caller
     answer = await caller.send("oxp", "health", "GET", "/health", headers={"authorization": credential})
     assert answer.status == 200
 
 
-async def test_a_gateway_that_has_not_asked_every_backend_is_not_ready_but_answers(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_starting_gateway_is_not_ready_but_answers(start: Start, server: ToolServer) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Health: 503. Ours: what is known already can be called meanwhile."""
     async with tool_server() as mute:
         mute.list_handler = silence
@@ -55,9 +53,7 @@ async def test_a_gateway_that_has_not_asked_every_backend_is_not_ready_but_answe
         assert await health(gateway.caller, "oxp", "") == (503, "starting")
 
 
-async def test_a_gateway_that_is_to_stop_is_not_ready_and_still_answers_calls(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_draining_gateway_is_not_ready_but_answers(start: Start, server: ToolServer) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Health: 503. Ours: draining refuses nobody."""
     gateway = await start(config({"scripted": server.url}))
     gateway.gateway.drain()
@@ -65,7 +61,7 @@ async def test_a_gateway_that_is_to_stop_is_not_ready_and_still_answers_calls(
     assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
 
 
-async def left_running(start: StartGateway, server: ToolServer) -> tuple[Running, asyncio.Event]:
+async def left_running(start: Start, server: ToolServer) -> tuple[Running, asyncio.Event]:
     """A gateway that is to stop while a call runs whose caller does not wait; the event lets that end."""
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}))
@@ -76,9 +72,7 @@ async def left_running(start: StartGateway, server: ToolServer) -> tuple[Running
     return gateway, opened
 
 
-async def test_a_gateway_that_is_to_stop_lets_calls_end_that_nobody_waits_for(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_draining_gateway_lets_async_calls_end(start: Start, server: ToolServer) -> None:
     """Ours: they are calls that run, too, and their results are asked for elsewhere."""
     gateway, opened = await left_running(start, server)
     (last,) = gateway.gateway.requests
@@ -89,9 +83,7 @@ async def test_a_gateway_that_is_to_stop_lets_calls_end_that_nobody_waits_for(
     assert not gateway.gateway.requests
 
 
-async def test_calls_that_nobody_waits_for_end_when_a_gateway_waits_no_longer(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_async_calls_are_cancelled_when_draining_ends(start: Start, server: ToolServer) -> None:
     gateway, _ = await left_running(start, server)
     (last,) = gateway.gateway.requests
     await asyncio.sleep(0)  # it has begun to wait

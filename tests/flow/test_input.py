@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config, listed_until
 from tests.flow.toolserver import ToolServer, object_of, tool
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
     ],
 )
 @every_dialect
-async def test_wrong_input_is_refused_by_parameter_before_the_tool_runs(
+async def test_invalid_arguments_are_refused_by_parameter(
     caller: Caller, server: ToolServer, dialect: str, arguments: Any, blamed: set[str]
 ) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Input Validation Error: 422; ValidationErrorResponse: a map keyed by parameter."""
@@ -46,9 +46,7 @@ async def test_wrong_input_is_never_quoted(caller: Caller, dialect: str) -> None
 
 
 @every_dialect
-async def test_a_nested_mistake_is_told_under_its_outermost_parameter(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_nested_error_is_under_its_parameter(start: Start, server: ToolServer, dialect: str) -> None:
     """Ours: `parameter_errors` is keyed by parameter; the path stands in the text."""
     items = {"type": "array", "items": object_of(name={"type": "string"})}
     server.tools = [tool("Cart.Fill", input_schema=object_of(items=items))]
@@ -73,9 +71,7 @@ async def test_a_nested_mistake_is_told_under_its_outermost_parameter(
     ids=lambda content: repr(content[:50]),
 )
 @every_dialect
-async def test_a_body_that_is_no_call_is_refused(
-    caller: Caller, server: ToolServer, dialect: str, content: bytes
-) -> None:
+async def test_a_malformed_body_is_refused(caller: Caller, server: ToolServer, dialect: str, content: bytes) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Server Errors: 400. Ours: NaN, bad UTF-8 and their like are no JSON."""
     if dialect != "oxp" and content.startswith(b'{"tool_id"'):
         content = b'{"request": %b}' % content
@@ -85,9 +81,7 @@ async def test_a_body_that_is_no_call_is_refused(
 
 
 @every_dialect
-async def test_of_a_name_given_twice_the_last_value_is_checked_and_sent(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_the_last_of_two_equal_names_counts(caller: Caller, server: ToolServer, dialect: str) -> None:
     """Ours: what was validated is what the tool gets, however another parser would have read it."""
     request = b'{"tool_id":"Count.Up","input":{"n":"wrong","n":1}}'
     content = request if dialect == "oxp" else b'{"request":%b}' % request
@@ -124,7 +118,7 @@ async def test_a_missing_user_is_asked_for(demo: Caller, dialect: str) -> None:
 
 
 @every_dialect
-async def test_a_user_without_a_name_is_none(start: StartGateway, server: ToolServer, dialect: str) -> None:
+async def test_an_empty_user_id_is_none(start: Start, server: ToolServer, dialect: str) -> None:
     """Ours: no tool server is sent one, and the call is found by its id as any other."""
     caller = (await start(config({"scripted": server.url}))).caller
     asked: list[dict[str, Any]] = [{"context": {"user_id": ""}}, {"context": {}}]
@@ -135,9 +129,7 @@ async def test_a_user_without_a_name_is_none(start: StartGateway, server: ToolSe
 
 
 @every_dialect
-async def test_everything_missing_is_said_at_once_and_before_the_tool_server_is_asked(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_everything_missing_is_listed_at_once(start: Start, server: ToolServer, dialect: str) -> None:
     """Ours: one refusal instead of three."""
     needs = {"authorization": [{"id": "mail"}], "secrets": [{"id": "KEY"}, {"id": "PIN"}], "user_id": True}
     server.tools = [tool("Vault.Open", requirements=needs)]
@@ -155,7 +147,7 @@ async def test_everything_missing_is_said_at_once_and_before_the_tool_server_is_
 
 
 @every_dialect
-async def test_only_what_a_tool_declares_is_passed_on(start: StartGateway, server: ToolServer, dialect: str) -> None:
+async def test_only_what_a_tool_declares_is_passed_on(start: Start, server: ToolServer, dialect: str) -> None:
     """Ours: other tokens and secrets of the caller are none of the tool server's business."""
     needs = {"authorization": [{"id": "mail"}], "secrets": [{"id": "KEY"}]}
     server.tools = [tool("Echo.Say"), tool("Vault.Open", requirements=needs)]
@@ -173,9 +165,7 @@ async def test_only_what_a_tool_declares_is_passed_on(start: StartGateway, serve
 
 
 @every_dialect
-async def test_a_secret_of_the_route_is_injected_and_not_asked_for(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_secret_of_the_route_is_injected(start: Start, server: ToolServer, dialect: str) -> None:
     """Ours: it wins over the caller's, and is gone from the requirements in the catalogue."""
     server.tools = [tool("Vault.Open", requirements={"secrets": [{"id": "KEY"}, {"id": "PIN"}]})]
     route = {"tools": "*", "backend": "scripted", "secrets": {"KEY": "key of the route", "UNUSED": "never sent"}}
@@ -195,8 +185,8 @@ async def test_a_secret_of_the_route_is_injected_and_not_asked_for(
 
 
 @pytest.mark.parametrize("listed", [[], ["bank"], ["bank", "PIN"]], ids=["none", "one", "both"])
-async def test_ids_that_a_tool_newly_asks_for_are_withheld_until_the_route_lists_them(
-    start: StartGateway, server: ToolServer, listed: list[str], caplog: pytest.LogCaptureFixture
+async def test_newly_required_ids_are_withheld_until_the_route_lists_them(
+    start: Start, server: ToolServer, listed: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ours: a tool server cannot make callers' tokens and secrets its own by asking for them one day."""
     server.tools = [tool("Echo.Say", requirements={"secrets": [{"id": "KEY"}]})]
@@ -218,9 +208,7 @@ async def test_ids_that_a_tool_newly_asks_for_are_withheld_until_the_route_lists
 
 
 @every_dialect
-async def test_trace_user_and_arguments_reach_the_tool_under_an_id_of_ours(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_the_tool_gets_trace_user_and_arguments(caller: Caller, server: ToolServer, dialect: str) -> None:
     """Ours: the caller's call id stays with the caller."""
     context: dict[str, Any] = {"user_id": "ada"}
     answer = await caller.call(dialect, "Count.Up", {"n": 1}, call_id="mine", trace_id="trace-7", context=context)

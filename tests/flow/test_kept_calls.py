@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import DIALECTS, Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.toolserver import ToolServer, hang_up, silence, tool, tool_server
@@ -24,13 +24,10 @@ pytestmark = pytest.mark.anyio
 DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
 CROWD = 50
 JWT = {"jwt": [{"secret": SECRET}]}
-CALLERS = ("ada", "bob", "cyd", "dee")
 
 
 @every_dialect
-async def test_the_same_call_again_gets_the_same_bytes_and_runs_once(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_a_repeated_call_gets_the_same_bytes(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.handler = counted(server)
     own = {"x-request-id": "the-same"}  # the one header that is each request's own
     first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k", headers=own)
@@ -52,9 +49,7 @@ RESULTS = [
 
 @pytest.mark.parametrize("members", RESULTS)
 @every_dialect
-async def test_whatever_a_tool_returns_is_repeated_to_the_letter(
-    caller: Caller, server: ToolServer, dialect: str, members: str
-) -> None:
+async def test_a_result_is_repeated_exactly(caller: Caller, server: ToolServer, dialect: str, members: str) -> None:
     async def handle(received: Request) -> bytes:
         body = f'{{"success": true, {members}}}'.encode()
         return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
@@ -67,9 +62,7 @@ async def test_whatever_a_tool_returns_is_repeated_to_the_letter(
 
 
 @every_dialect
-async def test_a_tool_error_is_repeated_with_everything_it_says(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_a_tool_error_is_repeated_exactly(caller: Caller, server: ToolServer, dialect: str) -> None:
     async def fail(received: Request) -> bytes:
         return server.failure(
             received,
@@ -87,9 +80,7 @@ async def test_a_tool_error_is_repeated_with_everything_it_says(
     assert server.executions == 1
 
 
-async def test_a_call_may_be_repeated_in_another_dialect_and_is_told_in_that_one(
-    caller: Caller, server: ToolServer
-) -> None:
+async def test_a_call_may_be_repeated_in_another_dialect(caller: Caller, server: ToolServer) -> None:
     server.handler = counted(server)
     answers = [await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k") for dialect in DIALECTS]
     assert [answer.value for answer in answers] == [{"run": 1, "input": {"a": 1}}] * len(DIALECTS)
@@ -97,9 +88,7 @@ async def test_a_call_may_be_repeated_in_another_dialect_and_is_told_in_that_one
 
 
 @every_dialect
-async def test_an_id_used_for_another_call_is_refused_and_keeps_its_result(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_an_id_used_for_another_call_is_refused(caller: Caller, server: ToolServer, dialect: str) -> None:
     first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
     others: list[tuple[str, Any]] = [
         ("Echo.Say", {"a": 2}),
@@ -118,9 +107,7 @@ async def test_an_id_used_for_another_call_is_refused_and_keeps_its_result(
 
 
 @every_dialect
-async def test_the_order_of_members_and_the_spelling_of_a_version_make_no_other_call(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_equal_calls_may_be_spelled_differently(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.handler = counted(server)
     one = {"a": 1, "b": {"c": [1, {"x": 1, "y": 2}], "d": "é"}}
     other = {"b": {"d": "é", "c": [1, {"y": 2, "x": 1}]}, "a": 1}
@@ -131,9 +118,7 @@ async def test_the_order_of_members_and_the_spelling_of_a_version_make_no_other_
 
 
 @every_dialect
-async def test_fifty_at_once_run_once_and_all_get_the_same_bytes(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_fifty_at_once_run_once(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.handler, opened = gated(server)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         calls = [group.create_task(caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")) for _ in range(CROWD)]
@@ -187,7 +172,7 @@ NOT_KEPT: list[tuple[str, bytes | dict[str, Any], int]] = [
 
 @pytest.mark.parametrize(("said", "status"), [case[1:] for case in NOT_KEPT], ids=[case[0] for case in NOT_KEPT])
 @every_dialect
-async def test_what_may_be_repeated_is_not_kept(
+async def test_retryable_outcomes_are_not_kept(
     caller: Caller, server: ToolServer, dialect: str, said: bytes | dict[str, Any], status: int
 ) -> None:
     async def handle(received: Request) -> bytes:
@@ -210,7 +195,7 @@ async def test_wrong_input_and_wrong_requests_use_up_no_id(caller: Caller, serve
     assert server.executions == 1
 
 
-async def test_a_tool_server_that_was_not_there_leaves_the_id_unused(start: StartGateway) -> None:
+async def test_a_tool_server_that_was_not_there_leaves_the_id_unused(start: Start) -> None:
     async with tool_server(tool("Echo.Say")) as gone:
         gateway = await start(config({"scripted": gone.url}))
     answer = await gateway.caller.call("oxp", "Echo.Say", call_id="k")
@@ -230,7 +215,7 @@ async def test_a_call_that_broke_off_is_not_tried_again(caller: Caller, server: 
 
 
 @every_dialect
-async def test_a_timeout_is_an_outcome_too(start: StartGateway, server: ToolServer, dialect: str) -> None:
+async def test_a_timeout_is_an_outcome_too(start: Start, server: ToolServer, dialect: str) -> None:
     server.handler = silence
     caller = (await start(config({"scripted": {"protocol": "oxp", "url": server.url, "timeout": "100ms"}}))).caller
     first = await caller.call(dialect, "Echo.Say", call_id="k")
@@ -239,7 +224,7 @@ async def test_a_timeout_is_an_outcome_too(start: StartGateway, server: ToolServ
     assert server.executions == 1
 
 
-async def test_principals_users_and_tokens_have_each_their_own_ids(start: StartGateway, server: ToolServer) -> None:
+async def test_principals_users_and_tokens_have_each_their_own_ids(start: Start, server: ToolServer) -> None:
     server.handler = counted(server)
     gateway = await start(config({"scripted": server.url}, auth=JWT))
     mine: dict[str, Any] = {"authorization": [{"id": "mail", "token": "t-1"}, {"id": "bank", "token": "b-1"}]}
@@ -268,39 +253,6 @@ async def test_principals_users_and_tokens_have_each_their_own_ids(start: StartG
     assert [await run(*asked) for asked in contexts] == [1, 2, 3, 4, 5, 6, 7]
     assert [await run(*asked) for asked in same] == [1, 2, 3, 4, 5]
     assert server.executions == len({received.call["call_id"] for received in server.calls}) == 7
-
-
-@every_dialect
-async def test_callers_with_the_same_call_id_at_the_same_time_get_each_their_own_value(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
-    """The tool server answers only when it has all the calls, the last first."""
-    everybody_is_in, waiting = asyncio.Event(), []
-
-    async def gather(received: Request) -> bytes:
-        waiting.append(received)
-        if len(waiting) == len(CALLERS):
-            everybody_is_in.set()
-        await everybody_is_in.wait()
-        for _ in range(len(waiting) - waiting.index(received)):
-            await asyncio.sleep(0)
-        return server.value(received, f"for {received.call['input']['who']}")
-
-    server.handler = gather
-    gateway = await start(config({"scripted": server.url}, auth=JWT))
-
-    async def ask(who: str) -> tuple[str, str]:
-        caller: Caller = gateway.caller.with_token(token(who))
-        answer = await caller.call(dialect, "Echo.Say", {"who": who}, call_id="the same")
-        return answer.value, answer.result["call_id"]
-
-    async with asyncio.timeout(DEADLINE_S):
-        answers = await asyncio.gather(*map(ask, CALLERS))
-    assert answers == [(f"for {who}", "the same") for who in CALLERS]
-    ids = {received.call["call_id"] for received in server.calls}
-    assert len(ids) == len(server.calls) == len(CALLERS)
-    assert "the same" not in ids
-    assert all(b"the same" not in received.body for received in server.calls)
 
 
 IDS = [

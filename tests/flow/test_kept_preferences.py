@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.flow.caller import DIALECTS, Answer, Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, gated
 from tests.flow.toolserver import ToolServer, silence
@@ -25,9 +25,7 @@ async def ask(caller: Caller, dialect: str, prefer: str, **members: str) -> Answ
 
 
 @every_dialect
-async def test_a_caller_who_will_not_wait_gets_its_result_later(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_respond_async_gives_the_result_later(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.handler, opened = gated(server)
     accepted = await ask(caller, dialect, "respond-async", call_id="k")
     assert (accepted.status, accepted.headers["preference-applied"]) == (202, "respond-async")
@@ -44,9 +42,7 @@ async def test_a_caller_who_will_not_wait_gets_its_result_later(
 
 
 @every_dialect
-async def test_a_caller_who_waits_a_little_gets_what_there_is_by_then(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_wait_gives_what_there_is_by_then(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.handler, opened = gated(server)
     for prefer, status, applied in (
         ("wait=0", 200, "wait=0"),
@@ -72,7 +68,7 @@ async def test_the_wait_ends_when_it_was_said_to(caller: Caller, server: ToolSer
     assert 1 <= time.monotonic() - started < DEADLINE_S
 
 
-async def test_nobody_is_kept_waiting_beyond_the_timeout_of_the_route(start: StartGateway, server: ToolServer) -> None:
+async def test_no_wait_is_longer_than_the_timeout_of_the_route(start: Start, server: ToolServer) -> None:
     server.handler = silence
     caller = (await start(config({"scripted": {"protocol": "oxp", "url": server.url, "timeout": "100ms"}}))).caller
     for members in ({}, {"call_id": "k"}):
@@ -81,7 +77,7 @@ async def test_nobody_is_kept_waiting_beyond_the_timeout_of_the_route(start: Sta
         assert answer.error["can_retry"] is False
 
 
-async def test_a_call_nobody_can_ask_for_ends_with_the_wait(caller: Caller, server: ToolServer) -> None:
+async def test_a_call_that_cannot_be_read_later_ends_with_the_wait(caller: Caller, server: ToolServer) -> None:
     """Without an id and without `respond-async` there is nobody to bring a later result to."""
     server.handler = silence
     for answer in await asyncio.gather(*(ask(caller, dialect, "wait=1") for dialect in DIALECTS)):
@@ -92,9 +88,7 @@ async def test_a_call_nobody_can_ask_for_ends_with_the_wait(caller: Caller, serv
 @pytest.mark.parametrize(
     "lines", [("respond-async", "wait=0"), ("wait=0", "respond-async"), ("handling=lenient", "respond-async")]
 )
-async def test_preferences_in_several_lines_are_one_list(
-    caller: Caller, server: ToolServer, lines: tuple[str, str]
-) -> None:
+async def test_preferences_may_be_several_lines(caller: Caller, server: ToolServer, lines: tuple[str, str]) -> None:
     """Spec: RFC 7240, section 2."""
     server.handler, opened = gated(server)
     headers = [("prefer", line) for line in lines]
@@ -106,7 +100,7 @@ async def test_preferences_in_several_lines_are_one_list(
 
 
 @every_dialect
-async def test_a_refusal_is_a_refusal_whoever_waits(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_an_async_call_that_is_refused_later(caller: Caller, server: ToolServer, dialect: str) -> None:
     """202 would promise a call; whoever asks for one that fails later is told why."""
 
     asked = asyncio.Event()

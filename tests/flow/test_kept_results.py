@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from tests.flow.caller import Answer, Caller, every_dialect
-from tests.flow.conftest import StartGateway
-from tests.flow.gateways import PUBLIC_URL, Running, config, listed_until, running, until
+from tests.flow.builds import builds
+from tests.flow.caller import Caller, every_dialect
+from tests.flow.conftest import Start
+from tests.flow.gateways import config, listed_until
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.toolserver import ToolServer, object_of, tool
 from tests.streams import Request, http_reply
 from tests.support.tokens import SECRET, token
-from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.transport.scripted import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +22,7 @@ JWT = {"jwt": [{"secret": SECRET}]}
 
 
 @every_dialect
-async def test_a_call_without_an_id_runs_each_time_and_is_not_kept(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_a_call_without_an_id_is_not_kept(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.handler = counted(server)
     answers = [await caller.call(dialect, "Echo.Say", {"a": 1}) for _ in range(2)]
     assert [answer.value["run"] for answer in answers] == [1, 2]
@@ -38,9 +32,7 @@ async def test_a_call_without_an_id_runs_each_time_and_is_not_kept(
         assert (await caller.send("bare", "kept", "GET", f"/calls/{answer.result['call_id']}")).status == 404
 
 
-async def test_the_tool_server_knows_a_call_by_our_id_which_the_caller_is_told(
-    caller: Caller, server: ToolServer
-) -> None:
+async def test_the_tool_server_gets_the_id_that_the_caller_gets(caller: Caller, server: ToolServer) -> None:
     answer = await caller.call("oxp", "Echo.Say", call_id="mine")
     [received] = server.calls
     assert received.call["call_id"] == answer.headers["toolgate-call-id"] != "mine"
@@ -56,9 +48,7 @@ async def test_refusals_of_the_tool_server_name_the_call_too(caller: Caller, ser
 
 
 @every_dialect
-async def test_a_full_quota_is_a_429_that_says_when_to_come_back(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_full_quota_is_a_429_with_retry_after(start: Start, server: ToolServer, dialect: str) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}, auth=JWT, state={"max_pending_per_caller": 2}))
     ada, bob = (gateway.caller.with_token(token(who)) for who in ("ada", "bob"))
@@ -78,7 +68,7 @@ async def test_a_full_quota_is_a_429_that_says_when_to_come_back(
     assert (await ada.call(dialect, "Echo.Say", {"n": 3}, call_id="k-3")).value["input"] == {"n": 3}
 
 
-async def test_finished_calls_count_until_they_are_forgotten(start: StartGateway, server: ToolServer) -> None:
+async def test_finished_calls_count_until_they_are_forgotten(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, state={"max_records_per_caller": 2}))).caller
     for number in (1, 2):
         await caller.call("oxp", "Echo.Say", call_id=f"k-{number}")
@@ -90,9 +80,7 @@ async def test_finished_calls_count_until_they_are_forgotten(start: StartGateway
 
 
 @every_dialect
-async def test_a_result_too_large_to_be_kept_is_given_once_and_never_run_for_again(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_result_too_large_to_keep_is_given_once(start: Start, server: ToolServer, dialect: str) -> None:
     caller = (await start(config({"scripted": server.url}, state={"max_result": "1KiB"}))).caller
     large = {"text": "x" * 1024}
     assert (await caller.call(dialect, "Echo.Say", large, call_id="k")).value == large
@@ -101,7 +89,7 @@ async def test_a_result_too_large_to_be_kept_is_given_once_and_never_run_for_aga
     assert server.executions == 1
 
 
-async def test_an_expired_result_is_a_refusal_and_no_second_run(start: StartGateway, server: ToolServer) -> None:
+async def test_an_expired_result_is_a_refusal_and_no_second_run(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, state={"result_ttl": "1s"}))).caller
     first = await caller.call("oxp", "Echo.Say", call_id="k")
     async with asyncio.timeout(DEADLINE_S):
@@ -115,9 +103,7 @@ async def test_an_expired_result_is_a_refusal_and_no_second_run(start: StartGate
 
 @pytest.mark.parametrize("check", ["off", "warn", "fail"])
 @every_dialect
-async def test_what_breaks_the_output_schema_breaks_it_every_time(
-    start: StartGateway, server: ToolServer, dialect: str, check: str
-) -> None:
+async def test_output_is_checked_on_every_look(start: Start, server: ToolServer, dialect: str, check: str) -> None:
     server.tools = [tool("Echo.Say", output_schema=object_of(n={"type": "integer"}))]
     route = {"tools": "*", "backend": "scripted", "validate_output": check}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
@@ -130,7 +116,7 @@ async def test_what_breaks_the_output_schema_breaks_it_every_time(
     assert server.executions == 1
 
 
-async def test_a_repetition_is_judged_by_the_version_that_ran(start: StartGateway, server: ToolServer) -> None:
+async def test_a_repetition_is_judged_by_the_version_that_ran(start: Start, server: ToolServer) -> None:
     """The latest may be another one by then, with another output schema."""
     server.tools = [tool("Echo.Say", output_schema=object_of(n={"type": "integer"}))]
     route = {"tools": "*", "backend": "scripted", "validate_output": "fail"}
@@ -145,66 +131,24 @@ async def test_a_repetition_is_judged_by_the_version_that_ran(start: StartGatewa
 NOT_KEPT = "The call is over. Its result was told to the caller who waited for it, and is not kept."
 
 
-class Builds:
-    """A gateway before a tool server that calls back when a test says so."""
-
-    def __init__(self, gateway: Running, toolset: Toolset) -> None:
-        self._gateway = gateway
-        self._toolset = toolset
-
-    @property
-    def caller(self) -> Caller:
-        return self._gateway.caller
-
-    async def post(self, told: Any, text: str) -> int:
-        """Brings a result for what the tool server was told; returns the status of the answer."""
-        message = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": text}
-        path = told["callback_url"].removeprefix(PUBLIC_URL)
-        headers = {"content-type": "application/json"}
-        return (await self.caller.http.post(path, content=json.dumps(message), headers=headers)).status_code
-
-    async def answered(self, **members: Any) -> tuple[Answer, Any]:
-        """A call whose result came while its caller waited, and what the tool server was told of it."""
-        before = self.runs
-        async with asyncio.timeout(DEADLINE_S):
-            asking = asyncio.create_task(self.caller.call("oxp", "builds.lint", **members))
-            await until(lambda: self.runs > before)
-            told = [told for path, told in self._toolset.noted if path == "/invoke"][-1]
-            assert await self.post(told, "done") == 200
-            return await asking, told
-
-    @property
-    def runs(self) -> int:
-        return [path for path, _ in self._toolset.noted].count("/invoke")
+async def test_delivered_callback_results_use_no_quota() -> None:
+    async with builds(state={"max_records_per_caller": 2}) as server:
+        for _ in range(5):
+            answer, invoked = await server.answered()
+            assert (answer.status, answer.value, "location" in answer.headers) == (200, "done", False)
+            assert answer.headers["toolgate-call-id"] == invoked.call_id
 
 
-@pytest.fixture
-async def builds() -> AsyncIterator[Builds]:
-    toolset = Toolset(OK)
-    async with serving(toolset) as server:
-        backends = {"builds": {"protocol": "callback", "url": server.url}}
-        async with running(config(backends, state={"max_records_per_caller": 2})) as gateway:
-            yield Builds(gateway, toolset)
+async def test_a_delivered_callback_result_is_reported_as_over() -> None:
+    async with builds() as server:
+        answer, _ = await server.answered()
+        path = f"/calls/{answer.headers['toolgate-call-id']}"
+        for method, status in (("GET", 200), ("DELETE", 202), ("GET", 200)):
+            looked = await server.caller.send("oxp", "kept", method, path)
+            assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, NOT_KEPT, False)
 
 
-async def test_its_caller_may_make_as_many_as_it_likes(builds: Builds) -> None:
-    for _ in range(5):
-        answer, told = await builds.answered()
-        assert (answer.status, answer.value, "location" in answer.headers) == (200, "done", False)
-        assert answer.headers["toolgate-call-id"] == told["id"]
-
-
-async def test_who_looks_is_told_that_it_is_over(builds: Builds) -> None:
-    answer, _ = await builds.answered()
-    path = f"/calls/{answer.headers['toolgate-call-id']}"
-    for method, status in (("GET", 200), ("DELETE", 202), ("GET", 200)):
-        looked = await builds.caller.send("oxp", "kept", method, path)
-        assert (looked.status, looked.error["message"], looked.error["can_retry"]) == (status, NOT_KEPT, False)
-
-
-async def test_a_caller_who_would_take_the_result_later_but_has_it_is_not_told_where_it_is(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_delivered_async_result_has_no_location(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, state={"max_records_per_caller": 2}))).caller
     for _ in range(5):
         answer = await caller.call("oxp", "Echo.Say", {"a": 1}, headers={"prefer": "respond-async, wait=60"})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import PUBLIC_URL, config
 from tests.flow.toolserver import ToolServer
 from tests.flow.watching import samples, scraped, watched
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 TOKEN = "the-token-of-the-scraper"
 
 
-async def test_gauges_show_how_backends_catalogue_and_state_stand(start: StartGateway, server: ToolServer) -> None:
+async def test_gauges_show_how_backends_catalogue_and_state_stand(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url, "dead": "http://127.0.0.1:1"}))
     found = samples_of((await scraped(gateway)).encode())
     assert found["toolgate_backend_up{backend=scripted}"] == 1
@@ -36,7 +36,7 @@ async def test_gauges_show_how_backends_catalogue_and_state_stand(start: StartGa
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
-async def test_promtool_has_nothing_to_say_of_a_running_gateway(start: StartGateway, server: ToolServer) -> None:
+async def test_promtool_accepts_the_metrics(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
     text = (await scraped(gateway)).encode()
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)  # noqa: ASYNC221
@@ -55,9 +55,7 @@ async def test_promtool_has_nothing_to_say_of_a_running_gateway(start: StartGate
         ("Bearer \xff", 401),
     ],
 )
-async def test_callers_see_the_metrics_only_with_the_token_for_them(
-    start: StartGateway, credential: str, status: int
-) -> None:
+async def test_the_public_listener_asks_for_the_metrics_token(start: Start, credential: str, status: int) -> None:
     gateway = await start(config({}, metrics={"token": TOKEN}))
     given = credential.encode("latin-1")
     answer = await gateway.caller.http.get("/metrics", headers=[(b"authorization", given)] if given else [])
@@ -66,7 +64,7 @@ async def test_callers_see_the_metrics_only_with_the_token_for_them(
     assert ("www-authenticate" in answer.headers) is (status == 401)
 
 
-async def test_without_a_token_for_them_the_public_listener_has_no_metrics(start: StartGateway) -> None:
+async def test_without_a_token_for_them_the_public_listener_has_no_metrics(start: Start) -> None:
     gateway = await start(config({}))
     assert (await gateway.caller.http.get("/metrics")).status_code == 404
 
@@ -129,14 +127,7 @@ async def test_a_probe_is_written_down_once_it_is_refused(anyio_backend: object)
     ]
 
 
-async def test_every_answer_outside_the_route_of_a_call_has_a_request_id(start: StartGateway) -> None:
-    http = (await start(config({}))).caller.http
-    for path in ("/health", "/nowhere", "/calls/x", "/openapi.json"):
-        assert re.fullmatch("[0-9a-f]{32}", (await http.get(path)).headers["x-request-id"])
-    assert (await http.get("/health", headers={"x-request-id": "mine"})).headers["x-request-id"] == "mine"
-
-
-async def test_requests_outside_the_route_of_a_call_are_counted(start: StartGateway) -> None:
+async def test_requests_outside_the_route_of_a_call_are_counted(start: Start) -> None:
     gateway = await start(config({}))
     for path in ("/health", "/oxp/health", "/nowhere", "/nowhere/else", "/calls/x", "/openapi.json"):
         await gateway.caller.http.get(path)

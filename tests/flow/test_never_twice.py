@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import HangUp, ToolServer, hang_up, silence, tool, tool_server
 from tests.streams import Request, http_reply
@@ -23,9 +23,7 @@ def paths(server: ToolServer) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["rfc", "otc", "oxp", "oxp-env"])
-async def test_a_server_without_the_first_path_is_asked_at_the_other_and_remembered(
-    start: StartGateway, server: ToolServer, form: str
-) -> None:
+async def test_the_call_path_that_works_is_remembered(start: Start, server: ToolServer, form: str) -> None:
     """Half of the examples print `/call`: a 404 about the path proves that nothing ran."""
     first, other = ("/call", "/tools/call") if form == "rfc" else ("/tools/call", "/call")
     server.form, server.call_paths = form, {other}
@@ -40,9 +38,7 @@ async def test_a_server_without_the_first_path_is_asked_at_the_other_and_remembe
 
 
 @every_dialect
-async def test_a_server_with_neither_path_is_asked_at_each_once(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_each_call_path_is_tried_once(caller: Caller, server: ToolServer, dialect: str) -> None:
     server.call_paths = set()
     error = (await caller.call(dialect, "Echo.Say")).error
     assert error["can_retry"] is False
@@ -50,7 +46,7 @@ async def test_a_server_with_neither_path_is_asked_at_each_once(
     assert server.executions == 0
 
 
-async def test_the_langchain_family_has_one_path(start: StartGateway, server: ToolServer) -> None:
+async def test_the_langchain_family_has_one_path(start: Start, server: ToolServer) -> None:
     server.form, server.call_paths = "lc", {"/call"}
     caller = (await start(config({"scripted": server.url}))).caller
     assert (await caller.call("oxp", "Echo.Say")).error["can_retry"] is False
@@ -58,9 +54,7 @@ async def test_the_langchain_family_has_one_path(start: StartGateway, server: To
 
 
 @every_dialect
-async def test_a_broken_connection_repeats_the_call_once_on_an_idempotent_route_only(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_broken_idempotent_call_is_repeated_once(start: Start, server: ToolServer, dialect: str) -> None:
     for routes, attempts in ((None, 1), (IDEMPOTENT, 2)):
         caller = (await start(config({"scripted": server.url}, routes))).caller
         server.handler, before = hang_up, server.executions
@@ -70,7 +64,7 @@ async def test_a_broken_connection_repeats_the_call_once_on_an_idempotent_route_
 
 
 @every_dialect
-async def test_the_repeated_call_is_the_same_call(start: StartGateway, server: ToolServer, dialect: str) -> None:
+async def test_the_repeated_call_is_the_same_call(start: Start, server: ToolServer, dialect: str) -> None:
     async def second_time_lucky(received: Request) -> bytes:
         if len(server.calls) == 1:
             raise HangUp
@@ -84,9 +78,7 @@ async def test_the_repeated_call_is_the_same_call(start: StartGateway, server: T
 
 
 @every_dialect
-async def test_a_connection_that_dies_while_it_is_reused_is_not_tried_again(
-    caller: Caller, server: ToolServer, dialect: str
-) -> None:
+async def test_a_reused_connection_is_not_retried(caller: Caller, server: ToolServer, dialect: str) -> None:
     """Where HTTP libraries send again by themselves: the request went out before the end was seen."""
     assert (await caller.call(dialect, "Echo.Say")).value == {}
     server.handler = hang_up
@@ -94,21 +86,9 @@ async def test_a_connection_that_dies_while_it_is_reused_is_not_tried_again(
     assert (server.connections, len(server.calls)) == (1, 2)
 
 
-async def test_a_server_that_closes_after_every_answer_is_connected_to_anew(caller: Caller, server: ToolServer) -> None:
-    async def answer_and_close(received: Request) -> bytes:
-        raise HangUp(http_reply(200, {"success": True, "value": received.call["input"]}, connection="close"))
-
-    server.handler = answer_and_close
-    for number in range(3):
-        assert (await caller.call("oxp", "Echo.Say", {"n": number})).value == {"n": number}
-    assert (server.connections, server.executions) == (3, 3)
-
-
 @pytest.mark.parametrize("routes", [None, IDEMPOTENT], ids=["", "idempotent"])
 @every_dialect
-async def test_a_server_that_cannot_be_reached_is_a_refusal_that_may_be_repeated(
-    start: StartGateway, dialect: str, routes: list[dict[str, object]] | None
-) -> None:
+async def test_no_connection_is_a_refusal(start: Start, dialect: str, routes: list[dict[str, object]] | None) -> None:
     """Nothing was sent, so this is a 400 and no tool error; `Retry-After` says that it will pass."""
     async with tool_server(tool("Echo.Say")) as server:
         gateway = await start(config({"scripted": server.url}, routes))
@@ -120,9 +100,7 @@ async def test_a_server_that_cannot_be_reached_is_a_refusal_that_may_be_repeated
 
 
 @every_dialect
-async def test_a_call_that_finds_no_room_is_a_refusal_that_may_be_repeated(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_a_call_with_no_room_is_refused(start: Start, server: ToolServer, dialect: str) -> None:
     """One runs, one waits for its connection, the third is refused at once; the first two are answered once each."""
     held, release = asyncio.Event(), asyncio.Event()
 
@@ -148,8 +126,8 @@ async def test_a_call_that_finds_no_room_is_a_refusal_that_may_be_repeated(
 
 @pytest.mark.parametrize(("status", "state"), [(500, "closed"), (502, "open")], ids=["the tool", "its server"])
 @every_dialect
-async def test_a_call_to_what_failed_too_often_is_a_refusal_with_the_time_of_the_next_try(
-    start: StartGateway, server: ToolServer, dialect: str, status: int, state: str
+async def test_an_open_breaker_refuses_with_the_time_of_its_probe(
+    start: Start, server: ToolServer, dialect: str, status: int, state: str
 ) -> None:
     async def fail(_received: Request) -> bytes:
         return http_reply(status, {"message": "Oops"})
@@ -170,9 +148,7 @@ async def test_a_call_to_what_failed_too_often_is_a_refusal_with_the_time_of_the
     assert [replica["url"] for replica in described["replicas"]] == [server.url]
 
 
-async def test_a_caller_that_hardly_waits_does_not_close_a_tool_server_to_the_others(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_short_wait_does_not_open_the_breaker(start: Start, server: ToolServer) -> None:
     backend = {"protocol": "oxp", "url": server.url, "breaker": {"failures": 1}}
     running = await start(config({"scripted": backend}))
     answering, server.handler = server.handler, silence
@@ -182,7 +158,7 @@ async def test_a_caller_that_hardly_waits_does_not_close_a_tool_server_to_the_ot
     assert (await running.caller.call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
 
 
-async def test_all_replicas_share_the_calls(start: StartGateway, server: ToolServer) -> None:
+async def test_all_replicas_share_the_calls(start: Start, server: ToolServer) -> None:
     async with tool_server(tool("Echo.Say")) as second:
         backend = {"protocol": "oxp", "urls": [server.url, second.url]}
         caller = (await start(config({"scripted": backend}))).caller

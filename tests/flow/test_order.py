@@ -153,7 +153,7 @@ async def test_every_fault_has_its_refusal(
 
 @pytest.mark.parametrize(("earlier", "later"), list(combinations(FAULTS, 2)), ids=lambda fault: fault.__name__)
 @every_dialect
-async def test_of_two_faults_the_earlier_is_told(
+async def test_the_earlier_of_two_faults_is_reported(
     caller: Caller, dialect: str, earlier: Callable[[Attempt], None], later: Callable[[Attempt], None]
 ) -> None:
     alone = await refusal(caller, dialect, earlier)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.flow.caller import Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import ToolServer
 from tests.support.tokens import SECRET, token
@@ -19,7 +19,7 @@ LISTED = {"allowed_hosts": ["tools.example.com", "*.svc.example", "192.0.2.1", "
 URLS = {"public_url": "https://public.example/base", "callback_url": "http://inside.example:8080"}
 
 
-async def of_host(start: StartGateway, server: ToolServer, **settings: Any) -> Caller:
+async def of_host(start: Start, server: ToolServer, **settings: Any) -> Caller:
     return (await start(config({"scripted": server.url}, server={**LISTED, **URLS, **settings}))).caller
 
 
@@ -34,15 +34,13 @@ OTHERS = [
 ]
 
 
-async def test_hosts_of_the_list_and_of_our_links_are_served_whatever_the_port(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_allowed_hosts_and_our_own_are_served_on_any_port(start: Start, server: ToolServer) -> None:
     caller = await of_host(start, server)
     for host in OURS:
         assert (await caller.list("oxp", headers={"host": host})).status == 200, host
 
 
-async def test_other_hosts_are_refused_before_anything_else(start: StartGateway, server: ToolServer) -> None:
+async def test_other_hosts_are_refused_before_anything_else(start: Start, server: ToolServer) -> None:
     caller = await of_host(start, server, cors={"origins": ["*"]})
     for host in OTHERS:
         answer = await caller.list("bare", "/tools", headers={"host": host})
@@ -59,20 +57,20 @@ async def test_other_hosts_are_refused_before_anything_else(start: StartGateway,
 
 
 @every_dialect
-async def test_the_refusal_is_in_the_callers_dialect(dialect: str, start: StartGateway, server: ToolServer) -> None:
+async def test_the_refusal_is_in_the_callers_dialect(dialect: str, start: Start, server: ToolServer) -> None:
     caller = await of_host(start, server)
     assert (await caller.call(dialect, "Echo.Say", headers={"host": OTHERS[0]})).status == 400
     assert server.calls == []
 
 
-async def test_health_is_told_whatever_the_host(start: StartGateway, server: ToolServer) -> None:
+async def test_health_answers_for_any_host(start: Start, server: ToolServer) -> None:
     """Ours: a kubelet calls a pod by its address, which nobody knows beforehand."""
     caller = await of_host(start, server)
     for path in ("/health", "/oxp/health"):
         assert (await caller.http.get(path, headers={"host": "10.2.3.4:8080"})).status_code == 200
 
 
-async def test_without_a_list_nobody_looks(start: StartGateway, server: ToolServer) -> None:
+async def test_any_host_is_served_without_a_list(start: Start, server: ToolServer) -> None:
     text = config({"scripted": server.url})
     running = await start(text)
     assert (await running.caller.list("oxp", headers={"host": OTHERS[0]})).status == 200
@@ -89,7 +87,7 @@ def words(value: str) -> set[str]:
     return {item.strip().lower() for item in value.split(",")}
 
 
-async def of_page(start: StartGateway, server: ToolServer, **cors: Any) -> Caller:
+async def of_page(start: Start, server: ToolServer, **cors: Any) -> Caller:
     backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant"]}
     auth = {"jwt": [{"secret": SECRET}]}
     return (await start(config({"scripted": backend}, auth=auth, server={"cors": cors} if cors else {}))).caller
@@ -105,9 +103,7 @@ def told_browsers(response: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name.startswith("access-control-")}
 
 
-async def test_a_browser_is_told_what_a_listed_page_may_send_without_a_credential(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_preflight_of_a_listed_origin_needs_no_credential(start: Start, server: ToolServer) -> None:
     caller = await of_page(start, server, origins=["https://other.example", PAGE], max_age="1m")
     response = await preflight(caller, PAGE)
     assert (response.status_code, response.content) == (204, b"")
@@ -120,7 +116,7 @@ async def test_a_browser_is_told_what_a_listed_page_may_send_without_a_credentia
     assert "access-control-allow-credentials" not in response.headers
 
 
-async def test_a_listed_page_may_read_answers_and_refusals(start: StartGateway, server: ToolServer) -> None:
+async def test_a_listed_page_may_read_answers_and_refusals(start: Start, server: ToolServer) -> None:
     caller = await of_page(start, server, origins=[PAGE])
     answered = await caller.with_token(token()).call("oxp", "Echo.Say", headers={"origin": PAGE})
     refused = await caller.call("oxp", "Echo.Say", headers={"origin": PAGE})
@@ -131,7 +127,7 @@ async def test_a_listed_page_may_read_answers_and_refusals(start: StartGateway, 
         assert "origin" in words(answer.headers["vary"])
 
 
-async def test_what_a_list_varies_with_stays_and_is_said_once(start: StartGateway, server: ToolServer) -> None:
+async def test_vary_of_a_list_is_one_header(start: Start, server: ToolServer) -> None:
     without = await (await of_page(start, server)).with_token(token()).list("oxp")
     caller = (await of_page(start, server, origins=[PAGE])).with_token(token())
     for headers in ({}, {"origin": PAGE}, {"origin": STRANGER}):
@@ -144,9 +140,7 @@ async def test_what_a_list_varies_with_stays_and_is_said_once(start: StartGatewa
     "origin",
     [STRANGER, "https://agents.example.com.evil.example", "http://agents.example.com", f"{PAGE}:444", "null", ""],
 )
-async def test_a_page_of_another_origin_gets_what_it_got_before(
-    start: StartGateway, server: ToolServer, origin: str
-) -> None:
+async def test_another_origin_gets_no_cors_headers(start: Start, server: ToolServer, origin: str) -> None:
     caller = await of_page(start, server, origins=[PAGE])
     response = await preflight(caller, origin)
     assert response.status_code == 405
@@ -155,16 +149,14 @@ async def test_a_page_of_another_origin_gets_what_it_got_before(
     assert "access-control-allow-origin" not in {**response.headers, **answer.headers}
 
 
-async def test_every_page_may_call_if_that_is_written(start: StartGateway, server: ToolServer) -> None:
+async def test_every_page_may_call_if_that_is_written(start: Start, server: ToolServer) -> None:
     caller = await of_page(start, server, origins=["*"])
     response = await preflight(caller, STRANGER)
     assert (response.status_code, response.headers["access-control-allow-origin"]) == (204, "*")
     assert "vary" not in response.headers  # one answer for all
 
 
-async def test_credentials_of_the_browser_are_for_those_who_ask_for_them(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_browser_credentials_must_be_configured(start: Start, server: ToolServer) -> None:
     caller = await of_page(start, server, origins=[PAGE], credentials=True)
     answer = await caller.call("oxp", "Echo.Say", headers={"origin": PAGE})
     for response in (await preflight(caller, PAGE), answer):
@@ -172,14 +164,14 @@ async def test_credentials_of_the_browser_are_for_those_who_ask_for_them(
     assert "access-control-allow-credentials" not in (await preflight(caller, STRANGER)).headers
 
 
-async def test_an_options_request_that_is_no_preflight_is_none(start: StartGateway, server: ToolServer) -> None:
+async def test_an_options_request_that_is_no_preflight_is_none(start: Start, server: ToolServer) -> None:
     caller = await of_page(start, server, origins=[PAGE])
     response = await caller.http.options("/tools", headers={"origin": PAGE})
     assert response.status_code == 405
     assert response.headers["access-control-allow-origin"] == PAGE
 
 
-async def test_without_the_setting_browsers_are_told_nothing(start: StartGateway, server: ToolServer) -> None:
+async def test_without_cors_settings_there_are_no_cors_headers(start: Start, server: ToolServer) -> None:
     caller = await of_page(start, server)
     response = await preflight(caller, PAGE)
     assert (response.status_code, told_browsers(response)) == (405, {})
@@ -190,7 +182,7 @@ NEAR, ELSEWHERE = "127.0.0.0/8", "10.0.0.0/8"  # where the callers of these test
 FIRST, SECOND = "203.0.113.1", "203.0.113.2"
 
 
-async def behind(start: StartGateway, server: ToolServer, *proxies: str, **more: Any) -> Caller:
+async def behind(start: Start, server: ToolServer, *proxies: str, **more: Any) -> Caller:
     text = config({"scripted": server.url}, rate_limits=[ONCE], server={"trusted_proxies": list(proxies)}, **more)
     return (await start(text)).caller
 
@@ -200,7 +192,7 @@ async def status_of(caller: Caller, forwarded: str, name: str = "x-forwarded-for
     return (await caller.call("oxp", "Echo.Say", headers={name: forwarded})).status
 
 
-async def test_each_caller_behind_a_proxy_has_his_own_limit(start: StartGateway, server: ToolServer) -> None:
+async def test_each_caller_behind_a_proxy_has_his_own_limit(start: Start, server: ToolServer) -> None:
     caller = await behind(start, server, NEAR)
     assert [await status_of(caller, FIRST) for _ in range(2)] == [200, 429]
     assert await status_of(caller, SECOND) == 200
@@ -208,28 +200,24 @@ async def test_each_caller_behind_a_proxy_has_his_own_limit(start: StartGateway,
     assert await status_of(caller, "[2001:db8::1]:4711, 127.0.0.9") == 200
 
 
-async def test_nobody_gets_a_new_limit_by_claiming_to_be_another(start: StartGateway, server: ToolServer) -> None:
+async def test_a_forged_forwarded_address_gets_no_new_limit(start: Start, server: ToolServer) -> None:
     caller = await behind(start, server, NEAR)
     assert [await status_of(caller, f"198.51.100.{n}, {FIRST}") for n in range(3)] == [200, 429, 429]
 
 
 @pytest.mark.parametrize("proxies", [(), (ELSEWHERE,)])
-async def test_who_is_no_proxy_of_ours_is_not_believed(
-    start: StartGateway, server: ToolServer, proxies: tuple[str, ...]
-) -> None:
+async def test_an_untrusted_proxy_is_ignored(start: Start, server: ToolServer, proxies: tuple[str, ...]) -> None:
     caller = await behind(start, server, *proxies)
     assert [await status_of(caller, ip) for ip in (FIRST, SECOND)] == [200, 429]
 
 
-async def test_polls_count_by_the_same_address(start: StartGateway, server: ToolServer) -> None:
+async def test_polls_count_by_the_same_address(start: Start, server: ToolServer) -> None:
     caller = await behind(start, server, NEAR)
     polls = [await caller.http.get("/calls/x", headers={"x-forwarded-for": ip}) for ip in (FIRST, FIRST, SECOND)]
     assert [poll.status_code for poll in polls] == [404, 429, 404]
 
 
-async def test_links_are_built_from_the_configuration_whatever_a_proxy_says(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_links_are_built_from_the_configuration(start: Start, server: ToolServer) -> None:
     caller = await behind(start, server, NEAR)
     said = {"x-forwarded-host": "evil.example", "x-forwarded-proto": "ftp", "forwarded": "host=evil.example;proto=ftp"}
     answer = await caller.call("oxp", "Echo.Say", call_id="kept", headers=said)
@@ -238,9 +226,7 @@ async def test_links_are_built_from_the_configuration_whatever_a_proxy_says(
 
 @pytest.mark.parametrize("name", ["authorization", "oxp-api-key", "host", "oxp-version"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_kept_call_is_not_shown_to_a_head_with_two_meanings(
-    start: StartGateway, server: ToolServer, name: str, method: str
-) -> None:
+async def test_a_repeated_header_is_refused_for_calls(start: Start, server: ToolServer, name: str, method: str) -> None:
     caller = await behind(start, server, auth={"jwt": [{"secret": SECRET}]})
     twice = [(name, f"Bearer {token()}"), (name, "Bearer another")]
     answer = await caller.send("bare" if name != "oxp-version" else "oxp", "kept", method, "/calls/x", headers=twice)

@@ -29,7 +29,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("path", "headers", "body", "dialect"), CALLS)
-async def test_a_call_is_answered_and_refused_in_the_dialect_it_is_in(
+async def test_answers_and_refusals_are_in_the_dialect_of_the_call(
     demo: Caller, path: str, headers: dict[str, str], body: dict[str, Any], dialect: str
 ) -> None:
     assert (await demo.post(dialect, path, body, headers=headers)).value == 1

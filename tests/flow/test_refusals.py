@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.flow.caller import DIALECTS, Caller, call_body, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import ToolServer
 from tests.support.tokens import SECRET, token
@@ -34,7 +34,7 @@ async def test_an_unknown_path_is_not_found_in_the_dialect_the_head_tells(demo: 
             assert answer.status == 404
 
 
-async def test_a_prefix_nobody_knows_is_not_found(demo: Caller) -> None:
+async def test_an_unknown_prefix_is_not_found(demo: Caller) -> None:
     for path in ("/xyz/tools", "/OTC/tools", "/otc/otc/tools", "/openapi.json/", "/metrics", "/livez"):
         dialect = "otc" if path.startswith("/otc") else "bare"
         assert (await demo.send(dialect, "call", "GET", path)).status == 404
@@ -49,9 +49,7 @@ async def test_a_prefix_nobody_knows_is_not_found(demo: Caller) -> None:
         ("/health", ("POST", "DELETE"), {"GET", "HEAD"}),
     ],
 )
-async def test_a_wrong_method_is_answered_with_the_right_ones(
-    demo: Caller, path: str, methods: tuple[str, ...], allowed: set[str]
-) -> None:
+async def test_a_405_lists_methods(demo: Caller, path: str, methods: tuple[str, ...], allowed: set[str]) -> None:
     """Spec: RFC 9110, 15.5.6: `Allow`."""
     for dialect, whole, headers in spoken(path):
         for method in methods:
@@ -102,9 +100,7 @@ async def stream(chunks: int) -> AsyncIterator[bytes]:
         yield b" " * 1024
 
 
-async def test_a_body_that_is_too_large_is_refused_announced_or_streamed(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_body_too_large_is_refused_announced_or_streamed(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, server={"max_body": "4KiB"}))).caller
     for dialect, whole, headers in spoken("/tools/call"):
         for content in (b" " * 4097, stream(5), stream(10_000)):
@@ -114,7 +110,7 @@ async def test_a_body_that_is_too_large_is_refused_announced_or_streamed(
     assert answer.status == 400  # it fits, and is no JSON
 
 
-async def test_a_body_is_not_read_before_its_sender_is_known(start: StartGateway, server: ToolServer) -> None:
+async def test_a_body_is_not_read_before_its_sender_is_known(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, auth={"jwt": [{"secret": SECRET}]}))).caller
     read = 0
 
@@ -128,9 +124,7 @@ async def test_a_body_is_not_read_before_its_sender_is_known(start: StartGateway
 
 
 @every_dialect
-async def test_strict_errors_answer_400_to_all_that_the_call_tool_page_does_not_name(
-    start: StartGateway, server: ToolServer, dialect: str
-) -> None:
+async def test_strict_errors_are_400_but_for_those_of_http(start: Start, server: ToolServer, dialect: str) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Call Tool: the letter of its list of Server Errors."""
     text = config(
         {"scripted": server.url},

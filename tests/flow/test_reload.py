@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.config import read
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, running, until
 from tests.flow.toolserver import FORMS, ToolServer, hang_up, tool, tool_server
 from tests.support.tokens import SECRET, token
@@ -29,9 +29,7 @@ def few(count: int) -> list[dict[str, Any]]:
     return [{"name": "few", "key": "caller", "rate": "1/h", "burst": count}]
 
 
-async def test_a_limit_that_stays_goes_on_where_it_was_and_another_begins_anew(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_an_unchanged_limit_keeps_its_count(start: Start, server: ToolServer) -> None:
     backends = {"scripted": server.url}
     gateway = await start(config(backends, rate_limits=few(2)))
     for status in (200, 200, 429):
@@ -45,9 +43,7 @@ async def test_a_limit_that_stays_goes_on_where_it_was_and_another_begins_anew(
     assert (await gateway.caller.call("oxp", "Echo.Say")).status == 200
 
 
-async def test_a_key_that_is_taken_away_is_refused_at_once_and_a_new_one_let_in(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_api_keys_change_at_once(start: Start, server: ToolServer) -> None:
     def keys(*names: str) -> str:
         hashes = {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in names}
         entries = [{"id": name, "hash": digest} for name, digest in hashes.items()]
@@ -62,9 +58,7 @@ async def test_a_key_that_is_taken_away_is_refused_at_once_and_a_new_one_let_in(
     assert (await signed.call("oxp", "Echo.Say")).status == 200
 
 
-async def test_the_description_asks_for_the_credentials_that_are_taken_now(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_the_openapi_document_has_the_new_credentials(start: Start, server: ToolServer) -> None:
     backends = {"scripted": server.url}
     gateway = await start(config(backends))
 
@@ -80,9 +74,7 @@ async def test_the_description_asks_for_the_credentials_that_are_taken_now(
     assert await asked_for() == {"bearer", "oxp_key", "otc_key"}
 
 
-async def test_tools_of_a_backend_that_cannot_be_asked_just_now_stay_published(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_tools_of_an_unreachable_backend_stay_published(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
     server.list_handler = hang_up
     await reload(gateway, config({"scripted": server.url}, errors={"strict": True}))
@@ -94,9 +86,7 @@ async def test_tools_of_a_backend_that_cannot_be_asked_just_now_stay_published(
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_backend_made_anew_is_spoken_to_as_before_while_it_does_not_list_its_tools(
-    start: StartGateway, server: ToolServer, form: str
-) -> None:
+async def test_a_rebuilt_backend_keeps_its_wire_form(start: Start, server: ToolServer, form: str) -> None:
     """How it wants to be spoken to was learned from its list, which is not there to be learned from again."""
     server.form = form
     backend = {"protocol": "otc" if form == "oxp" else "oxp", "url": server.url}
@@ -126,9 +116,7 @@ OTHERWISE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", [QUEUED, *OTHERWISE], ids=str)
-async def test_tools_of_a_backend_made_anew_stay_published_unless_it_may_list_others(
-    change: dict[str, Any], start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_rebuilt_backend_keeps_its_tools(change: dict[str, Any], start: Start, server: ToolServer) -> None:
     backend = {"protocol": "oxp", "url": server.url}
     gateway = await start(config({"scripted": backend}))
     server.list_handler = hang_up
@@ -138,9 +126,7 @@ async def test_tools_of_a_backend_made_anew_stay_published_unless_it_may_list_ot
     assert not gateway.gateway.catalogue.status("scripted").up
 
 
-async def test_a_new_backend_is_asked_before_callers_see_the_new_configuration(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_new_backend_is_listed_before_the_swap(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
     async with tool_server(tool("Other.Do")) as other:
         await reload(gateway, config({"scripted": server.url, "other": other.url}))
@@ -152,7 +138,7 @@ async def test_a_new_backend_is_asked_before_callers_see_the_new_configuration(
         assert sent == [None, "Bearer a-token-of-sixteen-characters"]
 
 
-async def test_ids_that_were_withheld_are_given_out_after_a_reload(start: StartGateway, server: ToolServer) -> None:
+async def test_ids_that_were_withheld_are_given_out_after_a_reload(start: Start, server: ToolServer) -> None:
     """Ours: an operator who has the file read again has seen the warning."""
     asking = tool("Bank.Pay", requirements={"secrets": [{"id": "PIN"}]})
     backend = {"protocol": "oxp", "url": server.url, "discovery": {"refresh": "1s"}}
@@ -163,9 +149,7 @@ async def test_ids_that_were_withheld_are_given_out_after_a_reload(start: StartG
     assert gateway.gateway.catalogue.status("scripted").withheld == ()
 
 
-async def test_a_configuration_that_cannot_be_put_to_use_leaves_everything_as_it_was(
-    start: StartGateway, server: ToolServer
-) -> None:
+async def test_a_cancelled_reload_changes_nothing(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
     before = gateway.gateway.config
     task = asyncio.create_task(reload(gateway, config({"silent": "http://127.0.0.1:1"})))
@@ -178,7 +162,7 @@ async def test_a_configuration_that_cannot_be_put_to_use_leaves_everything_as_it
     assert gateway.gateway.backends.keys() == {"scripted"}
 
 
-async def test_what_is_replaced_is_freed(start: StartGateway, server: ToolServer) -> None:
+async def test_what_is_replaced_is_freed(start: Start, server: ToolServer) -> None:
     """Ours: what stays after a reload stays after each of thousands."""
     gateway = await start(config({"scripted": server.url}))
     gc.disable()  # frozen parts are not even looked at

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.flow.caller import SCHEMAS, Caller, every_dialect
-from tests.flow.conftest import StartGateway
+from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import FORMS, Handler, HangUp, ToolServer, always, silence, tool
 from tests.streams import Request, http_reply
@@ -22,9 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("form", FORMS)
 @every_dialect
-async def test_a_success_has_the_shape_of_the_callers_dialect_whatever_the_server_speaks(
-    start: StartGateway, server: ToolServer, dialect: str, form: str
-) -> None:
+async def test_a_success_is_in_the_callers_dialect(start: Start, server: ToolServer, dialect: str, form: str) -> None:
     """Spec: RFC, OTC 1.0 and OXP 1.0, Call Tool: `output.value`, `result.value`, `value`; the shape is the oracle's."""
     server.form = form
     caller = (await start(config({"scripted": server.url}))).caller
@@ -38,8 +36,8 @@ async def test_a_success_has_the_shape_of_the_callers_dialect_whatever_the_serve
 
 @pytest.mark.parametrize("form", FORMS)
 @every_dialect
-async def test_a_tool_error_has_the_shape_of_the_callers_dialect_whatever_the_server_speaks(
-    start: StartGateway, server: ToolServer, dialect: str, form: str
+async def test_a_tool_error_is_in_the_callers_dialect(
+    start: Start, server: ToolServer, dialect: str, form: str
 ) -> None:
     """Spec: OTC 1.0 and OXP 1.0, Tool Execution Error: 200, `success` false, every member of the error kept."""
     error = {
@@ -77,8 +75,8 @@ async def test_a_tool_that_returns_nothing_answers_a_null_value(demo: Caller, di
 @pytest.mark.parametrize(("check", "success"), [("off", True), ("warn", True), ("fail", False)])
 @pytest.mark.parametrize("schema", [{"type": "string"}, None], ids=["text", "nothing"])
 @every_dialect
-async def test_a_value_that_breaks_its_schema_is_judged_as_the_route_says(
-    start: StartGateway, server: ToolServer, dialect: str, check: str, success: bool, schema: dict[str, str] | None
+async def test_output_is_checked_as_the_route_says(
+    start: Start, server: ToolServer, dialect: str, check: str, success: bool, schema: dict[str, str] | None
 ) -> None:
     """Spec: OXP 1.0, Call Tool Response: a value conforms to `output_schema`. Ours: who enforces it."""
     server.tools = [tool("Echo.Say", output_schema=schema)]
@@ -129,7 +127,7 @@ async def test_a_refusal_keeps_its_message_and_no_more(
 
 @pytest.mark.parametrize("status", [401, 403])
 @every_dialect
-async def test_a_refused_credential_of_ours_is_no_fault_of_the_callers(
+async def test_our_refused_credential_is_unavailability(
     caller: Caller, server: ToolServer, dialect: str, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.handler = always(http_reply(status, {"message": CANARY}, www_authenticate="Bearer"))
@@ -144,8 +142,8 @@ async def test_a_refused_credential_of_ours_is_no_fault_of_the_callers(
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("status", [408, 429, 503])
 @every_dialect
-async def test_a_busy_server_may_be_asked_again_only_if_the_route_says_so(
-    start: StartGateway, server: ToolServer, dialect: str, status: int, idempotent: bool
+async def test_a_busy_server_is_retryable_if_idempotent(
+    start: Start, server: ToolServer, dialect: str, status: int, idempotent: bool
 ) -> None:
     server.handler = always(http_reply(status, {"message": CANARY}, retry_after="7"))
     route = {"tools": "*", "backend": "scripted", "idempotent": idempotent}
@@ -165,7 +163,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("status", "body"), FAILURES)
 @every_dialect
-async def test_a_server_that_failed_is_a_failed_tool_not_to_be_repeated(
+async def test_a_500_is_a_tool_failure(
     caller: Caller, server: ToolServer, dialect: str, status: int, body: Any
 ) -> None:
     server.handler = always(http_reply(status, body))
@@ -205,8 +203,8 @@ def nested(depth: int) -> Any:
 @pytest.mark.parametrize("handler", BROKEN_ANSWERS.values(), ids=BROKEN_ANSWERS)
 @pytest.mark.parametrize("idempotent", [False, True], ids=["", "idempotent"])
 @every_dialect
-async def test_a_broken_answer_is_a_failed_tool_not_to_be_repeated(
-    start: StartGateway, server: ToolServer, dialect: str, handler: Handler, idempotent: bool
+async def test_a_broken_answer_is_not_retryable(
+    start: Start, server: ToolServer, dialect: str, handler: Handler, idempotent: bool
 ) -> None:
     server.handler = handler
     backend = {"protocol": "oxp", "url": server.url, "max_response": "4KiB"}
@@ -228,9 +226,7 @@ async def test_a_broken_answer_is_a_failed_tool_not_to_be_repeated(
     ],
 )
 @every_dialect
-async def test_a_connection_that_breaks_may_have_run_the_tool(
-    caller: Caller, server: ToolServer, dialect: str, last_words: bytes
-) -> None:
+async def test_a_broken_connection(caller: Caller, server: ToolServer, dialect: str, last_words: bytes) -> None:
     server.handler = truncated(last_words)
     error = (await caller.call(dialect, "Echo.Say")).error
     message = "The tool server broke off; the tool may have run."
@@ -240,9 +236,7 @@ async def test_a_connection_that_breaks_may_have_run_the_tool(
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @every_dialect
-async def test_a_tool_that_takes_too_long_is_a_tool_error_and_may_still_run(
-    start: StartGateway, server: ToolServer, dialect: str, idempotent: bool
-) -> None:
+async def test_a_timeout_is_a_tool_error(start: Start, server: ToolServer, dialect: str, idempotent: bool) -> None:
     server.handler = silence
     route = {"tools": "*", "backend": "scripted", "timeout": "30ms", "idempotent": idempotent}
     caller = (await start(config({"scripted": server.url}, [route]))).caller

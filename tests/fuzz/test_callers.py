@@ -97,7 +97,7 @@ FIELDS = (
 @example({8: b"9" * 400})
 @example({8: b"9" * 5000})
 @example({3: b"9" * 5000})
-def test_any_row_is_a_call_or_one_of_which_nobody_knows(spoiled: dict[int, bytes | None]) -> None:
+def test_any_row_is_a_call_or_an_unknown_one(spoiled: dict[int, bytes | None]) -> None:
     record = RECORDS.read(b"key", [spoiled.get(place, field) for place, field in enumerate(ROW)])
     assert record.state in CallState
     if record.note:

@@ -1,4 +1,4 @@
-"""Schemathesis, which nobody here wrote, holds the gateway to what `/openapi.json` says of it.
+"""Schemathesis holds the gateway to what `/openapi.json` says of it.
 
 It makes requests by the document, good ones and bad ones, and looks at every answer: no 5xx, no status, header, type or
 body that the document does not have, no way in without a credential. It runs as a program of its own, in an
@@ -20,15 +20,15 @@ import pytest
 
 from gateway.dialects import recognise
 from tests import plainhttp
-from tests.interop.programs import CHECKOUT, interpreter
+from tests.interop.programs import interpreter
 from tests.support.demonstration import LAST_LINE, Demo, read_screen
-from tests.support.terminal import TOOLGATE, running
+from tests.support.terminal import ROOT, TOOLGATE, running
 
 EXAMPLES = 3  # requests of each kind by chance, beside those by the hundred that try every border of the document
 DEADLINE_S = 240.0  # a run takes some 10 s on an idle machine
 SEED = 20250214
 # Where Hypothesis, on which it builds, finds its tables of Unicode; else each run made them anew, for half its time.
-UNICODE = CHECKOUT / ".hypothesis"
+UNICODE = ROOT / ".hypothesis"
 # That a request fits the document does not mean that there is such a tool, or that this is its input.
 EXCLUDED = "positive_data_acceptance"
 KEPT = "kept-by-the-fuzzer"
@@ -49,11 +49,11 @@ def fleet() -> Iterator[Demo]:
 
 
 @every_path
-def test_callers_nobody_knows_get_what_the_document_says(fleet: Demo, tmp_path: Path, names: str) -> None:
+def test_unknown_callers_get_what_the_document_says(fleet: Demo, tmp_path: Path, names: str) -> None:
     with plainhttp.client(base_url=fleet.url) as http:
         document = http.get("/openapi.json").json()
     if names == "once":
-        # Nobody looks at the body of a stranger, so that there is nothing to be found below a prefix and not here.
+        # The body of an unknown caller is not read, so that prefixes make no difference.
         _leave_out(document, "/call", *(path for path in document["paths"] if _prefix(path) in recognise.DIALECTS))
     _fuzz(document, fleet.url, tmp_path)
 
@@ -80,7 +80,7 @@ def _of_this_fleet(http: httpx.Client) -> dict[str, Any]:
     assert _replace(schemas, "tool_id", {"$ref": "#/components/schemas/ToolIdAsked"}) > 0
     for operation in calls.values():
         (parameter,) = operation["parameters"]
-        parameter["schema"]["examples"] = [KEPT, called.headers["toolgate-call-id"], "nobody-made-this"]
+        parameter["schema"]["examples"] = [KEPT, called.headers["toolgate-call-id"], "never-made"]
     return document
 
 

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import jwt
 import pytest
 
-from tests.interop import programs
+from tests.interop.programs import HERE, interpreter
+from tests.support import processes, terminal
 
 SECRET = "interop-secret-of-at-least-32-bytes"
-CONFIG = """
-server:
-  host: 127.0.0.1
-  port: {port}
-  admin: {{host: 127.0.0.1, port: {admin_port}}}
-auth:
-  jwt:
-    - secret: ${{env:INTEROP_SECRET}}
-backends:
-  # It answers 500 whenever a tool raises, which is no reason to leave it alone.
-  sums: {{protocol: otc, url: "{url}", toolkit: Sums, breaker: {{failures: 0}}}}
-routes:
-  - {{tools: "Sums.*", backend: sums}}
-"""
 
 
 @pytest.fixture(scope="session")
 def tool_server() -> Iterator[str]:
     """The base URL of a real universal-tool-server."""
-    with programs.tool_server() as url:
-        yield url
+    with terminal.running([interpreter("universal-tool-server"), str(HERE / "uts_app.py")]) as program:
+        yield f"http://127.0.0.1:{json.loads(program.wait_for('port'))['port']}"
 
 
 @pytest.fixture(scope="session")
-def gateway(tool_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+async def gateway(anyio_backend: object, tool_server: str) -> AsyncIterator[str]:
     """The base URL of a gateway whose one backend is the real tool server; callers need a token."""
-    port, admin_port = programs.free_port(), programs.free_port()
-    config = CONFIG.format(port=port, admin_port=admin_port, url=tool_server)
-    directory = tmp_path_factory.mktemp("gateway")
-    with programs.gateway(config, port, directory, {"INTEROP_SECRET": SECRET}) as url:
-        yield url
+    # It answers 500 whenever a tool raises, which is no reason to refuse it calls.
+    sums = {"protocol": "otc", "url": tool_server, "toolkit": "Sums", "breaker": {"failures": 0}}
+    config = processes.settings({"sums": sums}, auth={"jwt": [{"secret": SECRET}]})
+    async with processes.gateway(config) as running:
+        yield running.url
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.programs import Outcome, Step, drive_utc
+from tests.interop.programs import Outcome, Step, drive
 
+CLIENT = "universal-tool-client"
 PARCEL = {"parcel": {"to": {"street": "Storgata 1", "city": "Oslo"}, "weight_kg": 2.5}}
 STEPS: dict[str, Step] = {
     "health": ("health", {}),
@@ -28,7 +29,7 @@ STEPS: dict[str, Step] = {
 @pytest.fixture(scope="module", params=["", "/lc"], ids=["bare path", "prefix"])
 def outcomes(request: pytest.FixtureRequest, gateway: str, token: str) -> dict[str, Outcome]:
     """What one run of the client through all steps brought."""
-    return dict(zip(STEPS, drive_utc(gateway + request.param, token, *STEPS.values()), strict=True))
+    return dict(zip(STEPS, drive(CLIENT, gateway + request.param, token, *STEPS.values()), strict=True))
 
 
 def refusal(outcome: Outcome) -> tuple[int, Any]:
@@ -36,21 +37,17 @@ def refusal(outcome: Outcome) -> tuple[int, Any]:
     return outcome["refused"]["status"], json.loads(outcome["refused"]["body"])
 
 
-def test_it_finds_the_gateway_healthy(outcomes: dict[str, Outcome]) -> None:
+def test_it_finds_the_gateway_healthy_and_lists_a_bare_array_in_which_versions_ascend(
+    outcomes: dict[str, Outcome],
+) -> None:
     assert outcomes["health"]["answered"]["status"]
-
-
-def test_it_lists_a_bare_array_in_which_versions_ascend(outcomes: dict[str, Outcome]) -> None:
     ids = [tool["id"] for tool in outcomes["list"]["answered"]]
     assert ids.index("Sums.add@1.0.0") < ids.index("Sums.add@2.0.0")
     assert {"Sums.fail@1.0.0", "Sums.ship@1.0.0"} <= set(ids)
 
 
-def test_it_calls_by_id(outcomes: dict[str, Outcome]) -> None:
+def test_it_calls_by_id_and_by_name_and_a_name_is_the_latest_version(outcomes: dict[str, Outcome]) -> None:
     assert outcomes["by id"]["answered"] == {"call_id": "utc-1", "success": True, "value": 3}
-
-
-def test_it_calls_by_name_and_gets_the_latest_version(outcomes: dict[str, Outcome]) -> None:
     assert outcomes["by name"]["answered"]["value"] == {"sum": 3}
 
 
@@ -61,15 +58,11 @@ def test_a_tool_that_breaks_is_an_answer_with_value_null(outcomes: dict[str, Out
     assert answered["error"]["message"]
 
 
-def test_its_langchain_tools_run(outcomes: dict[str, Outcome]) -> None:
+def test_its_langchain_tools_run_the_latest_version_and_raise_when_the_tool_breaks(
+    outcomes: dict[str, Outcome],
+) -> None:
     assert outcomes["as a LangChain tool"]["answered"] == "2.5 kg to Storgata 1, Oslo"
-
-
-def test_its_langchain_tool_is_the_latest_version_of_that_name(outcomes: dict[str, Outcome]) -> None:
     assert outcomes["two versions in LangChain"]["answered"] == {"sum": 3}
-
-
-def test_its_langchain_tools_raise_when_the_tool_breaks(outcomes: dict[str, Outcome]) -> None:
     assert outcomes["failure in LangChain"]["refused"]["kind"] == "NotImplementedError"
 
 
@@ -88,5 +81,7 @@ def test_what_is_not_there_is_a_bad_request_with_a_detail(outcomes: dict[str, Ou
 
 
 def test_a_wrong_credential_is_a_401(gateway: str) -> None:
-    refused = [outcome["refused"]["status"] for outcome in drive_utc(gateway, "wrong", STEPS["list"], STEPS["by id"])]
+    refused = [
+        outcome["refused"]["status"] for outcome in drive(CLIENT, gateway, "wrong", STEPS["list"], STEPS["by id"])
+    ]
     assert refused == [401, 401]

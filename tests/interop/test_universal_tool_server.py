@@ -40,38 +40,30 @@ def test_its_tools_are_listed_under_full_ids(http: httpx.Client, dialect: str) -
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_its_tools_run(http: httpx.Client, dialect: str) -> None:
-    reply = call(http, dialect, "Sums.add@1.0.0", {"x": 2**53, "y": 1})
-    assert reply.status_code == 200
-    assert '"value":9007199254740993' in reply.text
+def test_its_tools_run_and_its_failures_arrive_in_the_callers_dialect(http: httpx.Client, dialect: str) -> None:
+    added = call(http, dialect, "Sums.add@1.0.0", {"x": 2**53, "y": 1})
+    assert added.status_code == 200
+    assert '"value":9007199254740993' in added.text
+    failed = call(http, dialect, "Sums.fail")  # a 500 in plain text
+    assert failed.status_code == 200
+    assert '"success":false' in failed.text
+    assert "canary" not in failed.text
+    assert "Traceback" not in failed.text
+    refused = call(http, dialect, "Sums.add@1.0.0", {"x": 1})  # it does not hear of that
+    assert refused.status_code == 422
+    assert refused.json()["parameter_errors"].keys() == {"y"}
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_its_500_in_text_is_a_failed_result_without_its_insides(http: httpx.Client, dialect: str) -> None:
-    reply = call(http, dialect, "Sums.fail")
-    assert reply.status_code == 200
-    assert '"success":false' in reply.text
-    assert "canary" not in reply.text
-    assert "Traceback" not in reply.text
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("withdrawn", {}),
+    ("tightened", {"input_schema": {"type": "object", "required": ["z"]}}),
+]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_wrong_input_never_reaches_it(http: httpx.Client, dialect: str) -> None:
-    reply = call(http, dialect, "Sums.add@1.0.0", {"x": 1})
-    assert reply.status_code == 422
-    assert reply.json()["parameter_errors"].keys() == {"y"}
-
-
-def test_a_tool_that_it_withdrew_since_it_was_listed_is_a_400(http: httpx.Client) -> None:
-    assert call(http, "otc", "Sums.redeploy", {"tool_id": "withdrawn@1.0.0"}).json()["result"]["success"] is True
-    reply = call(http, "otc", "Sums.withdrawn", {"x": 1, "y": 2})
-    assert reply.status_code == 400
-    assert reply.json()["message"]
-
-
-def test_input_that_it_refuses_since_it_was_listed_is_a_400(http: httpx.Client) -> None:
-    changed = {"tool_id": "tightened@1.0.0", "input_schema": {"type": "object", "required": ["z"]}}
-    assert call(http, "otc", "Sums.redeploy", changed).json()["result"]["success"] is True
-    reply = call(http, "otc", "Sums.tightened", {"x": 1, "y": 2})
+@pytest.mark.parametrize(("tool", "change"), CHANGES)
+def test_what_it_refuses_since_it_was_listed_is_a_400(http: httpx.Client, tool: str, change: dict[str, Any]) -> None:
+    changed = call(http, "otc", "Sums.redeploy", {"tool_id": f"{tool}@1.0.0"} | change)
+    assert changed.json()["result"]["success"] is True
+    reply = call(http, "otc", f"Sums.{tool}", {"x": 1, "y": 2})
     assert reply.status_code == 400
     assert reply.json()["message"]

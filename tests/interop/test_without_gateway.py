@@ -5,13 +5,12 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from tests.interop.programs import Outcome, drive_oxp, drive_utc, interpreter
+from tests.interop.programs import drive, interpreter
 
 
-@pytest.fixture(scope="module")
-def outcomes(tool_server: str) -> list[Outcome]:
-    """The family's own client and server, face to face."""
-    return drive_utc(
+def test_the_familys_own_client_and_server_understand_each_other(tool_server: str) -> None:
+    health, listed, called, by_name, nested = drive(
+        "universal-tool-client",
         tool_server,
         "unused",
         ("health", {}),
@@ -20,27 +19,12 @@ def outcomes(tool_server: str) -> list[Outcome]:
         ("langchain", {"name": "add", "args": {"x": 1, "y": 2}}),
         ("call", {"tool_id": "ship", "args": {"parcel": {"to": {"street": "a", "city": "b"}, "weight_kg": 2}}}),
     )
-
-
-def test_the_server_is_healthy(outcomes: list[Outcome]) -> None:
-    assert outcomes[0] == {"answered": {"status": "OK"}}
-
-
-def test_the_server_lists_ids_without_a_toolkit_and_two_versions_of_one_tool(outcomes: list[Outcome]) -> None:
-    ids = [tool["id"] for tool in outcomes[1]["answered"]]
-    assert {"add@1.0.0", "add@2.0.0", "fail@1.0.0", "ship@1.0.0"} <= set(ids)
-
-
-def test_the_client_reads_a_flat_answer(outcomes: list[Outcome]) -> None:
-    assert outcomes[2] == {"answered": {"call_id": "k-1", "success": True, "value": 3}}
-
-
-def test_the_client_calls_by_name_and_gets_the_latest_version(outcomes: list[Outcome]) -> None:
-    assert outcomes[3] == {"answered": {"sum": 3}}
-
-
-def test_nested_input_reaches_the_tool(outcomes: list[Outcome]) -> None:
-    assert outcomes[4]["answered"]["value"] == "2.0 kg to a, b"
+    assert health == {"answered": {"status": "OK"}}
+    ids = {tool["id"] for tool in listed["answered"]}
+    assert {"add@1.0.0", "add@2.0.0", "fail@1.0.0", "ship@1.0.0"} <= ids  # without a toolkit
+    assert called == {"answered": {"call_id": "k-1", "success": True, "value": 3}}  # flat
+    assert by_name == {"answered": {"sum": 3}}  # the latest version
+    assert nested["answered"]["value"] == "2.0 kg to a, b"
 
 
 def test_a_tool_that_raises_is_a_500_in_text(tool_server: str) -> None:
@@ -62,7 +46,7 @@ def test_a_refusal_has_a_detail(tool_server: str, tool_id: str, status: int) -> 
 def test_the_official_oxp_client_cannot_use_the_server_unaided(tool_server: str) -> None:
     """It takes the flat answer for an envelope and finds nothing in it, without an error."""
     step = ("call", {"request": {"tool_id": "add@1.0.0", "input": {"x": 1, "y": 2}}})
-    assert "result" not in drive_oxp(tool_server, "unused", step)[0]["answered"]
+    assert "result" not in drive("oxp", tool_server, "unused", step)[0]["answered"]
 
 
 def test_a_missing_environment_fails_with_the_command_that_builds_it() -> None:

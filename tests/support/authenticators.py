@@ -1,4 +1,4 @@
-"""Tokens as issuers make them, and as nobody should; the heads they arrive in."""
+"""Good and bad tokens, and the heads they arrive in."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def handmade(header: Any, claims: Any, key: bytes = SECRET.encode()) -> Head:
 
 
 def refused(auth: Authentication, head: Head, reason: Reason | None = None) -> UnauthenticatedError:
-    """Asserts that nobody is identified, and for that reason if it is given."""
+    """Asserts that the caller is not identified, for that reason if it is given."""
     with pytest.raises(UnauthenticatedError) as caught:
         auth.identify(head)
     error = caught.value

@@ -47,7 +47,7 @@ class Authority:
         return context
 
     def alone(self, name: str) -> tuple[str, str]:
-        """Files of a certificate that nobody has signed but its own key, and that may sign no other."""
+        """Files of a self-signed certificate that may sign no other."""
         key, named = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = datetime.now(UTC)
         unsigned = x509.CertificateBuilder(named, named, key.public_key(), x509.random_serial_number())

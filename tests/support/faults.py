@@ -1,4 +1,4 @@
-"""Faults on order: a test tells a tool server what to do wrong next, and how often.
+"""Faults on order: a test orders what a tool server does wrong next, and how often.
 
 `POST /faults {"operation", "fault", "times", "seconds"}` orders one, `GET /faults` lists what is due, `DELETE /faults`
 forgets all orders.
@@ -56,7 +56,7 @@ class Faults:
 
 
 async def hang_up(request: Request) -> Response:
-    """Breaks the connection off without an answer; what it returns reaches nobody.
+    """Breaks the connection off without an answer; what it returns is not sent.
 
     ASGI has no such message, but the `receive` of uvicorn is a method of the object that holds the transport.
     """

@@ -62,18 +62,18 @@ class FaultyRapServer(RapServer):
                 await asyncio.sleep(self._taken[call.id].seconds)
             case "result_first":  # whatever it asks the user after that is late
                 yield call.result("Decided without asking")
-        told = super().messages(call)
+        regular = super().messages(call)
         match self._fault(call):
             case "still_running":  # no subscription at all, only a result that comes in pieces
                 yield call.result("Still running; output follows", subscription=True)
-                async for message in told:
+                async for message in regular:
                     yield call.event(str(message.get("text", "")), associative=True, final=True)
             case "event_before_confirmation":
-                held = [message async for message in told]
+                held = [message async for message in regular]
                 for message in [*held[1:2], *held[:1], *held[2:]]:
                     yield message
             case _:
-                async for message in told:
+                async for message in regular:
                     yield message
 
     async def deliver(self, call: Invocation, message: Message) -> None:

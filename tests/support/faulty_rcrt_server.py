@@ -33,12 +33,7 @@ SPLIT_PAUSE_S = 0.02  # so that the halves of a split event do not travel togeth
 # What becomes of the output of a tool that has run.
 OUTPUTS: Mapping[str, Json] = {
     "big_output": {"text": "x" * UNSIGNALLED_CHARACTERS},
-    "list_output": [1, 2, 3],
-    "scalar_output": 42,
-    "null_output": None,
-    "big_integer": {"count": 2**63 + 1},
     "unicode_output": {"text": "Grüße, 世界 🎛"},
-    "failure_inside": {"success": False, "error": "Requires net access"},
 }
 CONNECTING = {"deaf", "silent", "no_space", "split_text"}  # what happens to a stream from its start
 ENDING = {"clean_end", "abrupt_end"}  # to all streams, instead of the next event
@@ -48,46 +43,27 @@ def without(document: Crumb, *names: str) -> Crumb:
     return {name: value for name, value in document.items() if name not in names}
 
 
-def failed(context: Crumb, error: str) -> Crumb:
-    return {**without(context, "output"), "status": "error", "error": error}
-
-
-def older(context: Crumb) -> Crumb:
-    """As older documents have it."""
-    return {"requestId": context["request_id"], "tool": context["tool"], "result": context.get("output")}
-
-
-UNREADABLE = "Error: Failed to parse tool output: Unexpected end of JSON input"
-TOO_LARGE = "Error: Failed to create breadcrumb: 413 Payload Too Large"
-LIMITED = {"status": "error", "output": {"error": "The rate limit is exceeded"}}
-
+UNREADABLE = "Error: Failed to parse tool output: Unexpected end of JSON input"  # the tool has run
 # What else becomes of the context of a response.
 CONTEXTS: Mapping[str, Callable[[Crumb], Json]] = {
-    "older_shape": older,
-    "unparsable_output": lambda context: failed(context, UNREADABLE),  # the tool has run
-    "refused_output": lambda context: failed(context, TOO_LARGE),
-    "error_in_output": lambda context: context | LIMITED,
-    "no_status": lambda context: without(context, "status"),
-    "unknown_status": lambda context: context | {"status": "running"},
-    "no_output": lambda context: without(context, "output"),
+    "unparsable_output": lambda context: {**without(context, "output"), "status": "error", "error": UNREADABLE},
     "no_request_id": lambda context: without(context, "request_id"),
     "other_request_id": lambda context: context | {"request_id": f"{context['request_id']}-other"},
-    "context_not_an_object": lambda _: "done",
 }
 
 # What becomes of the event about the response, which is stored in any case.
 EVENTS: Mapping[str, Callable[[Crumb], list[Crumb]]] = {
     "drop_event": lambda _: [],
-    "duplicate_event": lambda told: [told, told],
-    "partial_event": lambda told: [without(told, "context", "tags", "schema_name") | {"context_merged": True}],
-    "event_without_context": lambda told: [without(told, "context")],
-    "event_without_type": lambda told: [without(told, "type")],
-    "created_event": lambda told: [told | {"type": "breadcrumb.created"}],
-    "malformed_events": lambda told: [
-        {"owner_id": told["owner_id"]},
-        told | {"tags": None, "context": []},
-        told | {"breadcrumb_id": 7, "schema_name": 7},
-        told,
+    "duplicate_event": lambda sent: [sent, sent],
+    "partial_event": lambda sent: [without(sent, "context", "tags", "schema_name") | {"context_merged": True}],
+    "event_without_context": lambda sent: [without(sent, "context")],
+    "event_without_type": lambda sent: [without(sent, "type")],
+    "created_event": lambda sent: [sent | {"type": "breadcrumb.created"}],
+    "malformed_events": lambda sent: [
+        {"owner_id": sent["owner_id"]},
+        sent | {"tags": None, "context": []},
+        sent | {"breadcrumb_id": 7, "schema_name": 7},
+        sent,
     ],
 }
 
@@ -134,8 +110,8 @@ class FaultyRunner(Runner):
             draft = draft | {"tags": [tag for tag in draft["tags"] if not tag.startswith("request:")]}
         for _ in range(2 if name == "duplicate_response" else 1):
             crumb = self.store.create(draft, announce=False)
-            for told in EVENTS[name](event(crumb)) if name in EVENTS else [event(crumb)]:
-                self.store.announce(told)
+            for sent in EVENTS[name](event(crumb)) if name in EVENTS else [event(crumb)]:
+                self.store.announce(sent)
 
 
 async def wait_a_moment(_given: Crumb) -> Json:
@@ -167,12 +143,12 @@ class FaultyRcrtServer(RcrtServer):
         return [*super().routes(), approve, self.faults.route()]
 
     async def approve(self, request: Request) -> Response:
-        """Approves a tool; its event tells no more than that."""
+        """Approves a tool; its event says no more than that."""
         crumb = self.known(request)
         crumb["tags"] = [*crumb["tags"], "approved"]
         crumb["version"] += 1
-        told = {"type": "breadcrumb.updated", "breadcrumb_id": crumb["id"], "owner_id": crumb["owner_id"]}
-        self.store.announce(told | {"action": "approved"})
+        sent = {"type": "breadcrumb.updated", "breadcrumb_id": crumb["id"], "owner_id": crumb["owner_id"]}
+        self.store.announce(sent | {"action": "approved"})
         return JSONResponse({"ok": True})
 
     def identify(self, request: Request) -> str:

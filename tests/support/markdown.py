@@ -27,7 +27,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """What somebody is to type, and what is shown below it; nothing where it does not matter."""
+    """A command of a page, and the output that the page shows, if any."""
 
     line: str
     shown: Sequence[str]

@@ -171,12 +171,12 @@ def _files(config: Settings) -> Iterator[tuple[Path, Path, IO[bytes]]]:
 
 
 async def _listening(process: Process, log: Path) -> GatewayProcess:
-    def told() -> list[dict[str, Any]]:
+    def announced() -> list[dict[str, Any]]:
         assert process.returncode is None, f"the gateway ended with {process.returncode}:\n{log.read_text()}"
         return [line for line in _lines(log) if line["message"] == "listening"]
 
-    await until(lambda: bool(told()), "the gateway listens", START_S)
-    addresses = told()[0]
+    await until(lambda: bool(announced()), "the gateway listens", START_S)
+    addresses = announced()[0]
     return GatewayProcess(process, log, f"http://{addresses['public']}", f"http://{addresses['admin']}")
 
 
@@ -191,7 +191,7 @@ async def until_ready(running: GatewayProcess, within_s: float = START_S) -> Non
 
 
 async def _end(process: Process) -> None:
-    """Stops a process, frozen ones too; whatever it owes anybody, no test here waits for it any more."""
+    """Stops a process, frozen ones too; without waiting for its calls."""
     for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGINT):  # the second that asks for the end insists
         with suppress(ProcessLookupError):
             process.send_signal(number)

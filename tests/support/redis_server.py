@@ -24,7 +24,7 @@ LASTING_PORTS = range(20_000, 32_000)  # below those that Linux gives to outgoin
 
 
 def lasting_port() -> int:
-    """A port that stays free while nobody listens on it, as between two lives of a server."""
+    """A port that stays free while it is unused, as between two lives of a server."""
     for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
         with socket.socket() as free:
             free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -73,7 +73,7 @@ class RedisServer:
                 answering = redis.info("server")["process_id"]
         except RedisConnectionError:
             return False
-        assert answering == self._process.pid, "somebody else's server has the port"
+        assert answering == self._process.pid, "another server has the port"
         return True
 
     def kill(self) -> None:

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 def call(**more: Any) -> NewCall:
-    """A call nobody has made before."""
+    """A call with a new key."""
     return NewCall(**{"key": f"call-{next(_numbers)}", "fingerprint": "f", "principal": "p", "backend": "b"} | more)
 
 
@@ -109,8 +109,8 @@ async def orphans(state: State, count: int) -> dict[str, Record]:
     return claimed
 
 
-async def judges(heir: State, doomed: State) -> None:
-    """Waits until `heir` has seen Redis long enough to tell the dead from the silent: it claims a call of `doomed`."""
+async def judges(survivor: State, doomed: State) -> None:
+    """Waits until `survivor` takes the silent for dead: it claims a call of `doomed`."""
     await began(doomed)
     await doomed.aclose()
-    await orphans(heir, 1)
+    await orphans(survivor, 1)

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Ours, without what would make a command talk to somebody else's gateway."""
+    """Ours, without the variables that would lead a command to another gateway."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("TOOLGATE_", "DEMO_"))}
     return kept | {"PYTHONPATH": str(ROOT)} | variables
 
@@ -108,7 +108,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 class Running:
-    """A command that runs until it is told to stop; a session of its own, as a terminal would give it."""
+    """A command that runs until it is stopped; a session of its own, as a terminal would give it."""
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         self.process = subprocess.Popen(

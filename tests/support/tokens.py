@@ -1,4 +1,4 @@
-"""JSON Web Tokens as an issuer, or somebody who would like to be one, makes them."""
+"""JSON Web Tokens, genuine and forged."""
 
 from __future__ import annotations
 

@@ -30,23 +30,6 @@ def missing(tool: PublishedTool, context: CallContext) -> Any:
     return caught.value.missing
 
 
-def test_a_tool_without_requirements_runs_with_nothing() -> None:
-    check_requirements(published(), CallContext())
-    assert granted(published(), CallContext()) == CallContext()
-
-
-def test_everything_that_is_missing_is_said_at_once() -> None:
-    assert missing(published(requires=EVERYTHING, authorization_urls=URLS), CallContext()) == {
-        "authorization": [{"id": "maps", "url": URLS["maps"]}, {"id": "post", "url": URLS["post"]}],
-        "secrets": [{"id": "key"}, {"id": "salt"}],
-        "user_id": True,
-    }
-
-
-def test_nothing_is_missing_from_a_full_context() -> None:
-    check_requirements(published(requires=EVERYTHING, authorization_urls=URLS), FULL)
-
-
 def test_empty_texts_count_as_missing() -> None:
     empty = CallContext(tokens={"maps": "", "post": "t"}, secrets={"key": "", "salt": "s"}, user_id="")
     assert missing(published(requires=EVERYTHING, authorization_urls=URLS), empty) == {
@@ -64,26 +47,11 @@ def test_without_a_url_of_ours_the_tool_server_is_left_to_make_the_challenge() -
     }
 
 
-def test_a_secret_the_route_supplies_is_not_asked_of_the_caller() -> None:
-    tool = published(requires=EVERYTHING, secrets={"key": "ours"})
-    assert missing(tool, CallContext(user_id="alice")) == {"secrets": [{"id": "salt"}]}
-    assert tool.definition.requires.secrets == ("salt",)
-
-
 def test_a_refusal_names_what_is_missing_and_no_value() -> None:
     with pytest.raises(GatewayError) as caught:
         check_requirements(published(requires=EVERYTHING), CallContext(secrets={"key": "canary"}))
     assert "secrets, user_id" in caught.value.message
     assert "canary" not in f"{caught.value.message}{caught.value.missing}{caught.value.detail}"
-
-
-def test_a_tool_is_given_what_it_declares_and_no_more() -> None:
-    assert granted(published(requires=EVERYTHING), FULL) == CallContext(
-        tokens={"maps": "t1", "post": "t2"},
-        secrets={"key": "s1", "salt": "s2"},
-        user_id="alice",
-        user_info={"locale": "nb"},
-    )
 
 
 def test_a_tool_that_declares_nothing_is_told_only_who_the_user_is() -> None:
@@ -92,20 +60,9 @@ def test_a_tool_that_declares_nothing_is_told_only_who_the_user_is() -> None:
     assert granted(published(requires=Requirements(user_id=True)), FULL) == user
 
 
-def test_the_routes_secret_wins_over_the_callers() -> None:
-    tool = published(requires=Requirements(secrets=("key", "salt")), secrets={"key": "ours", "unasked": "ours"})
-    assert granted(tool, FULL).secrets == {"key": "ours", "salt": "s2"}
-
-
 def test_empty_tokens_and_secrets_are_not_passed_on() -> None:
     context = CallContext(tokens={"maps": "", "post": "t2"}, secrets={"key": ""})
     assert granted(published(requires=EVERYTHING), context) == CallContext(tokens={"post": "t2"})
-
-
-def test_what_a_tool_newly_asks_for_is_withheld() -> None:
-    tool = published(requires=EVERYTHING, withheld=frozenset({"post", "salt"}))
-    given = granted(tool, FULL)
-    assert (given.tokens, given.secrets) == ({"maps": "t1"}, {"key": "s1"})
 
 
 def test_a_withheld_secret_that_the_route_supplies_is_given() -> None:

@@ -104,16 +104,16 @@ def test_each_keyword_has_its_words(schema: dict[str, Any], value: Any, said: st
         ("idn-email", "is not a valid idn-email"),
     ],
 )
-def test_the_form_of_a_format_is_told(name: str, said: str) -> None:
+def test_the_form_of_a_format_is_shown(name: str, said: str) -> None:
     assert errors({"$schema": DRAFT_7, **properties(a={"format": name})}, {"a": "yesterday"}) == {"a": said}
 
 
-def test_what_is_told_of_a_choice_is_bounded() -> None:
+def test_the_text_about_a_choice_is_bounded() -> None:
     wide = {"anyOf": [{"required": [f"{'n' * 300}{n}" for n in range(20)]} for _ in range(20)]}
     assert len(errors(properties(a=wide), {"a": {}})["a"]) <= 500
 
 
-def test_choices_of_choices_take_no_time_to_tell() -> None:
+def test_choices_of_choices_are_explained_quickly() -> None:
     """Eight of eight of eight would be 512 forms for each of the 50 errors that are told."""
     member = {"type": "object", "required": ["m"], "properties": {"m": {"enum": list(range(100))}}}
     defs: dict[str, Any] = {"D0": member}
@@ -126,7 +126,7 @@ def test_choices_of_choices_take_no_time_to_tell() -> None:
     assert time.process_time() - started < 1  # some milliseconds
 
 
-def test_every_missing_and_every_unknown_parameter_is_told() -> None:
+def test_every_missing_and_every_unknown_parameter_is_listed() -> None:
     schema = {"properties": {"a": {}}, "required": ["a", "b"], "additionalProperties": False}
     assert errors(schema, {"c": 1, "d": 2}) == {
         "a": "is required",
@@ -136,11 +136,11 @@ def test_every_missing_and_every_unknown_parameter_is_told() -> None:
     }
 
 
-def test_what_is_wrong_with_no_single_parameter_is_told_of_the_input() -> None:
+def test_errors_of_no_single_parameter_are_under_input() -> None:
     assert errors({"minProperties": 1}, {}) == {"input": "has fewer than 1 member"}
 
 
-def test_a_failed_choice_among_whole_inputs_is_told_of_the_input() -> None:
+def test_a_failed_choice_among_whole_inputs_is_under_input() -> None:
     schema = {"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}
     assert errors(schema, {}) == {"input": "is neither an object with a nor an object with b"}
 
@@ -162,7 +162,7 @@ def test_errors_are_bounded_in_number_and_length() -> None:
     assert len(name) == 100
 
 
-def test_of_a_very_large_value_only_the_first_error_is_told() -> None:
+def test_a_very_large_value_gets_only_its_first_error() -> None:
     started = time.process_time()
     assert errors(properties(a={"items": {"type": "string"}}), {"a": [1] * MAX_EXPLAINED * 250}) == {
         "a": "at a[0]: is not a string"

@@ -34,7 +34,7 @@ local function may_take(state, replica, idempotent)
   return dead(replica) and (state == REGISTERED or (state == DISPATCHING and idempotent == '1'))
 end
 
-function operations.begin(key, fingerprint, principal, backend, note, question, idempotent, older, state, asks, allowed)
+function operations.begin(key, fingerprint, principal, backend, state, note, idempotent, question, older, asks, allowed)
   if restoring() then return RESTORING end
   table.insert(older, 1, { key, fingerprint, note })
   for _, name in ipairs(older) do
@@ -55,7 +55,7 @@ function operations.begin(key, fingerprint, principal, backend, note, question, 
   end
   local full = full_for(principal, config.record_bytes + #note, allowed)
   if full then return full end
-  store(key, fingerprint, principal, backend, state, note, idempotent, question, now, config.pending_ms)
+  store(key, fingerprint, principal, backend, state, note, idempotent, question, now, pending_ms)
   return { 'new', now }
 end
 
@@ -71,7 +71,7 @@ function operations.take(key, found, note, state)
 end
 
 function operations.restore(key, fingerprint, principal, backend, state, note, idempotent, question, created)
-  local left = created + config.pending_ms - now
+  local left = created + pending_ms - now
   if left <= 0 or redis.call('EXISTS', call_key(key), seen_key(key)) > 0 then return NO end
   insist()
   store(key, fingerprint, principal, backend, state, note, idempotent, question, created, left)
@@ -115,13 +115,13 @@ function operations.settle(key, outcome, again)
   if #outcome > config.small_outcome_bytes and not again and has_no_room(got[2], #outcome) then return TOO_LARGE end
   insist()
   redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
-  redis.call('PEXPIRE', call_key(key), config.result_ms)
-  redis.call('PEXPIRE', seen_key(key), config.result_ms + config.seen_ms)
+  redis.call('PEXPIRE', call_key(key), result_ms)
+  redis.call('PEXPIRE', seen_key(key), result_ms + seen_ms)
   if state == AWAITING_USER and is_open(got[4], key) then
-    redis.call('PEXPIRE', question_key(got[4]), config.result_ms)
+    redis.call('PEXPIRE', question_key(got[4]), result_ms)
   end
   redis.call('ZREM', pending_key(got[2]), key)
-  count(records_key(got[2]), key, now + config.result_ms)
+  count(records_key(got[2]), key, now + result_ms)
   grow(got[2], key, #outcome)
   redis.call('SREM', held_key(got[3]), key)
   wake(key, got[3], got[5])
@@ -178,9 +178,9 @@ local function keep_remnant(key, principal, outcome)
   insist()
   redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
   redis.call('RENAME', call_key(key), remnant_key(key))
-  redis.call('PEXPIRE', remnant_key(key), config.remnant_ms)
-  redis.call('ZADD', name, now + config.remnant_ms, key)
-  redis.call('PEXPIRE', name, config.remnant_ms)
+  redis.call('PEXPIRE', remnant_key(key), remnant_ms)
+  redis.call('ZADD', name, now + remnant_ms, key)
+  redis.call('PEXPIRE', name, remnant_ms)
   redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
   for _, old in ipairs(redis.call('ZRANGE', name, 0, -config.max_remnants - 1)) do
     redis.call('DEL', remnant_key(old))

@@ -9,6 +9,11 @@ local me = config.replica
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+local function milliseconds(seconds) return math.floor(seconds * 1000 + 0.5) end
+local pending_ms, result_ms = milliseconds(config.pending_ttl_s), milliseconds(config.result_ttl_s)
+local seen_ms, remnant_ms = milliseconds(config.seen_ttl_s), milliseconds(config.remnant_ttl_s)
+local lease_ms, settle_in_ms = milliseconds(config.lease_s), milliseconds(config.settle_in_s)
+
 local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
 -- A reply that is a word costs a third of a list to read.
 local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent' }, { ok = 'restoring' }
@@ -51,8 +56,8 @@ local operations = {}
 -- then a call that is not here may be running all the same.
 local function restoring()
   local age = now - read_epoch()
-  if age < config.settle_in_ms then return true end
-  return age < PATIENCE * config.settle_in_ms and redis.call('ZCOUNT', RESTORERS, now, '+inf') > 0
+  if age < settle_in_ms then return true end
+  return age < PATIENCE * settle_in_ms and redis.call('ZCOUNT', RESTORERS, now, '+inf') > 0
 end
 
 local function absent()
@@ -64,7 +69,7 @@ local function lease(replica) return tonumber(redis.call('ZSCORE', REPLICAS, rep
 
 -- Only a replica that renewed its own lease a moment ago may say that another is dead: a server that was frozen, and now
 -- carries out what it was asked before that, finds that all leases have run out.
-local function is_judge() return lease(me) - now > config.lease_ms / 2 end
+local function is_judge() return lease(me) - now > lease_ms / 2 end
 local function dead(replica) return replica ~= me and lease(replica) <= now and is_judge() end
 
 local function row(key) return redis.call('HMGET', call_key(key), unpack(FIELDS)) end
@@ -85,7 +90,7 @@ local lasting = {} -- names that several calls of a batch write to -> the time t
 
 local function own(key)
   redis.call('SADD', held_key(me), key)
-  lasting[held_key(me)] = 2 * config.pending_ms -- outlives every call in it
+  lasting[held_key(me)] = 2 * pending_ms -- outlives every call in it
 end
 
 -- Lets the operation write although the server has no memory left: a server looks at that before the first write of a
@@ -107,7 +112,7 @@ end
 
 local function count(zset, key, expires)
   redis.call('ZADD', zset, expires, key)
-  lasting[zset] = config.pending_ms + config.result_ms
+  lasting[zset] = pending_ms + result_ms
 end
 
 -- Counts bytes that a call takes more than before.
@@ -115,7 +120,7 @@ local function grow(principal, key, bytes)
   local sizes = sizes_key(principal)
   redis.call('HINCRBY', sizes, key, bytes)
   redis.call('HINCRBY', sizes, TOTAL, bytes)
-  lasting[sizes] = config.pending_ms + config.result_ms
+  lasting[sizes] = pending_ms + result_ms
 end
 
 -- Gives back all bytes of these calls.
@@ -154,7 +159,7 @@ local function store(key, fingerprint, principal, backend, state, note, idempote
   redis.call('HSET', call_key(key), 'fingerprint', fingerprint, 'principal', principal, 'backend', backend, 'state', state,
     'note', note, 'replica', me, 'idempotent', idempotent, 'question', question, 'created', created)
   redis.call('PEXPIRE', call_key(key), left_ms)
-  redis.call('SET', seen_key(key), principal, 'PX', left_ms + config.seen_ms)
+  redis.call('SET', seen_key(key), principal, 'PX', left_ms + seen_ms)
   count(pending_key(principal), key, now + left_ms)
   grow(principal, key, config.record_bytes + #note)
   own(key)

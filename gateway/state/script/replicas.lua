@@ -18,8 +18,8 @@ end
 
 -- Notes that this replica is restoring its calls; to be repeated while it does.
 function operations.restoring()
-  redis.call('ZADD', RESTORERS, now + config.settle_in_ms, me)
-  redis.call('PEXPIRE', RESTORERS, PATIENCE * config.settle_in_ms)
+  redis.call('ZADD', RESTORERS, now + settle_in_ms, me)
+  redis.call('PEXPIRE', RESTORERS, PATIENCE * settle_in_ms)
   return YES
 end
 
@@ -32,7 +32,7 @@ end
 -- counted among those that are restoring their calls.
 function operations.beat(outlived, known)
   insist()
-  redis.call('ZADD', REPLICAS, now + config.lease_ms, me)
+  redis.call('ZADD', REPLICAS, now + lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
   if read_epoch() ~= known then operations.restoring() end
   local _, used, most = room()

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from gateway.state.memory import MemoryState
-from gateway.state.port import CallState, Record, State
-from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, call, outcome_of
+from gateway.state.port import Record, State
+from tests.support.stored_calls import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, began, outcome_of
 
 pytestmark = pytest.mark.anyio
 
@@ -17,9 +17,9 @@ LONG_S = 10.0
 SHORT_S = 0.05
 
 
-async def waits(state: State, key: str, beyond: CallState = ACCEPTED) -> asyncio.Task[Record | None]:
+async def waits(state: State, key: str) -> asyncio.Task[Record | None]:
     """Somebody who certainly waits by now: whatever it asks first has been answered."""
-    task = asyncio.create_task(state.wait(key, LONG_S, beyond=beyond))
+    task = asyncio.create_task(state.wait(key, LONG_S))
     await asyncio.sleep(0)
     await state.get(key)
     return task
@@ -43,16 +43,11 @@ async def test_a_late_waiter_gets_the_outcome_at_once(state: State) -> None:
 
 async def test_waiters_learn_that_the_user_is_asked(state: State) -> None:
     key = (await began(state, to=ACCEPTED)).key
-    impatient, patient = await waits(state, key), await waits(state, key, AWAITING_USER)
+    waiting = await waits(state, key)
     await state.advance(key, [ACCEPTED], AWAITING_USER, note=b"challenge")
-    record = await impatient
-    assert record is not None
-    assert (record.state, record.note) == (AWAITING_USER, b"challenge")
-    assert not patient.done()
-    await state.settle(key, b"outcome")
-    record = await patient
-    assert record is not None
-    assert record.state is DONE
+    for record in (await waiting, await state.wait(key, LONG_S)):
+        assert record is not None
+        assert (record.state, record.note) == (AWAITING_USER, b"challenge")
 
 
 async def test_steps_on_the_way_wake_no_waiter(state: State) -> None:
@@ -91,15 +86,6 @@ async def test_a_cancelled_waiter_leaves_nothing_behind(state: State) -> None:
         await leaving
     await state.settle(key, b"outcome")
     assert await staying is not None
-
-
-async def test_a_thousand_calls_are_waited_for_at_once(state: State) -> None:
-    keys = [(await began(state, call(principal=f"p{number % 10}"))).key for number in range(1000)]
-    waiting = [asyncio.create_task(state.wait(key, LONG_S)) for key in keys]
-    await asyncio.sleep(0)
-    await asyncio.gather(*(state.settle(key, key.encode()) for key in keys))
-    for key, record in zip(keys, await asyncio.gather(*waiting), strict=True):
-        assert outcome_of(record) == key.encode()
 
 
 async def test_waiting_costs_no_operation_in_memory(state: State) -> None:

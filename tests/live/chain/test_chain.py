@@ -82,7 +82,7 @@ async def test_a_call_is_answered_as_by_one_gateway(chain: Chain, link: str, dia
 
 @pytest.mark.anyio
 @every_link
-async def test_when_to_come_back_is_told_through_both_gateways(chain: Chain, link: str) -> None:
+async def test_a_refusal_has_its_retry_after_through_both_gateways(chain: Chain, link: str) -> None:
     for http in (chain.inner, chain.outer[link]):
         response = await call(http, "oxp", {"tool_id": "Gone.Away", "input": {}})
         assert int(response.headers["retry-after"]) >= 1
@@ -103,7 +103,7 @@ async def test_a_call_without_an_id_is_given_one_for_each_hop(chain: Chain, link
 @pytest.mark.anyio
 @every_link
 @every_caller
-async def test_what_a_caller_lends_reaches_the_tool_that_declares_it(chain: Chain, link: str, dialect: str) -> None:
+async def test_what_a_caller_sends_reaches_the_tool_that_declares_it(chain: Chain, link: str, dialect: str) -> None:
     declared = {
         "authorization": [{"id": lab.TOKEN, "token": "t0k \u00e6"}],
         "secrets": [{"id": lab.SECRET, "value": "s3cret"}],
@@ -151,7 +151,7 @@ async def test_a_challenge_is_met_through_both_gateways(
 
 @pytest.mark.anyio
 async def test_a_challenge_is_pending_until_it_is_met(chain: Chain, browser: httpx.AsyncClient) -> None:
-    request = {"tool_id": "Mail.Search", "input": {"query": "lunch"}, "context": {"user_id": "somebody patient"}}
+    request = {"tool_id": "Mail.Search", "input": {"query": "lunch"}, "context": {"user_id": "a patient user"}}
     challenged, check = without_check_url(await call(chain.outer["oxp"], "oxp", request))
 
     async def status() -> Any:
@@ -168,7 +168,7 @@ async def test_a_challenge_is_pending_until_it_is_met(chain: Chain, browser: htt
 
 @pytest.fixture(scope="module")
 async def browser() -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody without any credential."""
+    """A user without any credential."""
     async with plainhttp.async_client() as http:
         yield http
 

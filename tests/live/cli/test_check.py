@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +14,8 @@ from tests.support.terminal import entered, tool_server
 
 CONFIG = """
 auth: {jwt: [{secret: a-secret-of-thirty-two-characters-or-more}]}
-backends:
-  office: {protocol: otc, url: "%(office)s"}
-  gone: {protocol: oxp, url: "%(gone)s"}
-routes:
-  - {tools: "Calculator.*", backend: office, scopes: [calc]}
-  - {tools: "*", backend: gone}
+backends: {office: {protocol: otc, url: "http://127.0.0.1:1"}, gone: {protocol: oxp, url: "http://127.0.0.1:2"}}
+routes: [{tools: "Calculator.*", backend: office, scopes: [calc]}, {tools: "*", backend: gone}]
 """
 
 
@@ -30,38 +25,27 @@ def office() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def nowhere() -> str:
-    """A URL at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
 def write(tmp_path: Path, text: str) -> str:
     path = tmp_path / "it.yaml"
     path.write_text(text)
     return str(path)
 
 
-def test_a_good_file_is_told_in_one_line(tmp_path: Path) -> None:
-    path = write(tmp_path, CONFIG % {"office": "http://127.0.0.1:1", "gone": "http://127.0.0.1:2"})
+def test_a_good_file_gets_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path, CONFIG)
     done = entered("check", path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}: good (2 backends, 2 routes)\n", "")
 
 
-def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
-    path = write(tmp_path, "auth: nobody\nbackends: {a: {protocol: smtp, url: x}}\n")
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "auth: no\nbackends: {a: {protocol: smtp, url: x}}\n")
     done = entered("check", path)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) >= 2
     assert all(line.startswith(f"{path}:") for line in done.stderr.splitlines())
-
-
-def test_problems_for_a_program_are_json(tmp_path: Path) -> None:
-    path = write(tmp_path, "auth: nobody\n")
-    done = entered("check", path, "--json")
-    found = json.loads(done.stdout)
-    assert (done.returncode, found["file"], len(found["problems"])) == (2, path, 1)
+    for_a_program = entered("check", path, "--json")
+    found = json.loads(for_a_program.stdout)
+    assert (for_a_program.returncode, found["file"], found["problems"]) == (2, path, done.stderr.splitlines())
 
 
 def test_absent_variables_may_be_overlooked(tmp_path: Path) -> None:
@@ -74,10 +58,12 @@ def test_absent_variables_may_be_overlooked(tmp_path: Path) -> None:
 
 
 def test_what_is_rarely_meant_is_a_warning(tmp_path: Path) -> None:
-    text = (
-        'server: {host: 0.0.0.0}\nauth: none\nbackends: {a: {protocol: otc, url: "http://127.0.0.1:1"}, b: {protocol: '
-    )
-    text += 'otc, url: "http://127.0.0.1:2"}}\nroutes: [{tools: "*", backend: b, scopes: [admin]}]\n'
+    text = """
+server: {host: 0.0.0.0}
+auth: none
+backends: {a: {protocol: otc, url: "http://127.0.0.1:1"}, b: {protocol: otc, url: "http://127.0.0.1:2"}}
+routes: [{tools: "*", backend: b, scopes: [admin]}]
+"""
     done = entered("check", write(tmp_path, text))
     assert done.returncode == 0
     warnings = done.stderr.splitlines()
@@ -88,11 +74,7 @@ def test_what_is_rarely_meant_is_a_warning(tmp_path: Path) -> None:
 
 def test_what_a_route_says_in_vain_is_a_warning(tmp_path: Path) -> None:
     id_ = "00000000-0000-0000-0000-000000000001"
-    done = entered(
-        "check",
-        write(
-            tmp_path,
-            f"""
+    text = f"""
 auth: none
 backends:
   near: {{protocol: otc, url: "http://127.0.0.1:1"}}
@@ -104,9 +86,8 @@ routes:
   - {{tools: "*", backend: late, secrets: {{a: b}}, context: [a], authorization_urls: {{a: "https://a.example"}}}}
   - {{tools: "A.*", backend: crumbs, config_ids: ["{id_}"], on_timeout: cancel}}
   - {{tools: "*", backend: crumbs, secrets: {{a: b}}, decode: always}}
-""",
-        ),
-    )
+"""
+    done = entered("check", write(tmp_path, text))
     assert done.returncode == 0
     assert [line.removeprefix("warning: route ") for line in done.stderr.splitlines()] == [
         "1 (* of near): on_timeout has no effect on tools of otc, only on those of callback and rcrt",
@@ -146,18 +127,6 @@ routes: [{{tools: "*", backend: far, validate_output: "off"}}]
     )
 
 
-def test_live_accounts_for_every_tool_server_and_every_tool(tmp_path: Path, office: str, nowhere: str) -> None:
-    done = entered("check", write(tmp_path, CONFIG % {"office": office, "gone": nowhere}), "--live")
-    assert done.returncode == 1  # one of them is down
-    lines = [line.split() for line in done.stdout.splitlines()]
-    (answered,) = (line for line in lines if line[:5] == ["office", "otc", "otc", "up", "3"])
-    assert answered[6:] == ["ms", "1"]  # how long it took, and that three of its tools are nobody's
-    assert ["gone", "oxp", "oxp", "DOWN", "0", "-", "1"] in lines
-    assert ["Calculator.Divide@1.0.0", "office", "calc", "Divides", "a", "by", "b."] in lines
-    assert f"gone is down: connect: {nowhere} cannot be reached." in done.stdout
-    assert "office: no route publishes 3 tools: Clock.Sleep@1.0.0, Doorbell.Ring@0.1.0, Text.Echo@1.0.0" in done.stdout
-
-
 STATE = "auth: none\nstate: {url: 'redis://:%s@127.0.0.1:%d/0', keys: [a key of the tests with 32 characters]}\n"
 PASSWORD = "hunter2-but-longer"  # the server has none, and then takes any
 
@@ -176,6 +145,7 @@ def test_live_looks_at_redis_and_leaves_nothing_there(tmp_path: Path, redis_serv
         done = entered("check", file, "--live")
         assert (done.returncode, done.stderr) == (0, "")
         assert f"state: redis://127.0.0.1:{redis_server.port}/0 (" in done.stdout
+        assert done.stdout.endswith("\nno problems\n")
         assert PASSWORD not in done.stdout
         assert redis.keys() == []
 

@@ -155,7 +155,7 @@ def test_two_that_start_together_both_find_ports() -> None:
 
 
 def test_when_the_usual_ports_are_taken_it_finds_free_ones() -> None:
-    """Whether this test takes them or somebody else has them."""
+    """Whether this test takes them or another process has them."""
     taken = []
     for port in (8080, 9464):
         listener = socket.socket()

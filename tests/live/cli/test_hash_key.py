@@ -29,14 +29,6 @@ def test_the_end_of_the_line_is_not_part_of_the_key(end: str) -> None:
     assert read_key(TextIOWrapper(BytesIO(f"{KEY}{end}".encode()))) == KEY
 
 
-@pytest.mark.parametrize(
-    "given", [b"", b"\n", b"\xff" * 30, b"x" * 5000, f"{KEY}\n{KEY}\n".encode(), f"{KEY}\n\n".encode()]
-)
-def test_nothing_too_much_and_bytes_that_are_no_text_are_refused(given: bytes) -> None:
-    with pytest.raises(CommandError, match=r"^A key must "):
-        hashed(read_key(TextIOWrapper(BytesIO(given))))
-
-
 def test_what_it_prints_is_what_a_configuration_takes() -> None:
     auth = read(f"auth: {{api_keys: [{{id: a, hash: '{hashed(KEY)}'}}]}}\n").auth
     assert auth is not None
@@ -72,13 +64,16 @@ def test_a_key_that_is_typed_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["", "x" * (SHORTEST - 1), "x" * (LONGEST + 1), f"{KEY} ", f" {KEY}", f"{KEY}\n{KEY}", f"{KEY}\x00", f"{KEY}é"],
-    ids=lambda key: ascii(key)[-12:],
+    "given",
+    [
+        *(b"", b"\n", b"x" * (SHORTEST - 1), b"x" * (LONGEST + 1), b"\xff" * 30),
+        *(f"{KEY} ".encode(), f" {KEY}".encode(), f"{KEY}\n{KEY}\n".encode(), f"{KEY}\n\n".encode()),
+    ],
+    ids=lambda given: ascii(given)[-12:],
 )
-def test_what_is_no_good_key_is_refused_without_being_shown(key: str) -> None:
-    with pytest.raises(CommandError) as caught:
-        hashed(key)
+def test_bad_keys_are_refused_without_being_shown(given: bytes) -> None:
+    with pytest.raises(CommandError, match=r"^A key must ") as caught:
+        hashed(read_key(TextIOWrapper(BytesIO(given))))
     assert caught.value.code == USAGE
     assert KEY not in str(caught.value)
 

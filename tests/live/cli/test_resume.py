@@ -165,7 +165,7 @@ def test_with_wait_a_deployment_goes_on_once_the_user_consents(site: Site) -> No
     assert json.loads(command.out) == {"status": "deployed", "target": "staging"}
 
 
-def test_a_gateway_that_goes_away_meanwhile_is_told_with_how_to_come_back(site: Site, tmp_path: Path) -> None:
+def test_a_gateway_that_goes_away_meanwhile_is_reported_with_how_to_come_back(site: Site, tmp_path: Path) -> None:
     with (
         serving(tmp_path / "it.yaml", CONFIG % site.builds) as (gateway, url),
         running([*TOOLGATE, *LONG, "lost", "--url", url]) as command,

@@ -1,4 +1,4 @@
-"""A reader's terminal: what a page tells to type is typed, and what it shows is compared with what appears."""
+"""A reader's terminal: the commands of a page are typed, and their output is compared with what the page shows."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from tests.live.security.entrusted import (
     SIGNING_SECRET,
     Canaries,
     Seen,
+    as_text,
     configuration,
     hostile_tools,
     note_stored,
@@ -32,7 +33,6 @@ from tests.live.security.entrusted import (
     oxp_list,
     oxp_tools,
     token_of,
-    told,
     trusting_session,
 )
 from tests.support.calling import call, caller
@@ -55,7 +55,7 @@ SENT_ON = {
 NOT_SENT_ON = {
     *("jwt", "cookie", "stray", "signing", "claim", "call id", "api key", "state key", "metrics token"),
 }
-# Of what the gateway or a tool server is told in confidence, not even the caller concerned hears.
+# What not even the caller concerned may receive.
 CONFIDENTIAL = {"signing", "bearer", "route secret", "check", "foreign check", "unsafe url", "crash"}
 LOGGED = (
     "a tool server gave a broken answer",
@@ -71,6 +71,15 @@ LOOKED_AT = {
     "commands of Redis": "EVALSHA",
     "disk of Redis": "toolgate:",
 }
+# What another caller tries.
+TRIED_TOOLS = (
+    *("Lab.Echo", "Lab.HangsUp", "Lab.Holds", "Lab.Needy", "Lab.No", "Mail.Garble"),
+    *("Keeper.nothing", "Gone.Tool", "Crumbs.nothing"),
+)
+TRIED_PATHS = (
+    *("/tools", "/oxp/tools", "/lc/tools", "/openapi.json", "/health", "/metrics"),
+    *("/challenges/x", "/callbacks/x", "/nothing"),
+)
 REMEMBERED_S = 20.0  # for a replica's death to be noticed (a lease of 10 s), on a busy machine
 
 
@@ -124,37 +133,15 @@ async def plain_session(http: httpx.AsyncClient, canaries: Canaries) -> list[htt
 async def note_curious(running: GatewayProcess, canaries: Canaries, kept: list[str], seen: Seen) -> None:
     """Notes what somebody finds who has entrusted nothing and knows the ids of others' calls."""
     async with caller(running.url, headers={"Authorization": f"Bearer {token_of('bob')}"}) as http:
-        tools = (
-            "Lab.Echo",
-            "Lab.HangsUp",
-            "Lab.Holds",
-            "Lab.Needy",
-            "Lab.No",
-            "Mail.Garble",
-            "Keeper.nothing",
-            "Gone.Tool",
-            "Crumbs.nothing",
-        )
-        answers = [await call(http, tool, {}) for tool in tools]
+        answers = [await call(http, tool, {}) for tool in TRIED_TOOLS]
         answers += [await http.request(method, f"/calls/{one}") for one in kept for method in ("GET", "DELETE")]
-        paths = (
-            "/tools",
-            "/oxp/tools",
-            "/lc/tools",
-            "/openapi.json",
-            "/health",
-            "/metrics",
-            "/challenges/x",
-            "/callbacks/x",
-            "/nothing",
-        )
-        answers += [await http.get(path) for path in paths]
+        answers += [await http.get(path) for path in TRIED_PATHS]
         answers.append(await http.post("/callbacks/x.y.z", json={}))
         answers.append(await call(http, "Lab.Echo", {}, call_id="bobs"))
     mentioned = {f"/calls/{one}" for one in kept}
     for answer in answers:
         assert not (answer.status_code in (200, 202) and answer.request.url.path in mentioned)
-    seen.note("answers to another caller", told(answers))
+    seen.note("answers to another caller", as_text(answers))
     async with plainhttp.async_client() as http:
         scraped = await http.get(f"{running.admin_url}/metrics")
         allowed = await http.get(
@@ -189,7 +176,7 @@ async def first_life(
         await running.process.wait()
         with suppress(httpx.TransportError):
             await waiting
-    return told(answers)
+    return as_text(answers)
 
 
 async def second_life(
@@ -214,7 +201,7 @@ async def second_life(
         async with overheard(redis, seen):
             await until(arrived, "what was called back meanwhile is there", REMEMBERED_S)
             await note_curious(running, canaries, [canaries["call id of what keeps"]], seen)
-    return told(answers)
+    return as_text(answers)
 
 
 def alice(canaries: Canaries) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Thousands of callers that nobody knows, and thousands that somebody does: others are served, memory is not eaten.
+"""Thousands of callers with bad tokens, and thousands with good ones: others are served, memory stays bounded.
 
 The flood comes from an address of its own, which Linux has on loopback as many as one likes.
 """
@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import jwt
 import pytest
 
-from gateway.auth.authentication import CACHE_ENTRIES
 from tests.support.calling import call, caller, encoded_call, value
 from tests.support.processes import GatewayProcess, gateway, settings
 from tests.support.toolserver import echo, tool_server
@@ -27,7 +26,6 @@ OTHER = "a secret that the gateway does not have"
 ELSEWHERE = "127.0.0.2"
 MANY = 5000
 FLOOD = 10_000
-MORE = 4_000
 CONNECTIONS = 4
 MIB = 1024 * 1024
 # Every bad token is to be looked at, not refused unseen as by the limit that is built in.
@@ -84,7 +82,7 @@ def lists(tokens: Iterable[str]) -> Iterator[bytes]:
     return (b"GET /oxp/tools HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\n\r\n" % one.encode() for one in tokens)
 
 
-async def test_a_flood_of_bad_tokens_costs_neither_others_their_calls_nor_us_memory(running: GatewayProcess) -> None:
+async def test_a_flood_of_bad_tokens_neither_delays_other_calls_nor_takes_memory(running: GatewayProcess) -> None:
     head, _, signature = token("mallory", OTHER).rpartition(".")
     bad = [f"{head}.{number:06d}{signature[6:]}" for number in range(MANY)]
     known = {"authorization": f"Bearer {token('alice')}"}
@@ -130,12 +128,3 @@ async def test_of_bad_tokens_that_were_looked_at_nothing_is_kept(patient: Gatewa
     before = patient.peak_memory_bytes()
     assert await statuses(patient.url, bad, CONNECTIONS) == {401: FLOOD - FLOOD // 5}
     assert patient.peak_memory_bytes() - before < MIB  # 130 bytes of each would be as much
-
-
-async def test_of_good_ones_no_more_are_known_than_there_is_room_for(patient: GatewayProcess) -> None:
-    """Their names are long, so that what is kept of one more could be seen."""
-    good = lists(token(f"{number}-{'x' * 240}") for number in range(CACHE_ENTRIES + MORE))
-    assert await statuses(patient.url, islice(good, CACHE_ENTRIES), CONNECTIONS) == {200: CACHE_ENTRIES}
-    before = patient.peak_memory_bytes()
-    assert await statuses(patient.url, good, CONNECTIONS) == {200: MORE}
-    assert patient.peak_memory_bytes() - before < 2 * MIB  # to be known they take 3.6, to be forgotten 1

@@ -115,7 +115,7 @@ async def call_another(http: httpx.AsyncClient, over: asyncio.Event) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -> None:
+async def test_a_list_of_a_hundred_megabytes_is_given_up_and_delays_no_other_call() -> None:
     asked, over = asyncio.Event(), asyncio.Event()
     piece = chunk(json.dumps(definition("Lab.Copy", description="x" * MIB)).encode() + b",")
 
@@ -143,7 +143,7 @@ async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("many", "most"), LISTS)
-async def test_too_many_tools_are_cut_to_the_limit_and_disturb_nobody(many: int, most: int) -> None:
+async def test_too_many_tools_are_cut_to_the_limit_and_delay_no_other_call(many: int, most: int) -> None:
     listed = json.dumps({"tools": [definition(f"Lab.Tool{number}") for number in range(many)]}).encode()
     asked, over = asyncio.Event(), asyncio.Event()
 
@@ -175,48 +175,3 @@ async def test_too_many_tools_are_cut_to_the_limit_and_disturb_nobody(many: int,
         assert await published() == most
         assert value(await call(http, "Lab.Tool0", {"n": 1})) == {"n": 1}
         assert running.peak_memory_bytes() < 400 * MIB  # 100,000 definitions at a time, of which a fifth stay
-
-
-async def calls_per_s(http: httpx.AsyncClient, for_s: float) -> float:
-    """How many calls to another tool server get through, one after the other."""
-    count, started = 0, time.monotonic()
-    while time.monotonic() < started + for_s:
-        assert value(await call(http, "Live.Echo", {"n": 1})) == {"n": 1}
-        count += 1
-    return count / (time.monotonic() - started)
-
-
-@pytest.mark.anyio
-async def test_an_answer_in_chunks_of_one_byte_leaves_most_of_the_time_to_others() -> None:
-    chopped = b"1\r\n \r\n" * (MIB // 4)
-
-    async def chop(exchange: Exchange) -> None:
-        await exchange.write(CHUNKED)
-        while True:  # until the gateway hangs up
-            await exchange.write(chopped)
-
-    async with (
-        tool_server({"Lab.Chop": chop}) as lab,
-        tool_server({"Live.Echo": echo}) as live,
-        behind_one(live=live.url, lab=lab.url) as running,
-        caller(running.url) as http,
-    ):
-        alone = await calls_per_s(http, 0.3)
-        chopping = asyncio.create_task(call(http, "Lab.Chop"))
-        beside = await calls_per_s(http, 0.7)
-        assert not chopping.done()
-        chopping.cancel()
-        assert beside > alone / 5  # without turns, a hundredth of it
-
-
-@pytest.mark.anyio
-async def test_chunk_extensions_count_against_the_limit_of_an_answer() -> None:
-    extended = (b"1;" + b"a" * 4000 + b"\r\n \r\n") * 250
-
-    async def extend(exchange: Exchange) -> None:
-        await exchange.write(CHUNKED)
-        while True:  # until the gateway hangs up
-            await exchange.write(extended)
-
-    async with site({"Lab.Extend": extend}) as place:
-        assert failure(await call(place.http, "Lab.Extend"))["message"] == BROKEN

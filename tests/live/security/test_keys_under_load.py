@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import jwt
 import pytest
 
 from tests.live.security.issuer import Issuer, issuer_process
+from tests.live.workers.team import details, metric
 from tests.support.calling import call, caller, value
 from tests.support.keys import jwk, private
-from tests.support.processes import gateway, settings, until
+from tests.support.processes import GatewayProcess, gateway, settings, until
 from tests.support.toolserver import definition, echo, tool_server
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,7 @@ ROUNDS = 2
 
 
 class Load:
-    """Callers, each call of theirs with a token that nobody has seen; it is signed with key `number`."""
+    """Callers, each call of theirs with a new token, which is signed with key `number`."""
 
     def __init__(self, url: str, issuer: Issuer) -> None:
         self.number = 0
@@ -59,8 +60,8 @@ class Load:
 
 
 @asynccontextmanager
-async def load(issuer: Issuer, refresh: str) -> AsyncIterator[tuple[Load, Callable[[str], int]]]:
-    """The load, running, and what counts the gateway's log lines with a message."""
+async def load(issuer: Issuer, refresh: str) -> AsyncIterator[tuple[Load, GatewayProcess]]:
+    """The load, running, and the gateway it is on."""
     auth = {"issuer": issuer.url, "jwks_url": issuer.jwks_url, "algorithms": ["EdDSA"], "audience": ["toolgate"]}
     often = {"jwks_refresh": refresh, "jwks_cooldown": f"{COOLDOWN_S}s"}
     async with tool_server({"Lab.Echo": echo}, [definition("Lab.Echo")]) as lab:
@@ -69,12 +70,12 @@ async def load(issuer: Issuer, refresh: str) -> AsyncIterator[tuple[Load, Callab
             found = Load(running.url, issuer)
             async with asyncio.TaskGroup() as callers:
                 tasks = [callers.create_task(found.call_on()) for _ in range(CALLERS)]
-                yield found, lambda message: len(running.logged(message))
+                yield found, running
                 for task in tasks:
                     task.cancel()
 
 
-async def test_nobody_is_refused_while_an_issuer_changes_its_keys() -> None:
+async def test_no_caller_is_refused_while_an_issuer_changes_its_keys() -> None:
     """As issuers do: the new key is published beside the old one, and used at once."""
     async with issuer_process() as issuer:
         await issuer.publish(jwk("ed25519", 0, kid="key-0"))
@@ -90,17 +91,27 @@ async def test_nobody_is_refused_while_an_issuer_changes_its_keys() -> None:
             assert running.longest_s < PATIENCE_S
 
 
-async def test_nobody_is_refused_while_an_issuer_is_away_or_comes_back_with_other_keys() -> None:
+async def test_no_caller_is_refused_while_an_issuer_is_away_or_comes_back_with_other_keys() -> None:
     async with issuer_process() as issuer:
         await issuer.publish(jwk("ed25519", 0, kid="key-0"))
-        async with load(issuer, "1s") as (running, logged):
+        async with load(issuer, "1s") as (running, loaded):
             await running.go_on()
             await issuer.kill()
-            await until(lambda: logged("the keys of an issuer could not be fetched") > 0, "it is missed")
+            await until(lambda: bool(loaded.logged("the keys of an issuer could not be fetched")), "it is missed")
             await running.go_on()
+            await assert_operators_see_that_it_is_away(loaded, issuer.url)
             async with issuer_process(issuer.port) as back:
                 await back.publish(*(jwk("ed25519", each, kid=f"key-{each}") for each in (0, 1)))
-                await until(lambda: logged("the keys of an issuer have changed") == 2, "it is back")
+                await until(lambda: len(loaded.logged("the keys of an issuer have changed")) == 2, "it is back")
                 running.number = 1
                 await running.go_on()
             assert running.longest_s < PATIENCE_S
+
+
+async def assert_operators_see_that_it_is_away(running: GatewayProcess, url: str) -> None:
+    """Detailed health and metrics show how old the keys are, and the kind of error in one word."""
+    shown = (await details(running))["issuers"][url]
+    assert (shown["up"], shown["keys"] > 0, shown["age_s"] > 0) == (False, True, True)
+    assert shown["last_error"] in ("ConnectError", "ReadError", "RemoteProtocolError")
+    assert await metric(running, "toolgate_issuer_up", issuer=url) == 0
+    assert await metric(running, "toolgate_issuer_keys_age_seconds", issuer=url) > 0

@@ -94,7 +94,7 @@ async def test_an_empty_redis_gets_back_the_calls_under_way(redis_server: RedisS
     calls = [call(note=b"note", question=f"question-{to}") for to in (REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER)]
     for new, to in zip(calls, (REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER), strict=True):
         await began(one, new, to)
-    waiting = [asyncio.create_task(two.wait(new.key, LONG_S, beyond=AWAITING_USER)) for new in calls]
+    waiting = [asyncio.create_task(two.wait(new.key, LONG_S)) for new in calls[:3]]
     await asyncio.sleep(0)
     redis_server.restart()
     await back(one, two)
@@ -104,7 +104,7 @@ async def test_an_empty_redis_gets_back_the_calls_under_way(redis_server: RedisS
         asked_again = await two.begin(call(question=new.question))
         assert isinstance(asked_again, Exists) is (to is AWAITING_USER)
         assert await two.settle(new.key, new.key.encode())
-    for new, record in zip(calls, await asyncio.gather(*waiting), strict=True):
+    for new, record in zip(calls[:3], await asyncio.gather(*waiting), strict=True):
         assert outcome_of(record) == new.key.encode()
 
 
@@ -135,7 +135,7 @@ async def test_no_call_is_new_until_everything_is_back(redis_server: RedisServer
     redis_server.restart()
     again = await once_reached(two.begin, NewCall(key=held.key, fingerprint="f", principal="p", backend="b"))
     assert isinstance(again, Exists)
-    assert await two.get("nobody") is None
+    assert await two.get("unknown") is None
 
 
 async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(

@@ -1,4 +1,4 @@
-"""What workers are told when not all of them can do it, or when others tell them, too: callers meet one gateway."""
+"""Orders that not all workers can carry out, and signals that come twice: callers meet one gateway."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ async def _half_applied(running: GatewayProcess, ca: str) -> None:
     os.unlink(ca)
     os.kill(stopped, signal.SIGCONT)
     await reload
-    (told,) = running.logged(BROKEN)
-    assert (told["level"], told["reason"]) == ("warning", "A worker could not put the configuration to use.")
+    (line,) = running.logged(BROKEN)
+    assert (line["level"], line["reason"]) == ("warning", "A worker could not put the configuration to use.")
 
 
 async def test_while_a_worker_cannot_be_replaced_its_callers_are_the_others(redis_url: str, tmp_path: Path) -> None:
-    """And those who were in its queue are told to come again, instead of waiting for nobody."""
+    """Connections in its queue are closed, instead of waiting for a worker that does not come."""
     authority = Authority(tmp_path)
     async with tool_server({"Lab.Echo": echo}) as lab:
         backends = {"lab": {"protocol": "otc", "url": lab.url}, "other": _nowhere(authority.path)}
@@ -102,7 +102,9 @@ async def test_while_a_worker_cannot_be_replaced_its_callers_are_the_others(redi
             one, other = await pids(running)
             os.rename(authority.path, f"{authority.path}.kept")
             os.kill(other, signal.SIGKILL)
-            await until(lambda: any("reason" in line for line in running.logged("a worker died")), "nobody can start")
+            await until(
+                lambda: any("reason" in line for line in running.logged("a worker died")), "no worker can start"
+            )
             for number in range(MANY):
                 assert value(await call_once(running.url, "Lab.Echo", {"n": number})) == {"n": number}
             assert await pids(running) == [one]

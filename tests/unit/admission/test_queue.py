@@ -142,9 +142,7 @@ async def test_closing_the_backend_refuses_the_queue(clock: Clock) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("failure", [NotDispatchedError(), unavailable("nobody can say")])
-async def test_a_call_that_may_not_go_when_its_turn_comes_leaves_its_place_to_the_next(
-    clock: Clock, failure: Exception
-) -> None:
+async def test_a_call_not_to_be_sent_leaves_its_place_to_the_next(clock: Clock, failure: Exception) -> None:
     entrance = admission(clock=clock, concurrency=1, queue=2)
     lease = enter(entrance)
     gate, wanted = RecordingGate(failure), RecordingGate()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
-from gateway.admission import Admission
+from gateway.admission import Admission, BreakerRules
+from gateway.admission.breaker import Breaker
 from gateway.errors import ErrorCode
 from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
@@ -50,9 +52,7 @@ def test_a_call_goes_to_the_replica_with_the_fewest(clock: Clock) -> None:
     assert enter(entrance).replica.name == "b"
 
 
-def test_a_replica_that_fails_in_a_row_is_left_out_and_the_others_go_on(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failing_replica_is_left_out(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     entrance = admission("a", "b", "c", clock=clock)
     give_up(entrance, "b")
     assert states(entrance) == {"a": "closed", "b": "open", "c": "closed"}
@@ -90,9 +90,7 @@ def test_one_call_probes_and_the_others_are_refused_meanwhile(clock: Clock, capl
     ]
 
 
-def test_probes_that_fail_are_as_far_apart_as_configured_and_said_once(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_probes_are_spaced_and_logged_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     entrance = admission(clock=clock)
     give_up(entrance, "a")
     for _ in range(5):
@@ -235,7 +233,7 @@ def test_replicas_that_take_calls_come_first(clock: Clock) -> None:
     assert {entrance.by_preference()[-1].name for _ in range(6)} == {"b"}
 
 
-def test_its_state_is_described_for_operators(clock: Clock) -> None:
+def test_the_health_document_describes_admission(clock: Clock) -> None:
     entrance = admission("a", "b", clock=clock)
     give_up(entrance, "a")
     held = enter(entrance)
@@ -250,3 +248,26 @@ def test_its_state_is_described_for_operators(clock: Clock) -> None:
         ],
     }
     entrance.leave(held)
+
+
+@pytest.mark.parametrize(("pick", "factor"), [(min, 0.9), (max, 1.1)])
+def test_the_time_to_the_next_probe_varies_by_a_tenth(clock: Clock, pick: Callable[..., float], factor: float) -> None:
+    breaker = Breaker(BreakerRules(failures=1, open_for_s=OPEN_FOR_S), clock, pick)
+    assert breaker.record_failure(breaker.generation)
+    assert breaker.probe_at - clock.now == pytest.approx(factor * OPEN_FOR_S)
+
+
+def test_calls_from_before_the_breaker_opened_do_not_count(clock: Clock) -> None:
+    entrance = admission(clock=clock)
+    good, bad = enter(entrance), enter(entrance)
+    give_up(entrance, "a")
+    clock.now += OPEN_FOR_S
+    probe = enter(entrance)
+    good.answered = True
+    entrance.leave(good)
+    bad.failed("timeout")
+    entrance.leave(bad)
+    assert states(entrance) == {"a": "half_open"}
+    probe.answered = True
+    entrance.leave(probe)
+    assert states(entrance) == {"a": "closed"}

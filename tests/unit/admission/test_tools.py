@@ -213,7 +213,7 @@ def test_a_call_that_broke_off_may_come_back_when_the_others_are_gone(clock: Clo
 
 
 @pytest.mark.anyio
-async def test_a_call_that_waits_is_refused_at_once_while_its_tool_is_shut_and_when_its_turn_comes(
+async def test_a_waiting_call_is_refused_when_its_tool_is_shut(
     clock: Clock,
 ) -> None:
     entrance = admission(clock=clock, concurrency=1, queue=4)

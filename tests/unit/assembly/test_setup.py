@@ -23,13 +23,13 @@ def test_the_address_stays_and_the_rest_is_new() -> None:
 
 
 def test_what_is_good_only_at_the_next_start_is_refused() -> None:
-    """It says where to call back by the address it will listen on; nobody can call back to the one it does."""
+    """It says where to call back by the address it will listen on, not by the one it listens on now."""
     running = read("server: {host: 0.0.0.0}\nauth: none\n")
     again = read(f"server: {{host: 127.0.0.1}}\nauth: none\n{CALLS_BACK}\n")
     with pytest.raises(ConfigError, match=r"callback_url or public_url.*before the next start it cannot be used"):
         with_fixed(again, running)
-    told = read(f"server: {{host: 127.0.0.1, callback_url: 'http://gateway.example'}}\nauth: none\n{CALLS_BACK}\n")
-    assert with_fixed(told, running).backends == told.backends
+    addressed = read(f"server: {{host: 127.0.0.1, callback_url: 'http://gateway.example'}}\nauth: none\n{CALLS_BACK}\n")
+    assert with_fixed(addressed, running).backends == addressed.backends
 
 
 def test_every_file_that_is_named_by_its_path_is_found(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""A callback backend in front of a tool server on a real socket, and somebody who notes what becomes of its calls."""
+"""A callback backend in front of a tool server on a real socket, and a recorder of its calls' outcomes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.admission import Admission
@@ -45,7 +46,7 @@ class Ends:
         return self.results.setdefault(call_id, result) is result
 
     async def is_open(self, call_id: str, run: str) -> bool:
-        raise AssertionError("nobody looks for outcomes that come by themselves")
+        raise AssertionError("outcomes that come by themselves are not looked for")
 
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
         if call_id in self.results:
@@ -85,14 +86,15 @@ class Toolset:
         return reply(200, {"name": "builds", "endpoint": endpoint, "tools": [TOOL]})
 
 
+@dataclass
 class Facing:
     """All that a test needs of one backend and its surroundings."""
 
-    def __init__(self, backend: CallbackBackend, server: Server, ends: Ends, changes: list[str]) -> None:
-        self.backend = backend
-        self.server = server
-        self.ends = ends
-        self.changes = changes
+    backend: CallbackBackend
+    way_in: Admission[Place]
+    server: Server
+    ends: Ends
+    changes: list[str]
 
     async def receive(
         self, message: object, content_type: str | None = "application/json", *, group: str = GROUP, **how: Any
@@ -101,52 +103,35 @@ class Facing:
         return await self.backend.receiver.receive(CALL_ID, group, body, content_type, **how)
 
 
-def backend_at(
-    url: str,
-    ends: Ends,
-    changes: list[str],
-    allowed: Sequence[str] = (),
-    token: str | None = None,
-    way_in: Admission[Place] | None = None,
-    offload: Checker | None = None,
-) -> CallbackBackend:
-    auth = token and {"bearer": token}
-    settings = settings_of(
-        "callback", url, allowed_origins=list(allowed), auth=auth, max_response="4KiB", connect_timeout="1s"
-    )
-    context = context_of(
-        way_in or admission(url), outcomes=ends, offload=offload, on_change=lambda: changes.append("builds")
-    )
-    return CallbackBackend("builds", settings, context)
-
-
 @asynccontextmanager
 async def facing(
-    script: Script, path: str = "", *, ends: Ends | None = None, listed: bool = True, **settings: Any
+    script: Script,
+    path: str = "",
+    *,
+    ends: Ends | None = None,
+    listed: bool = True,
+    allowed: Sequence[str] = (),
+    token: str | None = None,
+    **limits: Any,
 ) -> AsyncIterator[Facing]:
     """A backend in front of a tool server that follows a script; unless told otherwise it knows its toolset."""
     async with serving(script) as server:
         ends, changes = ends or Ends(), list[str]()
-        offload = Checker()
-        backend = backend_at(server.url + path, ends, changes, offload=offload, **settings)
+        url = server.url + path
+        auth = token and {"bearer": token}
+        settings = settings_of(
+            "callback", url, allowed_origins=list(allowed), auth=auth, max_response="4KiB", connect_timeout="1s"
+        )
+        way_in = admission(url, **limits)
+        context = context_of(way_in, outcomes=ends, offload=Checker(), on_change=lambda: changes.append("builds"))
+        backend = CallbackBackend("builds", settings, context)
         _: DeferredBackend = backend  # that it is one is checked here
         try:
             if listed:
                 await backend.list_tools()
-            yield Facing(backend, server, ends, changes)
+            yield Facing(backend, way_in, server, ends, changes)
         finally:
             await backend.aclose()
-
-
-@asynccontextmanager
-async def behind(script: Script, **limits: Any) -> AsyncIterator[tuple[CallbackBackend, Admission[Place]]]:
-    """A backend whose tool server lists its tools and takes calls as the script does, and the way in to it."""
-    async with serving(script) as server:
-        way_in = admission(server.url, **limits)
-        backend = backend_at(server.url, Ends(), [], way_in=way_in)
-        await backend.list_tools()
-        yield backend, way_in
-        await backend.aclose()
 
 
 def message(kind: str, **members: Any) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Notices to a callback tool server: each goes once, none holds anybody up, and there are never too many."""
+"""Notices to a callback tool server: each goes once, none delays a call, and there are never too many."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, REMEMBERED, SENDERS, Notices
+from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, SENDERS, Notices
 from gateway.backends.server import Server
 from gateway.transport import Pool
-from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, serving, stats_of, until
@@ -20,7 +19,7 @@ CANCELLED = ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": CALL_ID})
 
 
 @pytest.mark.parametrize("answer", [reply(404, b""), reply(500, b""), b"SMTP ready\r\n\r\n"])
-async def test_a_notice_that_fails_is_not_sent_again_and_hurts_nobody(answer: bytes) -> None:
+async def test_a_notice_that_fails_is_not_sent_again(answer: bytes) -> None:
     toolset = Toolset(answer)
     async with facing(toolset) as at:
         await at.backend.cancel(CALL_ID, "", LONE)
@@ -52,20 +51,20 @@ async def test_a_notice_under_way_may_arrive_before_the_end() -> None:
     assert toolset.noted == [CANCELLED]
 
 
-async def test_all_notices_arrive_once_and_those_who_send_them_are_there_for_the_next() -> None:
+async def test_all_notices_arrive_once_and_their_senders_send_the_next() -> None:
     toolset = Toolset()
     async with facing(toolset) as at:
         for turn in range(3):
-            told = [f"tg-{turn}-{number}" for number in range(3 * SENDERS)]
-            for call_id in told:
+            calls = [f"tg-{turn}-{number}" for number in range(3 * SENDERS)]
+            for call_id in calls:
                 await at.backend.cancel(call_id, "", GROUP)
             await until(lambda: len(toolset.noted) >= 3 * SENDERS)
-            assert sorted(body["tool_call_id"] for _, body in toolset.noted) == sorted(told)
+            assert sorted(body["tool_call_id"] for _, body in toolset.noted) == sorted(calls)
             toolset.noted.clear()
 
 
-async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_its_notice_is_sent() -> None:
-    """Its caller's answer is written then, and leaves at the end of that turn."""
+async def test_the_caller_of_a_call_that_ends_has_a_turn_of_the_loop_before_the_notice_is_sent() -> None:
+    """The answer is written then, and leaves at the end of that turn."""
     toolset, loop = Toolset(), asyncio.get_running_loop()
 
     async def hears(end: asyncio.Future[None], pool: Pool) -> list[bool]:
@@ -77,7 +76,7 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
     async with serving(toolset) as server:
         pool = Pool(server.origin)
         notices = Notices("builds", Server(server.url, pool, 1.0), {}, lambda _: ())
-        for count in (1, 2):  # at the second there is already somebody who sends them
+        for count in (1, 2):  # at the second there are already senders
             end = loop.create_future()
             waiting = asyncio.create_task(hears(end, pool))
             await asyncio.sleep(0)
@@ -87,13 +86,3 @@ async def test_whoever_hears_of_the_end_of_a_call_has_a_turn_of_the_loop_before_
             await until(lambda: stats_of(pool).is_unused and len(toolset.noted) == count)  # noqa: B023 - called at once
         await notices.aclose()
         await pool.aclose()
-
-
-async def test_only_the_latest_notices_are_remembered() -> None:
-    notices = Notices("builds", admission("http://127.0.0.1:9").replicas[0].target, {}, lambda _: ())
-    assert notices._is_first("close", "first")
-    for number in range(REMEMBERED - 1):
-        notices._is_first("close", str(number))
-    assert not notices._is_first("close", "first")
-    assert notices._is_first("close", "one more")
-    assert notices._is_first("close", "first")

@@ -61,10 +61,12 @@ def test_a_minted_token_says_who_calls_and_for_how_long() -> None:
     }
 
 
-def test_a_minted_token_leaves_out_what_is_not_configured() -> None:
-    found = claims(minted(Clock(), subject="toolgate")("key:alice"))
+def test_a_minted_token_of_a_fixed_subject_is_shared_and_leaves_out_what_is_not_configured() -> None:
+    credentials = minted(Clock(), subject="toolgate")
+    found = claims(credentials("key:alice"))
     assert found.keys() == {"iss", "sub", "iat", "exp"}
     assert found["sub"] == "toolgate"
+    assert credentials("bob") is credentials("key:alice")
 
 
 def test_a_minted_token_is_used_for_half_its_life() -> None:
@@ -81,13 +83,7 @@ def test_a_minted_token_is_used_for_half_its_life() -> None:
 
 def test_each_caller_has_a_token_of_its_own() -> None:
     credentials = minted(Clock())
-    assert claims(credentials("bob"))["sub"] == "bob"
-    assert claims(credentials("alice"))["sub"] == "alice"
-
-
-def test_all_callers_share_the_token_of_a_fixed_subject() -> None:
-    credentials = minted(Clock(), subject="toolgate")
-    assert credentials("bob") is credentials("alice")
+    assert [claims(credentials(caller))["sub"] for caller in ("bob", "alice")] == ["bob", "alice"]
 
 
 def test_only_so_many_tokens_are_kept() -> None:

@@ -1,24 +1,69 @@
-"""Replies that are streamed are judged as whole ones are: by what was sent, and by what came."""
+"""Calls over HTTP whose outcome flow tests cannot show, and replies that are streamed instead of read whole."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.backends.exchange import HttpExchange
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode
-from gateway.model import Invocation
+from gateway.model import Invocation, ToolResult
 from gateway.sse import EventParser
 from gateway.transport import Kind, Reply, StreamedReply, TransportError
 from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.facing import IDEMPOTENT, INVOCATION, OK, VALUE, refusal
-from tests.unit.transport.scripted import Peer, Script, Server, listening, serving
+from tests.unit.backends.facing import (
+    IDEMPOTENT,
+    INVOCATION,
+    OK,
+    VALUE,
+    backend_at,
+    facing,
+    head_of,
+    outcome,
+    refusal,
+    reply,
+)
+from tests.unit.transport.scripted import Peer, Script, Server, answering, listening, serving
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_a_duration_is_that_of_the_tool_or_else_measured() -> None:
+    assert await outcome(answering(OK)) == ToolResult(value=7, duration_ms=2)
+    measured = (await outcome(answering(reply(200, VALUE | {"duration": None})))).duration_ms
+    assert measured is not None
+    assert 0 < measured < 5000
+
+
+async def test_a_request_carries_our_name_our_credential_and_what_is_forwarded() -> None:
+    async with facing(answering(OK), "/base", token="t0k") as (backend, server):
+        await backend.call(replace(INVOCATION, headers=((b"x-tenant", b"9"),)))
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /base/tools/call HTTP/1.1\r\n")
+    fields = head_of(server.requests[0])
+    assert fields["user-agent"].startswith("toolgate/")
+    assert (fields["authorization"], fields["x-tenant"], fields["oxp-version"]) == ("bearer t0k", "9", "1.0")
+    assert json.loads(body) == {"call_id": "tg-1", "tool_id": "A.B@1.0.0", "input": {"n": 1}}
+
+
+async def test_a_second_sending_that_was_not_sent_leaves_the_outcome_unknown() -> None:
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        listener.close()
+        writer.close()
+
+    listener = await asyncio.start_server(die, "127.0.0.1", 0)
+    async with aclosing(backend_at(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")) as backend:
+        failure = (await backend.call(IDEMPOTENT)).failure
+    assert failure is not None
+    assert failure.message == "The tool server broke off; the tool may have run."
+
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 PROGRESS = b'data: {"progress": 1}\n\n'
@@ -57,14 +102,14 @@ def exchange_at(url: str) -> HttpExchange:
 
 
 @asynccontextmanager
-async def facing(script: Script) -> AsyncIterator[tuple[HttpExchange, Server]]:
+async def facing_stream(script: Script) -> AsyncIterator[tuple[HttpExchange, Server]]:
     async with serving(script) as server, aclosing(exchange_at(server.url)) as exchange:
         yield exchange, server
 
 
 @pytest.mark.parametrize("pieces", [(HEAD, b": ping\n\n", PROGRESS, ANSWER), (HEAD + ANSWER,), (OK,)])
 async def test_the_answer_is_taken_out_of_the_stream_while_it_goes_on(pieces: Sequence[bytes]) -> None:
-    async with facing(streaming(*pieces, stays=True)) as (exchange, _):
+    async with facing_stream(streaming(*pieces, stays=True)) as (exchange, _):
         assert (await exchange.call(recognise.OXP, INVOCATION)).value == 7
 
 
@@ -73,7 +118,7 @@ async def test_the_answer_is_taken_out_of_the_stream_while_it_goes_on(pieces: Se
 async def test_a_stream_that_ends_before_the_answer_leaves_the_outcome_unknown(
     pieces: Sequence[bytes], invocation: Invocation, requests: int
 ) -> None:
-    async with facing(streaming(*pieces)) as (exchange, server):
+    async with facing_stream(streaming(*pieces)) as (exchange, server):
         failure = (await exchange.call(recognise.OXP, invocation)).failure
         assert len(server.requests) == requests
     assert failure is not None

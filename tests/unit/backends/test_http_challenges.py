@@ -27,25 +27,22 @@ async def test_a_relative_check_url_becomes_one_at_the_tool_servers_origin() -> 
         assert error.missing == {"authorization": [challenge], "user_id": True}
 
 
-FOREIGN = [
-    "https://evil.example/check",
-    "//evil.example/check",
-    "file:///etc/passwd",
-    "http://[",
-    "http://127.0.0.1:1/",
+UNFIT = [
+    *("https://evil.example/check", "//evil.example/check", "file:///etc/passwd", "http://[", "http://127.0.0.1:1/"),
+    *(
+        "/a b",
+        "/a\nb",
+        "\t/a",
+        "/ä",
+        "/a?x=\u00a0",
+        "/\x7f",
+        "",
+    ),  # in no URL: such a challenge would be pending for ever
 ]
 
 
-@pytest.mark.parametrize("check_url", FOREIGN)
-async def test_a_check_url_elsewhere_is_left_out(check_url: str) -> None:
-    async with facing(challenging(url="https://x.example", check_url=check_url)) as (backend, _):
-        error = await refusal(backend.call(INVOCATION))
-    assert error.missing == {"authorization": [{"id": "ch", "url": "https://x.example"}], "user_id": True}
-
-
-@pytest.mark.parametrize("check_url", ["/a b", "/a\nb", "\t/a", "/ä", "/a?x=\u00a0", "/\x7f", ""], ids=repr)
-async def test_a_check_url_with_what_no_url_holds_is_left_out(check_url: str) -> None:
-    """Nobody could ever ask there, and whoever waits for the consent would see it pending until its end."""
+@pytest.mark.parametrize("check_url", UNFIT, ids=repr)
+async def test_a_check_url_elsewhere_or_that_is_none_is_left_out(check_url: str) -> None:
     async with facing(challenging(url="https://x.example", check_url=check_url)) as (backend, _):
         error = await refusal(backend.call(INVOCATION))
     assert error.missing == {"authorization": [{"id": "ch", "url": "https://x.example"}], "user_id": True}
@@ -93,18 +90,14 @@ async def test_a_success_that_asks_for_authorization_is_a_challenge_in_the_langc
 
 
 STATUSES = [
-    (reply(200, {"status": "pending"}), "pending"),
     (reply(200, {"status": "completed"}), "completed"),
     (reply(200, {"status": "failed", "more": 1}), "failed"),
-    (reply(404, {"message": "gone"}), "failed"),
-    (reply(404, b"Not Found", "text/plain"), "failed"),  # most are no JSON
-    (reply(410, b""), "failed"),
+    (reply(404, b"Not Found", "text/plain"), "failed"),
     (reply(401, b"{}"), "failed"),
     (reply(429, {"message": "later"}), "pending"),
     (reply(408, b""), "pending"),
     (reply(302, b""), "pending"),
     (reply(200, {"status": "fine"}), "pending"),
-    (reply(200, {}), "pending"),
     (reply(200, []), "pending"),
     (reply(200, b"{"), "pending"),
     (reply(503, {}), "pending"),
@@ -121,7 +114,7 @@ async def test_a_challenge_stands_as_the_tool_server_says(answer: bytes, status:
 
 
 async def test_a_check_url_of_an_origin_alone_asks_for_its_root() -> None:
-    async with facing(answering(STATUSES[1][0])) as (backend, server):
+    async with facing(answering(STATUSES[0][0])) as (backend, server):
         assert await backend.challenge_status(server.url) == "completed"
     assert paths(server) == ["/"]
 

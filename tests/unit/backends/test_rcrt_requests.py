@@ -45,30 +45,23 @@ async def test_a_request_that_is_provably_not_stored_is_refused(crumbs: Crumbs, 
     assert crumbs.executions(call_id) == 0
 
 
-async def test_a_request_that_was_not_stored_ends_its_call_and_is_not_sent_again(crumbs: Crumbs) -> None:
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_a_request_that_was_not_stored_ends_its_call_and_is_sent_again_only_where_it_may(
+    crumbs: Crumbs, idempotent: bool
+) -> None:
     call_id = new_id()
-    crumbs.order("create", "reset")
+    crumbs.order("create", "reset", times=1 + idempotent)
     async with facing(crumbs.url) as (backend, kept):
-        assert await backend.dispatch(invocation("echo", call_id), "") is None
+        assert await backend.dispatch(invocation("echo", call_id, idempotent=idempotent), "") is None
         failure = (await kept.outcome(call_id)).failure
         assert failure is not None
-        assert (failure.message, failure.can_retry, failure.outcome) == (NOT_STORED, False, "unknown")
+        assert (failure.message, failure.can_retry, failure.outcome) == (NOT_STORED, idempotent, "unknown")
         await until(lambda: backend.open_calls == 0)
     assert crumbs.listed(tag=f"gateway:{call_id}") == []
 
 
-async def test_a_request_that_may_run_twice_and_was_not_stored_twice_may_be_repeated(crumbs: Crumbs) -> None:
-    call_id = new_id()
-    crumbs.order("create", "reset", times=2)
-    async with facing(crumbs.url) as (backend, kept):
-        assert await backend.dispatch(invocation("echo", call_id, idempotent=True), "") is None
-        failure = (await kept.outcome(call_id)).failure
-    assert failure is not None
-    assert (failure.message, failure.can_retry) == (NOT_STORED, True)
-
-
-async def test_nothing_is_said_of_a_request_while_nobody_can_look(crumbs: Crumbs) -> None:
-    """It waits no longer than its caller, and is looked for until somebody answers."""
+async def test_a_request_has_no_outcome_while_the_server_cannot_say_whether_it_is_stored(crumbs: Crumbs) -> None:
+    """`dispatch` waits no longer than its caller, and the search goes on until it is answered."""
     call_id = new_id()
     async with facing(crumbs.url, timings=ONCE_SEEN) as (backend, kept):
         assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
@@ -117,14 +110,6 @@ async def test_a_server_that_does_not_let_us_in_is_unavailable(
     assert "a tool server does not accept our credential" in [record.message for record in caplog.records]
 
 
-async def test_a_server_that_is_not_there_is_unavailable() -> None:
-    async with facing("http://127.0.0.1:9") as (backend, _):
-        with pytest.raises(GatewayError) as caught:
-            await backend.dispatch(invocation(), "")
-        assert (backend.open_calls, backend.stream_up) == (0, False)
-    assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
-
-
 async def test_arguments_a_broker_would_lose_are_refused(crumbs: Crumbs) -> None:
     async with facing(crumbs.url) as (backend, _):
         with pytest.raises(GatewayError) as caught:
@@ -162,7 +147,7 @@ async def test_workflows_do_not_block_each_other(crumbs: Crumbs) -> None:
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(crumbs: Crumbs, where: str) -> None:
-    """The runner cannot be told, and goes on with it."""
+    """The runner has no way to stop it, and goes on with it."""
     crumbs.order("workflow", "late", seconds=0.5, times=2)
     async with facing(crumbs.url) as (backend, kept):
         ids = [new_id() for _ in range(2)]
@@ -172,22 +157,12 @@ async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(cr
                 await backend.cancel(one, "", "")
             else:
                 kept.over.add(one)
-        with pytest.raises(GatewayError):
+        with pytest.raises(GatewayError) as caught:
             await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
+        assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
         assert any(crumbs.listed(tag=f"request:{one}") for one in ids)
         await until(lambda: backend.open_calls == 0)
-
-
-async def test_a_workflow_that_finds_no_place_in_time_is_refused(crumbs: Crumbs) -> None:
-    crumbs.order("workflow", "absent", times=2)
-    async with facing(crumbs.url) as (backend, _):
-        for _ in range(2):
-            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW), "")
-        with pytest.raises(GatewayError) as caught:
-            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
-        assert backend.open_calls == 2
-    assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
 
 
 async def test_the_place_of_a_workflow_that_was_lost_is_free_again_after_a_while(crumbs: Crumbs) -> None:
@@ -198,7 +173,7 @@ async def test_the_place_of_a_workflow_that_was_lost_is_free_again_after_a_while
         assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
 
 
-async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(crumbs: Crumbs) -> None:
+async def test_a_call_that_is_given_up_before_its_turn_is_not_stored(crumbs: Crumbs) -> None:
     crumbs.order("workflow", "absent", times=2)
     late, gate, calls = new_id(), refusing(), [new_id() for _ in range(2)]
     async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.3)) as (backend, kept):
@@ -212,7 +187,7 @@ async def test_a_call_nobody_wants_any_more_when_its_turn_comes_is_not_stored(cr
     assert crumbs.listed(tag=f"gateway:{late}") == []
 
 
-async def test_a_call_that_need_not_wait_is_stored_unasked(crumbs: Crumbs) -> None:
+async def test_a_call_that_need_not_wait_does_not_ask_its_gate(crumbs: Crumbs) -> None:
     async with facing(crumbs.url) as (backend, kept):
         for tool in ("echo", "workflow"):
             call_id, gate = new_id(), refusing()

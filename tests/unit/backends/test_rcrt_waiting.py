@@ -1,12 +1,16 @@
-"""For how long an outcome is looked for, and by which process."""
+"""How long an outcome is looked for, by which process, and for which run of a call."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from gateway.model import ToolResult
+from gateway.dialects import rcrt
+from gateway.errors import GatewayError
+from gateway.model import Invocation, ToolResult
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (
     FAST_POLL,
@@ -23,7 +27,7 @@ from tests.unit.backends.crumbs import (
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_not_worth_waiting_for_any_longer_is_forgotten(crumbs: Crumbs) -> None:
+async def test_a_call_is_forgotten_when_its_time_is_over(crumbs: Crumbs) -> None:
     crumbs.order("echo", "absent")
     async with facing(crumbs.url, timings=replace(FAST_POLL, watch_s=0.1)) as (backend, kept):
         await backend.dispatch(invocation("echo", new_id()), "")
@@ -87,7 +91,9 @@ async def test_another_process_finds_the_outcome(crumbs: Crumbs) -> None:
     assert crumbs.executions(f"tg-{run}") == 1
 
 
-async def test_what_could_not_be_kept_is_found_again(crumbs: Crumbs, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outcome_that_could_not_be_kept_is_found_again(
+    crumbs: Crumbs, caplog: pytest.LogCaptureFixture
+) -> None:
     class Forgetful(Kept):
         async def settle(self, call_id: str, result: ToolResult) -> bool:
             self.settled.append(call_id)
@@ -102,3 +108,74 @@ async def test_what_could_not_be_kept_is_found_again(crumbs: Crumbs, caplog: pyt
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "an outcome could not be kept"
     ]
+
+
+def run_of(call_id: str, message: str = "hello", run: str | None = None, **more: Any) -> Invocation:
+    """A run of a call, another one each time unless it is named."""
+    named = {"run": uuid.uuid4().hex if run is None else run, "arguments": {"message": message}}
+    return invocation("echo", call_id, **named | more)
+
+
+def requests_of(crumbs: Crumbs, run: Invocation) -> list[Any]:
+    return crumbs.listed(tag=f"gateway:{rcrt.request_id(run.call_id, run.run)}")
+
+
+async def test_a_run_whose_key_was_spent_for_nothing_is_stored_under_another_where_the_route_allows_it(
+    crumbs: Crumbs,
+) -> None:
+    """The replica that handed it over before died, and its key cannot be used again."""
+    again = run_of(new_id(), idempotent=True)
+    crumbs.order("create", "status_500")
+    async with facing(crumbs.url) as (backend, kept):
+        with pytest.raises(GatewayError):
+            await backend.dispatch(again, "")
+        assert (await kept.call(backend, again)).value == {"echo": "hello"}
+        assert len(requests_of(crumbs, again)) == 1
+
+
+async def test_no_third_key_is_tried(crumbs: Crumbs) -> None:
+    again = run_of(new_id(), idempotent=True)
+    crumbs.order("create", "reset", times=2)
+    async with facing(crumbs.url) as (backend, kept):
+        for _ in range(3):
+            assert await backend.dispatch(again, "") is None
+        failure = (await kept.outcome(again.call_id)).failure
+        assert failure is not None
+        assert failure.can_retry
+    assert requests_of(crumbs, again) == []
+
+
+async def test_what_comes_late_for_an_earlier_run_does_not_end_a_later_one(crumbs: Crumbs) -> None:
+    call_id = new_id()
+    earlier, later = run_of(call_id, "earlier"), run_of(call_id, "later")
+    crumbs.order("echo", "late", seconds=0.1)
+    crumbs.order("echo", "late", seconds=0.4)
+    async with facing(crumbs.url) as (backend, kept):
+        await backend.dispatch(earlier, "")
+        await backend.dispatch(later, "")
+        assert backend.open_calls == 1
+        assert (await kept.outcome(call_id)).value == {"echo": "later"}
+        assert crumbs.listed(tag=f"request:tg-{earlier.run}") != []
+    assert kept.settled == [call_id]
+
+
+async def test_a_response_that_is_being_read_when_its_call_is_given_up_ends_nothing(crumbs: Crumbs) -> None:
+    """By the time it has been read, another run may have begun."""
+    call_id = new_id()
+    earlier, later = run_of(call_id, "earlier"), run_of(call_id, "later")
+    crumbs.order("echo", "absent")
+    context = {"request_id": f"tg-{earlier.run}", "status": "success", "output": {"echo": "earlier"}}
+    response = rcrt.Crumb(id=str(uuid.uuid4()), schema=rcrt.TOOL_RESPONSE, context=context)
+    async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
+        await backend.dispatch(earlier, "")
+        backend._take_event(response)
+        await backend.cancel(call_id, "", "")
+        assert (await kept.call(backend, later)).value == {"echo": "later"}
+    assert kept.settled == [call_id]
+
+
+async def test_both_breadcrumbs_of_a_run_are_deleted_when_asked_for(crumbs: Crumbs) -> None:
+    call = run_of(new_id())
+    async with facing(crumbs.url, cleanup=True) as (backend, kept):
+        await kept.call(backend, call)
+        await until(lambda: not requests_of(crumbs, call) and not crumbs.listed(tag=f"request:tg-{call.run}"))

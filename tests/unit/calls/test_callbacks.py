@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from gateway.calls.backlog import Backlog
+from gateway.calls.backlog import MAX_BYTES, Backlog
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.status import CallMetadata, DeferredCall, pack_metadata
 from gateway.dialects.recognise import REST
 from gateway.request import Request
 from gateway.state.memory import MemoryState
-from gateway.state.port import NewCall, StateLimits
+from gateway.state.port import NewCall, State, StateLimits, StateUnavailable
 from gateway.state.sealing import Digester
 from gateway.wire import Head
+from tests.unit.desk import desk
 
 OLD, NEW = "the key that was there before, of enough characters", "the key that replaces it, of enough characters too"
 CALL = "0123456789abcdef0123456789abcdef01234567"
@@ -92,22 +93,40 @@ class Reader:
         return 200
 
 
+def callbacks_at(state: State, backlog: Backlog, **receivers: Reader) -> Callbacks:
+    return Callbacks(
+        state,
+        tokens(NEW),
+        receivers=receivers,
+        published=lambda _tool: None,
+        absent=lambda _: Reader(),
+        backlog=backlog,
+    )
+
+
 @pytest.mark.anyio
 async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_became_of_the_tool() -> None:
     state, reader = MemoryState(StateLimits(), time.monotonic), Reader()
     later = DeferredCall(run=RUN, decode="never", failure_patterns=("FAILED",))
     note = CallMetadata(dialect="oxp", wire_version="1.0", call_id="k", tool="Gone.Tool@1.0.0", deferred=later)
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_metadata(note)))
-    callbacks = Callbacks(
-        state,
-        tokens(NEW),
-        receivers={"later": reader},
-        published=lambda _tool: None,
-        absent=lambda _: Reader(),
-        backlog=Backlog(lambda: True),
-    )
+    callbacks = callbacks_at(state, Backlog(lambda: True), later=reader)
     request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) == 200
     assert reader.read == [("never", ["FAILED"])]
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, "another run"), None, Arrived()) == 404
     assert len(reader.read) == 1
+
+
+@pytest.mark.anyio
+async def test_what_waits_for_the_state_has_one_bound_with_the_results_that_do() -> None:
+    async def be_away() -> None:
+        raise StateUnavailable
+
+    async with desk() as it:
+        callbacks = callbacks_at(it.state, it.endings.backlog)
+        assert it.endings.backlog.hold("k", MAX_BYTES - len(Arrived().now()), be_away)
+        it.state.away, it.state.forgets_what_it_holds = {"get"}, True
+        request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
+        token = tokens(NEW).mint(CALL, RUN)
+        assert [await callbacks.answer(request, token, None, Arrived()) for _ in range(2)] == [200, 503]

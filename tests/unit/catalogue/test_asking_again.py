@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gateway.catalogue.catalogue import Catalogue
@@ -66,34 +64,6 @@ async def test_a_backend_made_anew_has_the_list_of_the_one_before_until_it_is_as
         await hours.pass_()
         assert ids(successor) == ["A.X@1.0.0", "A.Y@1.0.0"]
         await successor.aclose()
-
-
-class Learned(ToolServer):
-    """One that speaks as it has heard."""
-
-    spoken: object = None
-
-    def take_over(self, before: Any) -> None:
-        self.spoken = before
-
-
-async def test_a_backend_that_calls_what_another_listed_learns_from_it_how_to_speak() -> None:
-    """Its tool server may not list its tools for a while, and would be called in a form that it does not speak."""
-    server, anew, other = Learned("crm", tool("A.X")), Learned("crm"), Learned("crm")
-    async with running(one_backend(server, terms="the same")) as (catalogue, _):
-        await Catalogue([one_backend(anew, terms="the same")]).adopt(catalogue)
-        await Catalogue([one_backend(other, terms="others")]).adopt(catalogue)
-        await Catalogue([one_backend(server, terms="the same")]).adopt(catalogue)
-        assert (anew.spoken, other.spoken, server.spoken) == (server, None, None)
-
-
-@pytest.mark.parametrize("terms", [("some", "others"), (None, None)])
-async def test_a_backend_made_anew_that_may_list_others_begins_without_a_list(terms: tuple[Any, Any]) -> None:
-    server, anew = ToolServer("crm", tool("A.X")), ToolServer("crm")
-    async with running(one_backend(server, terms=terms[0])) as (catalogue, _):
-        successor = Catalogue([one_backend(anew, terms=terms[1])])
-        await successor.adopt(catalogue)
-        assert (ids(successor), successor.status("crm").age_s) == ([], None)
 
 
 async def test_failures_are_retried_ever_more_slowly() -> None:

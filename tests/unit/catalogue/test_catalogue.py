@@ -15,7 +15,6 @@ from gateway.catalogue.catalogue import Catalogue
 from gateway.model import Listing, Rejected
 from tests.unit.catalogue.asking import (
     DEADLINE_S,
-    DOWN,
     ToolServer,
     found,
     ids,
@@ -32,12 +31,6 @@ pytestmark = pytest.mark.anyio
 
 def reasons(catalogue: Catalogue, server: ToolServer) -> dict[str, str]:
     return {rejected.id: rejected.reason for rejected in catalogue.status(server.name).rejected}
-
-
-async def test_routes_of_other_backends_publish_nothing() -> None:
-    server, other = ToolServer("crm", tool("A.X")), ToolServer("other")
-    async with running(source(server, [route(other)])) as (catalogue, _):
-        assert ids(catalogue) == []
 
 
 async def test_of_two_backends_with_one_name_for_two_tools_the_earlier_route_wins() -> None:
@@ -93,30 +86,6 @@ async def test_only_so_many_tools_of_a_backend_are_looked_at() -> None:
     async with running(one_backend(server, max_tools=3)) as (catalogue, _):
         assert ids(catalogue) == ["A.T0@1.0.0", "A.T1@1.0.0", "A.T2@1.0.0"]
         assert reasons(catalogue, server) == {"crm": "It lists 5 tools; only the first 3 are looked at."}
-
-
-async def test_ids_of_the_first_listing_are_trusted_and_later_ones_are_withheld(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    server = ToolServer("crm", tool("A.X", secrets=["KEY"], tokens=["google"]))
-    async with running(one_backend(server)) as (catalogue, hours):
-        assert found(catalogue, "A.X").withheld == frozenset()
-        server.tools = [tool("A.X", secrets=["KEY", "MORE"], tokens=["google", "bank"]), tool("A.Y", secrets=["KEY"])]
-        await hours.pass_()
-        await hours.pass_()
-        assert found(catalogue, "A.X").withheld == {"MORE", "bank"}
-        assert found(catalogue, "A.Y").withheld == frozenset()
-        assert catalogue.status("crm").withheld == ("MORE", "bank")
-    warnings = [record for record in caplog.records if "withheld" in record.message]
-    assert [(record.levelname, record.__dict__["ids"]) for record in warnings] == [("WARNING", ["MORE", "bank"])]
-
-
-async def test_a_route_lets_newly_declared_ids_pass() -> None:
-    server = ToolServer("crm", tool("A.X"))
-    async with running(source(server, [route(server, context=frozenset({"MORE"}))])) as (catalogue, hours):
-        server.tools = [tool("A.X", secrets=["MORE", "OTHER"])]
-        await hours.pass_()
-        assert found(catalogue, "A.X").withheld == {"OTHER"}
 
 
 async def test_a_tool_server_that_starts_empty_is_trusted_from_its_first_tools() -> None:
@@ -206,14 +175,6 @@ async def test_changes_are_logged_with_hashes(caplog: pytest.LogCaptureFixture) 
     assert change["tool"] == "A.Changed@1.0.0"
     assert len(change["old"]) == len(change["new"]) == 12
     assert change["old"] != change["new"]
-
-
-async def test_ready_when_every_backend_was_asked_once_even_in_vain() -> None:
-    good, bad = ToolServer("good", tool("A.X")), ToolServer("bad")
-    bad.failure = DOWN
-    async with running(one_backend(good), one_backend(bad)) as (catalogue, _):
-        assert catalogue.ready
-        await catalogue.wait_ready()
 
 
 async def test_ready_after_a_while_although_a_backend_hangs() -> None:

@@ -56,9 +56,7 @@ async def test_a_schema_is_judged_the_same_in_either_process(offload: Offload) -
     assert [entry.digest for entry in here.by_id.values()] == [entry.digest for entry in apart.by_id.values()]
 
 
-async def test_what_takes_too_long_is_left_out_and_the_rest_of_its_batch_is_not(
-    offload: Offload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_schema_alone_is_left_out(offload: Offload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_checks, "BATCH_CPU_S", 0.1)
     monkeypatch.setattr(schema_checks, "TOOL_CPU_S", 0.1)
     tools = [tool("A.Slow", {"properties": SLOW}), tool("A.Referring", REFERRING)]
@@ -69,9 +67,7 @@ async def test_what_takes_too_long_is_left_out_and_the_rest_of_its_batch_is_not(
     assert [published.id for published in evaluation.tools] == ["A.Referring@1.0.0"]
 
 
-async def test_what_there_was_no_time_for_is_judged_the_next_time(
-    offload: Offload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unchecked_schemas_are_checked_the_next_time(offload: Offload, monkeypatch: pytest.MonkeyPatch) -> None:
     source, referring = one_backend(ToolServer("crm")), listing(tool("A.Referring", REFERRING))
     monkeypatch.setattr(schema_checks, "LISTING_S", -1.0)
     evaluation = await evaluate(source, referring, UNEVALUATED, offload)
@@ -81,9 +77,7 @@ async def test_what_there_was_no_time_for_is_judged_the_next_time(
     assert (evaluation.complete, [published.id for published in evaluation.tools]) == (True, ["A.Referring@1.0.0"])
 
 
-async def test_schemas_that_grow_too_much_are_listed_as_they_were_sent(
-    offload: Offload, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_schemas_that_would_grow_are_listed_as_sent(offload: Offload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_checks, "MAX_GROWN_BYTES", 1000)
     shared = {"enum": ["x" * 100] * 3, "uniqueItems": True}
     schema: dict[str, Any] = {

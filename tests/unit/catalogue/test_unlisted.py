@@ -62,7 +62,7 @@ def test_the_first_route_that_matches_decides() -> None:
 
 
 @pytest.mark.parametrize("hide", [False, True])
-def test_who_lacks_the_scopes_of_the_route_learns_nothing(hide: bool) -> None:
+def test_missing_scopes_hide_unlisted_tools(hide: bool) -> None:
     catalogue = unlisted(("A.*@2.*", {"scopes": frozenset({"beta"})}), ("A.*", {"scopes": frozenset({"a"})}))
     assert code(catalogue, "A.B", hide=hide) is NONE
     assert code(catalogue, "A.B", "a", hide=hide) is WAITS
@@ -90,7 +90,7 @@ def test_a_tool_that_is_called_by_its_name_may_come(tools: str, name: str, expec
     assert code(unlisted((tools, {})), name, by_name=True) is expected
 
 
-def test_a_name_of_which_every_reading_is_denied_does_not_come() -> None:
+def test_a_name_whose_tools_are_all_denied_is_not_found() -> None:
     catalogue = unlisted(("A.*", {"deny": True}), ("*", {}))
     assert code(catalogue, "A_B", by_name=True) is NONE
     assert code(catalogue, "A_B_C", by_name=True) is WAITS  # that of A_B.C, too

@@ -69,20 +69,11 @@ def test_the_token_stands_in_one_line_only() -> None:
 
 
 def test_remarks_begin_with_what_is_down() -> None:
-    tools = [f"T.T{number}@1.0.0" for number in range(21)]
-    fine: JsonObject = {"up": True, "cause": None, "rejected": [], "unrouted": []}
+    """Those about single backends and routes: tests/live/cli/test_check_screen.py."""
     found = {
         "state": {"up": False, "cause": "no answer"},
-        "backends": {
-            "one": fine | {"rejected": [{"id": "A.B@1.0.0", "reason": "Too large."}]},
-            "two": fine | {"up": False, "cause": "refused"},
-            "three": fine | {"unrouted": tools},
-        },
-        "routes": [
-            {"number": 1, "tools": "T.*", "backend": "two", "deny": False, "takes": None, "fits": 0},
-            {"number": 2, "tools": "C.X", "backend": "one", "deny": False, "takes": 0, "fits": 0},
-            {"number": 3, "tools": "C.D", "backend": "one", "deny": True, "takes": 0, "fits": 1},
-        ],
+        "backends": {},
+        "routes": [{"number": 3, "tools": "C.D", "backend": "one", "deny": True, "takes": 0, "fits": 1}],
         "tools": [
             {"id": "C.D@1.0.0", "backend": "one", "description": " \n", "unchecked_output": "It is recursive."},
             {"id": "C.E@1.0.0", "backend": "one", "description": "", "unchecked_output": None},
@@ -90,24 +81,18 @@ def test_remarks_begin_with_what_is_down() -> None:
             {"id": "C.G@1.0.0", "backend": "one", "description": "Good.", "unchecked_output": None},
         ],
     }
-    assert [(remark.kind, remark.backend, remark.text) for remark in remarks_on(found)] == [
-        ("state_down", None, "state is down: no answer"),
-        ("backend_down", "two", "two is down: refused"),
-        ("not_published", "one", "one: A.B@1.0.0 is not published: Too large."),
-        ("unrouted", "three", "three: no route publishes 21 tools: " + ", ".join(tools[:20]) + ", ..."),
-        ("route_unused", "one", "one: route 2 (C.X) publishes nothing: it fits no tool"),
-        ("route_unused", "one", "one: route 3 (C.D) hides nothing: earlier routes take all that it fits"),
+    assert [(remark.kind, remark.text) for remark in remarks_on(found)] == [
+        ("state_down", "state is down: no answer"),
+        ("route_unused", "one: route 3 (C.D) hides nothing: earlier routes take all that it fits"),
         (
             "description_missing",
-            "one",
             "one: 2 tools without a description, so that no model knows what for: C.D@1.0.0, C.E@1.0.0",
         ),
         (
             "description_long",
-            "one",
             "one: 1 description of more than 1024 characters, of which many models see the beginning only: C.F@1.0.0",
         ),
-        ("output_unchecked", "one", "one: values of C.D@1.0.0 cannot be checked: It is recursive."),
+        ("output_unchecked", "one: values of C.D@1.0.0 cannot be checked: It is recursive."),
     ]
 
 

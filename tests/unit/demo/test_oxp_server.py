@@ -21,9 +21,8 @@ def enveloped(client: httpx.Client, tool_id: str, arguments: dict[str, Any], **c
     return client.post("/tools/call", json={"$schema": "urn:oxp:1.0", "request": request})
 
 
-def search(client: httpx.Client, user_id: str, token: str | None = None) -> httpx.Response:
-    tokens = [] if token is None else [{"id": "demo-mail", "token": token}]
-    return flat(client, "Mail.Search", {"query": "invoice"}, user_id=user_id, authorization=tokens)
+def search(client: httpx.Client, user_id: str) -> httpx.Response:
+    return flat(client, "Mail.Search", {"query": "invoice"}, user_id=user_id)
 
 
 def challenge_of(answered: httpx.Response) -> dict[str, str]:
@@ -92,41 +91,10 @@ def test_an_unsupported_schema_is_refused_enveloped(oxp: httpx.Client, schema: A
         assert (answered.status_code, answered.json()["$schema"]) == (400, "urn:oxp:1.0")
 
 
-def test_a_user_connects_an_account_and_the_repeated_call_runs(oxp: httpx.Client, user: str) -> None:
-    challenge = challenge_of(search(oxp, user))
-    assert oxp.get(challenge["check_url"]).json() == {"status": "pending"}
-    assert challenge_of(search(oxp, user)) == challenge  # asking again opens no second one
-
-    page = oxp.get(challenge["url"])
-    assert page.headers["content-type"].startswith("text/html")
-    assert f'<form method="post" action="{httpx.URL(challenge["url"]).path}"><button>Connect</button>' in page.text
-    assert oxp.get(challenge["check_url"]).json() == {"status": "pending"}  # looking is not consenting
-    assert "Connected" in oxp.post(challenge["url"]).text
-
-    assert oxp.get(challenge["check_url"]).json() == {"status": "completed"}
-    assert [message["id"] for message in search(oxp, user).json()["value"]] == ["m-1", "m-3"]
-
-
 def test_consent_is_one_users_own(oxp: httpx.Client, user: str) -> None:
     oxp.post(challenge_of(search(oxp, user))["url"])
     assert search(oxp, user).status_code == 200
     challenge_of(search(oxp, user + "-other"))
-
-
-def test_a_declined_challenge_has_failed_for_good(oxp: httpx.Client, user: str) -> None:
-    challenge = challenge_of(search(oxp, user))
-    oxp.post(challenge["url"] + "/decline")
-    assert oxp.post(challenge["url"]).status_code == 404
-    assert oxp.get(challenge["check_url"]).json() == {"status": "failed"}
-    assert challenge_of(search(oxp, user))["id"] != challenge["id"]
-
-
-def test_a_bad_token_gets_a_fresh_challenge_even_after_consent(oxp: httpx.Client, user: str) -> None:
-    first = challenge_of(search(oxp, user))
-    oxp.post(first["url"])
-    second = challenge_of(search(oxp, user, "stale-canary"))
-    third = challenge_of(search(oxp, user, "stale-canary"))
-    assert len({first["id"], second["id"], third["id"]}) == 3
 
 
 def test_the_page_shows_a_user_id_as_text(oxp: httpx.Client) -> None:
@@ -142,7 +110,7 @@ def test_a_missing_secret_is_named(oxp: httpx.Client, secrets: list[dict[str, st
     assert answered.json()["missing_requirements"] == {"secrets": [{"id": "SMS_API_KEY"}]}
 
 
-def test_a_text_message_tells_neither_the_secret_nor_the_number(oxp: httpx.Client) -> None:
+def test_a_text_message_shows_neither_the_secret_nor_the_number(oxp: httpx.Client) -> None:
     secret = [{"id": "SMS_API_KEY", "value": "canary"}]
     answered = flat(oxp, "Sms.Send", {"to": "+4712345678", "text": "hi"}, secrets=secret)
     assert answered.json()["value"] == {"status": "queued", "to_last4": "5678"}

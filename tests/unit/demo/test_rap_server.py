@@ -1,63 +1,99 @@
+"""The RAP demonstration server alone; tests/live tries its operations through a gateway."""
+
 from __future__ import annotations
 
 import json
+import queue
+import threading
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.support.servers import connected
-from tests.unit.demo.rap_caller import Caller, calling
+from tests.support.servers import DEADLINE_S, connected
 
 MODULE = "gateway.demo.rap_server"
 
 
-@pytest.fixture(scope="module")
-def rap() -> Iterator[httpx.Client]:
-    with connected(MODULE) as client:
-        yield client
+@dataclass
+class Caller:
+    """Invokes operations; `messages` holds what was posted to its callback URL."""
+
+    server: httpx.Client
+    callback_url: str
+    messages: queue.Queue[Any]
+
+    def invocation(self, operation: str, **more: Any) -> dict[str, Any]:
+        """An invocation with ids of its own."""
+        ids = {"id": uuid.uuid4().hex, "call_id": None, "group_id": "group", "callback_url": self.callback_url}
+        return {"operation": operation, "arguments": {}, **ids, **more}
+
+    def invoke(self, invocation: dict[str, Any]) -> httpx.Response:
+        return self.server.post("/invoke", json=invocation)
+
+    def result_of(self, invocation: dict[str, Any]) -> dict[str, Any]:
+        """Invokes, and waits for the result."""
+        acknowledged = self.invoke(invocation)
+        assert (acknowledged.status_code, acknowledged.content) == (200, b"")
+        message: dict[str, Any] = self.messages.get(timeout=DEADLINE_S)
+        assert message["type"] == "tool_result"
+        return message
+
+
+@contextmanager
+def calling(*options: str) -> Iterator[Caller]:
+    """A caller of a server with these options; its callback endpoint listens on a free port of loopback."""
+
+    messages: queue.Queue[Any] = queue.Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            messages.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the library has it
+            pass
+
+    with connected(MODULE, *options) as server, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
+        caller = Caller(server, f"http://127.0.0.1:{listener.server_port}/callbacks/any", messages)
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield caller
+        listener.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="module")
-def caller(rap: httpx.Client) -> Iterator[Caller]:
-    with calling(rap) as caller:
+def caller() -> Iterator[Caller]:
+    with calling() as caller:
         yield caller
 
 
-def executions(server: httpx.Client, call_id: str) -> int:
-    return int(server.get("/executions").json()["ids"].get(call_id, 0))
-
-
-def test_the_toolset_is_where_it_must_be_and_complete(rap: httpx.Client) -> None:
-    manifest = rap.get("/.well-known/rap-toolset").json()
+def test_the_toolset_is_where_it_must_be_and_complete(caller: Caller) -> None:
+    manifest = caller.server.get("/.well-known/rap-toolset").json()
     assert manifest["name"] == "Builds"
-    assert manifest["endpoint"] == f"{str(rap.base_url).rstrip('/')}/invoke"
+    assert manifest["endpoint"] == f"{str(caller.server.base_url).rstrip('/')}/invoke"
     tools = {tool["name"]: tool for tool in manifest["tools"]}
     assert set(tools) == {"lint", "build", "deploy", "watch", "explode", "ask", "photo"}
     assert all(set(tool) == {"name", "description", "inputSchema", "annotations"} for tool in tools.values())
-    assert tools["explode"]["inputSchema"] == {"type": "object", "additionalProperties": False}
     assert tools["build"]["annotations"]["longRunning"] is True
     assert tools["deploy"]["annotations"]["requiresAuth"] == "demo-deploy"
 
 
-def test_an_invocation_is_acknowledged_empty_and_its_result_repeats_the_ids(caller: Caller) -> None:
-    invocation = caller.invocation("lint", {"source": "a \nb"}, call_id="call-7")
-    acknowledged = caller.invoke(invocation)
-    assert (acknowledged.status_code, acknowledged.content) == (200, b"")
-    (callback,) = caller.callbacks(invocation)
-    assert callback.headers["content-type"] == "application/json"
-    message = callback.message
-    assert json.loads(message.pop("text")) == {
-        "clean": False,
-        "problems": [{"line": 1, "problem": "trailing whitespace"}],
-    }
-    assert message == {
-        "type": "tool_result",
-        "group_id": invocation["group_id"],
-        "id": invocation["id"],
-        "call_id": "call-7",
-    }
+def test_a_result_repeats_the_ids_of_its_invocation(caller: Caller) -> None:
+    invocation = caller.invocation("lint", arguments={"source": "a \nb"}, call_id="call-7")
+    message = caller.result_of(invocation)
+    problem = {"line": 1, "problem": "trailing whitespace"}
+    assert json.loads(message.pop("text")) == {"clean": False, "problems": [problem]}
+    ids = {name: invocation[name] for name in ("group_id", "id", "call_id")}
+    assert message == {"type": "tool_result", **ids}
 
 
 REFUSED_IN_A_RESULT: list[tuple[dict[str, Any], str]] = [
@@ -75,12 +111,10 @@ REFUSED_IN_A_RESULT: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "text"), REFUSED_IN_A_RESULT)
-def test_what_is_wrong_with_a_call_is_told_in_its_result(caller: Caller, wrong: dict[str, Any], text: str) -> None:
-    invocation = {**caller.invocation("lint", {"source": ""}), **wrong}
-    (message,) = caller.run(invocation)
-    assert message["type"] == "tool_result"
-    assert message["text"].startswith(text)
-    assert executions(caller.server, invocation["id"]) == 0
+def test_a_wrong_call_gets_a_result_that_says_so(caller: Caller, wrong: dict[str, Any], text: str) -> None:
+    invocation = {**caller.invocation("lint", arguments={"source": ""}), **wrong}
+    assert caller.result_of(invocation)["text"].startswith(text)
+    assert invocation["id"] not in caller.server.get("/executions").json()["ids"]
 
 
 BEYOND_LOOPBACK = [
@@ -101,87 +135,17 @@ def test_a_callback_url_beyond_loopback_is_refused(caller: Caller, url: str) -> 
 
 
 def test_a_callback_origin_can_be_allowed() -> None:
-    with (
-        connected(MODULE, "--callback-origin", "http://toolgate.invalid:8080") as server,
-        calling(server) as caller,
-    ):
-        allowed = caller.invocation("explode", callback_url="http://toolgate.invalid:8080/callbacks/x")
-        assert caller.invoke(allowed).status_code == 200
-        other_port = caller.invocation("explode", callback_url="http://toolgate.invalid:8081/callbacks/x")
-        assert caller.invoke(other_port).status_code == 403
-
-
-def test_a_callback_is_repeated_after_a_5xx(caller: Caller) -> None:
-    caller.answers = [503, 500]
-    invocation = caller.invocation("explode")
-    caller.invoke(invocation)
-    bodies = {callback.body for callback in caller.callbacks(invocation, 3)}
-    assert len(bodies) == 1
-
-
-@pytest.mark.parametrize("status", [400, 404, 302])
-def test_a_callback_is_neither_repeated_nor_redirected_otherwise(caller: Caller, status: int) -> None:
-    caller.answers = [status]
-    invocation = caller.invocation("explode")
-    caller.invoke(invocation)
-    caller.callbacks(invocation, 1)
-    caller.run(caller.invocation("build", {"seconds": 0.3}))  # longer than a repetition would have taken
-    assert len(caller.so_far(invocation)) == 1
-
-
-def test_a_subscription_is_confirmed_then_sends_events_until_the_final_one(caller: Caller) -> None:
-    invocation = caller.invocation("watch", {"events": 3, "pause_s": 0})
-    confirmation, *events = caller.run(invocation, 4)
-    assert confirmation["subscription"] is True
-    assert invocation["id"] in confirmation["text"]
-    assert [event["final"] for event in events] == [False, False, True]
-    assert all(event["tool_call_id"] == invocation["id"] and "id" not in event for event in events)
-    assert json.loads(events[0]["text"]) == {"build": 1, "status": "built"}
-
-
-def test_a_deployment_that_the_user_declines_fails(caller: Caller) -> None:
-    invocation = caller.invocation("deploy", {"target": "staging"})
-    (question,) = caller.run(invocation)
-    caller.server.post(f"{question['auth_url']}/decline")
-    assert caller.callbacks(invocation, 2)[1].message["text"] == "Error: The user did not allow the deployment"
-
-
-@pytest.mark.parametrize(("selected", "choice"), [(0, "Roll back"), (1, "Keep")])
-def test_a_choice_decides_the_result(caller: Caller, selected: int, choice: str) -> None:
-    invocation = caller.invocation("ask")
-    (question,) = caller.run(invocation)
-    assert (question["type"], question["choices"], question["default"]) == ("user_choice", ["Roll back", "Keep"], 1)
-    answer = {"id": invocation["id"], "selected": selected}
-    assert caller.server.post(question["response_url"], json=answer).status_code == 200
-    assert json.loads(caller.callbacks(invocation, 2)[1].message["text"]) == {"choice": choice}
-    assert caller.server.post(question["response_url"], json=answer).status_code == 404
-
-
-@pytest.mark.parametrize("selected", [2, -1, True, "1", None])
-def test_a_selection_that_is_no_choice_fails_the_call(caller: Caller, selected: Any) -> None:
-    invocation = caller.invocation("ask")
-    (question,) = caller.run(invocation)
-    caller.server.post(question["response_url"], json={"id": invocation["id"], "selected": selected})
-    assert caller.callbacks(invocation, 2)[1].message["text"].startswith("Error: The selection")
-
-
-def test_a_cancelled_call_is_stopped_and_says_nothing_more(caller: Caller) -> None:
-    invocation = caller.invocation("watch", {"events": 2, "pause_s": 0.6})
-    caller.run(invocation)
-    notice = {"thread_id": invocation["group_id"], "tool_call_id": invocation["id"]}
-    cancelled = caller.server.post("/cancel_tool_call", json=notice)
-    assert (cancelled.status_code, cancelled.content) == (200, b"")
-    caller.run(caller.invocation("build", {"seconds": 0.7}))  # longer than the next event would have taken
-    assert len(caller.so_far(invocation)) == 1
+    with calling("--callback-origin", "http://toolgate.invalid:8080") as caller:
+        for port, status in ((8080, 200), (8081, 403)):
+            url = f"http://toolgate.invalid:{port}/callbacks/x"
+            assert caller.invoke(caller.invocation("explode", callback_url=url)).status_code == status
 
 
 def test_with_a_token_everything_but_consent_and_health_asks_for_it() -> None:
-    with connected(MODULE, "--token", "t0k") as server, calling(server) as caller:
-        assert server.get("/.well-known/rap-toolset").status_code == 401
-        assert caller.invoke(caller.invocation("explode")).status_code == 401
-        for path in ("/cancel_tool_call", "/close_thread"):
-            assert server.post(path, json={}).status_code == 401
-        assert server.get("/health").status_code == 200
-        server.headers["Authorization"] = "Bearer t0k"
-        assert server.get("/.well-known/rap-toolset").status_code == 200
-        assert caller.text_of("explode").startswith("Error: ")
+    with calling("--token", "t0k") as caller:
+        assert caller.server.get("/.well-known/rap-toolset").status_code == 401
+        for path in ("/invoke", "/cancel_tool_call", "/close_thread"):
+            assert caller.server.post(path, json={}).status_code == 401
+        assert caller.server.get("/health").status_code == 200
+        caller.server.headers["Authorization"] = "Bearer t0k"
+        assert caller.result_of(caller.invocation("explode"))["text"].startswith("Error: ")

@@ -47,13 +47,3 @@ def test_an_id_that_names_no_version_of_a_tool_is_refused(tool_id: str) -> None:
     with pytest.raises(RefusedError) as caught:
         toolbox((9, 0, 0), (9, 1, 0), (10, 0, 0)).resolve(tool_id)
     assert caught.value.status == 400
-
-
-def test_a_shorthand_does_not_reach_a_later_minor_version() -> None:
-    with pytest.raises(RefusedError):
-        toolbox((1, 2, 0)).resolve("Geo.Find@1")
-
-
-def test_versions_are_listed_in_ascending_order() -> None:
-    listed = [definition["version"] for definition in toolbox((10, 0, 0), (9, 0, 0), (9, 1, 0)).definitions()]
-    assert listed == ["9.0.0", "9.1.0", "10.0.0"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
 from gateway.config import json_schema, reference_text
-from gateway.settings import reference
 from tests.support.markdown import DOCS, rows
 
 PAGE = DOCS / "configuration.md"
@@ -33,12 +30,6 @@ def test_a_section_lists_its_keys_in_order_with_type_default_and_meaning() -> No
         "The address to listen on.",
     ]
     assert port[:3] == ["`port`", "whole number from 0 to 65535", "`9464`"]
-
-
-def test_every_section_that_a_table_leads_to_is_there() -> None:
-    text = reference_text()
-    there = {reference.anchor(heading) for heading in re.findall(r"^## (.+)$", text, re.MULTILINE)}
-    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= there
 
 
 def test_a_protocol_lists_only_what_it_has_besides_the_common_keys() -> None:

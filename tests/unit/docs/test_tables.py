@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.model import Json, ToolFailure, ToolResult
 from gateway.server.head import code_of as refusal_code
-from tests.support.markdown import DOCS, ROOT, blocks, headings, rows
+from tests.support.markdown import DOCS, PAGES, ROOT, blocks, headings, rows
 
 ERRORS = (DOCS / "errors.md").read_text("utf-8")
 OPERATING = (DOCS / "operating.md").read_text("utf-8")
@@ -32,9 +33,9 @@ def words(cell: str) -> list[str]:
 
 
 def test_every_error_code_is_listed_with_its_status() -> None:
-    told = {words(row[0])[0]: (int(row[1]), int(row[2])) for row in rows(ERRORS, "Refusals")}
+    listed = {words(row[0])[0]: (int(row[1]), int(row[2])) for row in rows(ERRORS, "Refusals")}
     codes = {str(code): STATUSES[code] for code in ErrorCode}
-    assert told == {code: (status, 400 if status in STRICT else status) for code, status in codes.items()}
+    assert listed == {code: (status, 400 if status in STRICT else status) for code, status in codes.items()}
 
 
 @pytest.mark.parametrize("row", rows(ERRORS, "The same refusal in every dialect"), ids=lambda row: words(row[0])[0])
@@ -70,13 +71,13 @@ def test_every_word_of_a_failure_is_listed() -> None:
 
 def test_every_word_of_the_listener_is_listed_with_its_statuses() -> None:
     table = rows(ERRORS, "Before a request is one")
-    told = {words(row[0])[0]: {int(status) for status in row[1].split(", ")} for row in table}
-    listed = {status: code for code, statuses in told.items() for status in statuses}
+    statuses = {words(row[0])[0]: {int(status) for status in row[1].split(", ")} for row in table}
+    listed = {status: code for code, those in statuses.items() for status in those}
     assert listed == {status: refusal_code(status) for status in (400, 408, 413, 414, 431, 500, 501, 503, 505)}
-    assert set(told) >= set(ServerCode)
+    assert set(statuses) >= set(ServerCode)
 
 
-def test_every_failure_is_told_in_a_word_that_is_listed() -> None:
+def test_every_failure_has_a_word_that_is_listed() -> None:
     """Also one that says no more than how it is counted."""
     for outcome in OUTCOMES:
         if outcome not in ("ok", "other"):
@@ -92,8 +93,8 @@ def test_every_reason_for_a_refused_credential_is_listed() -> None:
 
 
 def test_every_metric_is_listed_with_its_labels() -> None:
-    told = {words(row[0])[0]: tuple(words(row[1])) for row in rows(OPERATING, "Metrics")}
-    assert told == {name: family.labels for name, family in FAMILIES.items()}
+    listed = {words(row[0])[0]: tuple(words(row[1])) for row in rows(OPERATING, "Metrics")}
+    assert listed == {name: family.labels for name, family in FAMILIES.items()}
 
 
 def test_every_outcome_of_a_callback_is_listed() -> None:
@@ -102,12 +103,12 @@ def test_every_outcome_of_a_callback_is_listed() -> None:
 
 
 def test_every_field_of_a_line_in_the_log_is_listed() -> None:
-    told = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
+    listed = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
     line = AccessLine(
         0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why",
         "203.0.113.1",
     )  # fmt: skip
-    assert {*told, "level", "logger", "message"} == decode(bytes(line)).keys()
+    assert {*listed, "level", "logger", "message"} == decode(bytes(line)).keys()
 
 
 def test_every_alert_has_a_runbook_under_its_name_and_leads_to_it() -> None:
@@ -123,3 +124,10 @@ def test_every_runbook_says_what_it_means_how_to_look_and_what_to_do(name: str) 
     for part in ("**Meaning.** ", "**Look.** ", "**Do.** "):
         assert section.count(f"\n{part}") == 1
     assert blocks(section, "promql")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_metric_of_a_query_exists(page: Path) -> None:
+    for block in blocks(page.read_text("utf-8"), "promql"):
+        named = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\btoolgate_\w+", block.text)}
+        assert named <= FAMILIES.keys()

@@ -56,7 +56,7 @@ PRINCIPALS = ["\x1b[2J\r\n{", '"}', "lone \ud800 surrogate", "\u2028", "x" * 500
 
 
 @pytest.mark.parametrize("principal", PRINCIPALS)
-def test_whatever_an_issuer_calls_somebody_it_is_one_line_of_bounded_length(principal: str) -> None:
+def test_any_principal_fits_one_line_of_bounded_length(principal: str) -> None:
     fields: tuple[Any, ...] = (0.5, b"r", "call", "/call", 401, 0.001, 0, 0, None, principal)
     line = bytes(AccessLine(*fields))
     assert len(line.splitlines()) == 1

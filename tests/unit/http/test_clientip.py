@@ -1,4 +1,4 @@
-"""Whose request it is, and that nobody chooses that for himself."""
+"""The address of a caller, which no caller can choose."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PEERS = [
 
 
 @pytest.mark.parametrize(("host", "ip"), PEERS)
-def test_the_peer_is_told_in_one_form(host: str, ip: str) -> None:
+def test_the_peer_has_one_form(host: str, ip: str) -> None:
     assert peer(asked(host)) == ip
     assert ips(asked(host, ("x-forwarded-for", "203.0.113.1"))) == ip
 
@@ -98,7 +98,7 @@ def test_forwarded_says_the_same_in_its_own_words(value: str, ip: str) -> None:
     assert ips(asked(PROXY, ("forwarded", value))) == ip
 
 
-def test_a_header_that_the_proxy_only_lets_pass_convinces_nobody() -> None:
+def test_a_header_that_the_proxy_only_lets_pass_does_not_count() -> None:
     both = [("x-forwarded-for", "198.51.100.9"), ("forwarded", "for=203.0.113.1")]
     assert ips(asked(PROXY, *both)) == PROXY
     agreeing = [("x-forwarded-for", "203.0.113.1"), ("forwarded", "for=203.0.113.1")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,14 +11,31 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.dialects.recognise import REST
+from gateway.http.accesslog import AccessLog
 from gateway.http.edge import Edge
-from gateway.http.observer import LEFT
+from gateway.http.observer import LEFT, Observer
+from gateway.logs.lines import Lines
 from gateway.request import Request
 from gateway.tracing import random_digits
 from gateway.wire import SERVED, Body, Headers, WireReply
-from tests.unit.http.test_observer import Noted
+from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio
+
+
+class Noted:
+    """An observer, and what came of it."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        self._lines = Lines(self._writing, lambda count: b"")
+        self.observer = Observer(made(), AccessLog(self._lines))
+
+    def lines(self) -> list[dict[str, Any]]:
+        self._lines.close()
+        os.close(self._writing)
+        with os.fdopen(self._reading) as stream:
+            return [json.loads(line) for line in stream]
 
 
 async def replies(request: Request, body: Body) -> WireReply:

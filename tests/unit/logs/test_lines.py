@@ -1,4 +1,4 @@
-"""The thread that writes log lines: nothing is torn or lost, and nobody waits for a reader that does not read."""
+"""The thread that writes log lines: no line is torn or lost, and a reader that does not read blocks nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE_S = 10.0
 CHECKOUT = Path(__file__).parents[2]
 
 
-def told(count: int) -> bytes:
+def report(count: int) -> bytes:
     return b"dropped %d\n" % count
 
 
@@ -72,7 +72,7 @@ class Late:
 
 
 def test_lines_of_both_kinds_are_written_in_order_and_whole(pipe: tuple[int, int]) -> None:
-    lines, reader = Lines(pipe[1], told), Reader(pipe[0])
+    lines, reader = Lines(pipe[1], report), Reader(pipe[0])
     texts = [f"{number} {'x' * (number * 7 % 5000)}" for number in range(500)]
     for number, text in enumerate(texts):
         if number % 3:
@@ -85,7 +85,7 @@ def test_lines_of_both_kinds_are_written_in_order_and_whole(pipe: tuple[int, int
 
 
 def test_what_is_left_is_written_at_the_end(pipe: tuple[int, int]) -> None:
-    lines, reader = Lines(pipe[1], told), Reader(pipe[0])
+    lines, reader = Lines(pipe[1], report), Reader(pipe[0])
     for number in range(1000):
         lines.put_request(Late(str(number)))
     lines.put_request(Late("end"))
@@ -93,8 +93,8 @@ def test_what_is_left_is_written_at_the_end(pipe: tuple[int, int]) -> None:
     assert len(reader.lines()) == 1000
 
 
-def test_nobody_waits_for_a_reader_that_does_not_read_and_what_is_dropped_is_told(pipe: tuple[int, int]) -> None:
-    lines = Lines(pipe[1], told)
+def test_a_reader_that_does_not_read_blocks_nothing_and_dropped_lines_are_reported(pipe: tuple[int, int]) -> None:
+    lines = Lines(pipe[1], report)
     text = "x" * (AT_ONCE - 1)
     lines.put(bytes(Late(text)))
     lines.put(bytes(Late(text)))
@@ -118,7 +118,7 @@ def test_nobody_waits_for_a_reader_that_does_not_read_and_what_is_dropped_is_tol
 def test_the_end_does_not_wait_for_a_reader_that_does_not_read(
     pipe: tuple[int, int],
 ) -> None:
-    lines = Lines(pipe[1], told)
+    lines = Lines(pipe[1], report)
     os.set_blocking(pipe[1], False)
     for _ in range(100):
         lines.put(bytes(Late("x" * 1000)))
@@ -131,7 +131,7 @@ def test_a_reader_that_takes_its_time_gets_everything_from_a_descriptor_that_doe
     pipe: tuple[int, int],
 ) -> None:
     os.set_blocking(pipe[1], False)
-    lines = Lines(pipe[1], told)
+    lines = Lines(pipe[1], report)
     for number in range(50):
         lines.put(bytes(Late(f"{number} {'x' * 1000}")))
     until(lambda: lines._queue.qsize() == 0)
@@ -140,9 +140,9 @@ def test_a_reader_that_takes_its_time_gets_everything_from_a_descriptor_that_doe
     lines.close()
 
 
-def test_lines_go_on_when_nobody_reads_any_more() -> None:
+def test_lines_go_on_when_the_reader_is_gone() -> None:
     reading, writing = os.pipe()
-    lines = Lines(writing, told)
+    lines = Lines(writing, report)
     os.close(reading)
     lines.put(b"lost\n")
     until(lambda: lines.dropped == 1)

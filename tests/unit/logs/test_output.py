@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.logs import output
+from tests.support.terminal import own_logging
 
 
 def record(message: str = "message", **extras: object) -> logging.LogRecord:
@@ -129,14 +130,14 @@ def test_text_cannot_steer_the_terminal_or_forge_a_line() -> None:
 
 @pytest.fixture
 def untouched_logging() -> Iterator[None]:
-    """Puts the handlers back that `configure` replaces, and ends what writes for its own."""
-    root, httpx = logging.getLogger(), logging.getLogger("httpx")
-    before = root.handlers[:], root.level, httpx.level
-    root.handlers[:] = []  # so that `configure` closes none of pytest's
-    yield
-    for handler in root.handlers:
-        handler.close()
-    root.handlers[:], root.level, httpx.level = before
+    """Puts the handlers back that `configure` replaces, and closes its own."""
+    httpx = logging.getLogger("httpx")
+    level = httpx.level
+    with own_logging():
+        yield
+        for handler in logging.getLogger().handlers:
+            handler.close()
+    httpx.setLevel(level)
 
 
 def messages_in(text: str) -> list[str]:

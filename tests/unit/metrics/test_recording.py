@@ -11,18 +11,6 @@ from tests.support.scraping import KNOWN, made, scraped
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_call_is_counted_as_request_and_as_call_of_its_tool() -> None:
-    metrics = made()
-    metrics.request("otc", "call", 200, 0.5, 0.49)
-    metrics.tool_call("mail", "Mail.Send", "ok", 0.49)
-    found = await scraped(metrics)
-    assert found["toolgate_requests_total{dialect=otc,operation=call,status=200}"] == 1
-    assert found["toolgate_tool_calls_total{backend=mail,outcome=ok,protocol=oxp,tool=Mail.Send}"] == 1
-    assert found["toolgate_request_duration_seconds_sum{dialect=otc,operation=call}"] == 0.5
-    assert found["toolgate_tool_call_duration_seconds_sum{backend=mail,protocol=oxp}"] == 0.49
-    assert found["toolgate_overhead_seconds_sum"] == pytest.approx(0.01)
-
-
 async def test_a_duration_is_in_every_bucket_from_its_own_on() -> None:
     """Prometheus: a bucket holds what is less than or equal to its bound."""
     metrics = made()
@@ -34,20 +22,6 @@ async def test_a_duration_is_in_every_bucket_from_its_own_on() -> None:
     buckets = [found[f"{name}_bucket{{{labels.format(bound)}}}"] for bound in ("0.001", "0.0025", "60.0", "+Inf")]
     assert buckets == [1, 2, 2, 3]
     assert found[f"{name}_count{{dialect=oxp,operation=list}}"] == 3
-
-
-async def test_a_call_that_reached_no_tool_server_has_no_duration_there() -> None:
-    metrics = made()
-    metrics.tool_call("mail", "Mail.Send", "invalid", 0.0)
-    found = await scraped(metrics)
-    assert found["toolgate_tool_call_duration_seconds_count{backend=mail,protocol=oxp}"] == 0
-    assert found["toolgate_tool_calls_total{backend=mail,outcome=invalid,protocol=oxp,tool=Mail.Send}"] == 1
-
-
-async def test_a_list_has_no_overhead() -> None:
-    metrics = made()
-    metrics.request("oxp", "list", 200, 0.1)
-    assert (await scraped(metrics))["toolgate_overhead_seconds_count"] == 0
 
 
 async def test_words_that_are_not_configured_are_counted_as_other() -> None:
@@ -107,25 +81,6 @@ async def test_the_tools_of_a_backend_that_is_called_other_are_told_apart() -> N
     found = await scraped(metrics)
     assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=oxp,tool=A.a}"] == 1
     assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=other,tool=other}"] == 1
-
-
-async def test_what_is_configured_is_counted_by_its_name() -> None:
-    metrics = made()
-    metrics.auth_failure("expired")
-    metrics.rate_limited("per-caller")
-    metrics.callback("builds", 200)
-    metrics.callback(None, 404)
-    metrics.reload("failed")
-    metrics.request(None, "callback", 200, 0.1)
-    found = await scraped(metrics)
-    assert [name for name in found if "_total" in name] == [
-        "toolgate_requests_total{dialect=none,operation=callback,status=200}",
-        "toolgate_auth_failures_total{reason=expired}",
-        "toolgate_rate_limited_total{rule=per-caller}",
-        "toolgate_callbacks_total{backend=builds,outcome=taken}",
-        "toolgate_callbacks_total{backend=none,outcome=unknown}",
-        "toolgate_config_reloads_total{outcome=failed}",
-    ]
 
 
 async def test_a_gauge_shows_what_is_so_now_and_vanishes_with_what_it_was_about() -> None:

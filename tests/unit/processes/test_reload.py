@@ -48,7 +48,7 @@ class Taker:
 
     async def until_counted(self, count: int) -> None:
         async with asyncio.timeout(DEADLINE_S):
-            while len(self.counted) < count:  # noqa: ASYNC110 - it tells nobody but its log
+            while len(self.counted) < count:  # noqa: ASYNC110 - it sets no event
                 await asyncio.sleep(LOOK_S)
 
 

@@ -40,7 +40,7 @@ async def test_every_configuration_reaches_a_worker_as_it_was_read(path: Path) -
     assert await receive(reader) == (7, config)
 
 
-def test_all_sockets_share_one_port_and_nobody_else_gets_it() -> None:
+def test_all_sockets_share_one_port_and_others_cannot_bind_it() -> None:
     groups = bind("localhost", 0, 3)
     try:
         (port,) = {sock.getsockname()[1] for group in groups for sock in group}
@@ -56,7 +56,7 @@ def test_all_sockets_share_one_port_and_nobody_else_gets_it() -> None:
                 sock.close()
 
 
-def test_a_port_of_somebody_else_is_not_shared() -> None:
+def test_a_port_in_use_is_not_shared() -> None:
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
@@ -67,7 +67,7 @@ def test_a_port_of_somebody_else_is_not_shared() -> None:
 
 @pytest.mark.anyio
 async def test_a_worker_that_stops_reporting_is_killed_and_replaced(tmp_path: Path) -> None:
-    """Ours: a process that does not end and does nothing is worse than one that dies; nobody else would notice it."""
+    """Ours: a process that hangs is worse than one that dies, and only its supervisor can notice."""
     config = good(tmp_path)
     async with supervised(lambda: config) as slot:
         await until(lambda: slot.status == "ok", "it serves", START_S)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.ports import Target
-from gateway.ratelimit.rules import MAX_PLANS, Operation, Plans, network
+from gateway.ratelimit.rules import Operation, Plans, network
 from tests.unit.ratelimit.model import parts, rule
 
 WEB = Target("Search.Web", "1.2.0", "search", "search/*")
@@ -60,13 +60,6 @@ def test_plans_are_worked_out_once_and_shared_by_all_tools_of_the_same_limits() 
     plans = Plans([rule(), rule("search", tools=("Search.*",))])
     assert plans.of("call", WEB) is plans.of("call", WEB._replace(tool="Search.Maps"))
     assert plans.of("call", WEB) is not plans.of("call", WEB._replace(tool="Mail.Send"))
-
-
-def test_what_is_remembered_of_tools_is_bounded() -> None:
-    plans = Plans([rule()])
-    for number in range(MAX_PLANS + 10):
-        plans.of("call", WEB._replace(tool=f"T.T{number}"))
-    assert len(plans.known) <= MAX_PLANS
 
 
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"burst": 0}, {"per_s": 0}, {"parts": ()}])

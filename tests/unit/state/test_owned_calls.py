@@ -35,12 +35,12 @@ def test_a_call_is_owned_for_its_whole_time_though_redis_has_another_clock(ahead
     owned = OwnedCalls(cast(ScriptClient, None), Records(Sealer((), "state")), StateLimits(pending_ttl_s=TTL_S))
     redis_s = time.time() + ahead_s
     made: dict[str, Any] = {"fingerprint": "f", "principal": "p", "backend": "b", "state": ACCEPTED, "replica": "r"}
-    owned.add(Record(key=KEY, created_s=redis_s, **made))
+    owned[KEY] = record = Record(key=KEY, created_s=redis_s, **made)
     owned.set_clock(redis_s + TTL_S / 2)
     assert owned.expired() == []
     assert owned.current(KEY) is not None
     owned.set_clock(redis_s + TTL_S + 1)
-    assert owned.expired() == [KEY]
+    assert owned.expired() == [record]
     assert owned.current(KEY) is None
 
 
@@ -59,7 +59,7 @@ def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
     for number in range(10):
         recent.add(str(number), RECORD, bytes(MAX_RECENT_BYTES // 2))
         recent.reduce(str(number), b"short")
-    recent.reduce("nobody", b"short")
+    recent.reduce("unknown", b"short")
     known = [(ending.key, ending.record, ending.outcome, ending.is_reduced) for ending in recent.all()]
     assert known == [(str(number), RECORD, b"short", True) for number in range(10)]
 
