@@ -6,16 +6,21 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from math import inf
+from time import monotonic
 
 import pytest
 from msgspec.structs import replace
 
+from gateway.admission import Lease
+from gateway.backends import server as replicas
 from gateway.backends.exchange import HttpExchange
 from gateway.dialects import recognise
 from gateway.errors import ErrorCode
 from gateway.model import Invocation, ToolResult
 from gateway.sse import EventParser
-from gateway.transport import Kind, Reply, StreamedReply, TransportError
+from gateway.transport import Kind, Reply, TransportError
+from gateway.wire import WireRequest
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import (
     IDEMPOTENT,
@@ -70,15 +75,25 @@ PROGRESS = b'data: {"progress": 1}\n\n'
 ANSWER = b"data: " + json.dumps(VALUE).encode() + b"\n\n"
 
 
-async def read_answer(reply: StreamedReply, invocation: Invocation) -> Reply:
-    """Reads events up to the one with the result; a reply that is no stream is read whole."""
-    if reply.head.header(b"content-type") != b"text/event-stream":
-        return await reply.read()
-    parser = EventParser(4096)
-    async for chunk in reply:
-        for event in parser.feed(chunk):
-            if b'"success"' in event.data:
-                return Reply(200, (), event.data)
+async def send(lease: Lease[replicas.Server], request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
+    """Sends a call and reads events up to the one with the result; a reply that is no stream is read whole."""
+    target = lease.replica.target
+    async with target.pool.stream(
+        request.method,
+        target.target(request.path),
+        request.headers,
+        request.body,
+        timeout_s=deadline - monotonic(),
+        idle_s=inf,
+        max_body=4096,
+    ) as reply:
+        if reply.head.header(b"content-type") != b"text/event-stream":
+            return await reply.read()
+        parser = EventParser(4096)
+        async for chunk in reply:
+            for event in parser.feed(chunk):
+                if b'"success"' in event.data:
+                    return Reply(200, (), event.data)
     raise TransportError(Kind.CLOSED, "The stream ended without an answer.", sent=True)
 
 
@@ -98,7 +113,7 @@ def streaming(*pieces: bytes, stays: bool = False) -> Script:
 def exchange_at(url: str) -> HttpExchange:
     context = context_of(admission(url))
     request = recognise.OXP.request_list()
-    return HttpExchange("crm", settings_of("oxp", url), context, request, read_stream=read_answer)
+    return HttpExchange("crm", settings_of("oxp", url), context, request, send=send)
 
 
 @asynccontextmanager
