@@ -84,10 +84,10 @@ async def test_one_owner_cannot_fill_the_queue(offload: Checker) -> None:
 
 
 async def test_owed_tasks_are_never_refused(offload: Checker) -> None:
-    async def owed() -> tuple[bytes, ...]:
+    async def run() -> tuple[bytes, ...]:
         return await offload.run(*QUESTION, cpu_s=5.0, within_s=60.0, owner="busy", is_owed=True)
 
-    answers = await asyncio.gather(*(owed() for _ in range(MAX_WAITING_PER_OWNER * 2)))
+    answers = await asyncio.gather(*(run() for _ in range(MAX_WAITING_PER_OWNER * 2)))
     assert set(answers) == {ANSWER}
 
 

@@ -60,10 +60,10 @@ def test_an_unknown_version_is_not_found_and_usable_ones_are_listed() -> None:
 
 def test_few_of_a_thousand_versions_are_listed() -> None:
     router = Router([published(f"A.B@{number}.0.0") for number in range(1000)])
-    told = refusal(router, "A.B", "1.2.3").developer_message
-    assert told is not None
-    assert told.startswith("Its newest versions are 999.0.0, 998.0.0, ")
-    assert len(told) < 150
+    message = refusal(router, "A.B", "1.2.3").developer_message
+    assert message is not None
+    assert message.startswith("Its newest versions are 999.0.0, 998.0.0, ")
+    assert len(message) < 150
 
 
 def test_a_tool_is_found_by_its_name() -> None:
