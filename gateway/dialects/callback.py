@@ -16,8 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway import jsontext
-from gateway.dialects.fields import JSON_TYPE
-from gateway.dialects.servers import post
+from gateway.dialects.fields import JSON_TYPE, post
 from gateway.model import Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Headers, WireRequest
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway import naming
 from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements, ToolDefinition
+from gateway.naming import DefinitionError
 
 # Annotation -> the definition's field; see the module's text.
 ANNOTATIONS = {
@@ -38,10 +39,6 @@ WRAPPER_MEMBERS = {
 }
 
 
-class DefinitionError(ValueError):
-    """A listed tool that cannot be used; the text says why, for the operator."""
-
-
 class UnreadableTool(dict[str, Any]):
     """A listed tool that cannot be read, but for what this holds: its id, its name. `reason` says why."""
 
@@ -61,10 +58,7 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         raise DefinitionError("a listed tool has no id")
     given = _version(raw)
     version = given if isinstance(given, str) and given else None
-    try:
-        named = naming.tool_and_version(remote_id, version, toolkit)
-    except ValueError as exc:
-        raise DefinitionError(str(exc)) from exc
+    named = naming.tool_and_version(remote_id, version, toolkit)
     # Only a version that every tool server must understand is asked for; an odd one is left to its latest.
     if version is not None and ASKABLE_VERSION.fullmatch(version) and "@" not in remote_id:
         remote_id = f"{remote_id}@{version}"
@@ -81,12 +75,10 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         requires=_requirements(raw.get("requirements")),
         **_only_in_rfc(raw, extras, output_schema),
     )
-    warnings = named.warnings
-    if (
-        given is not None and not isinstance(given, str) and not remote_id.partition("@")[2]
-    ):  # the number 1.1 may mean 1.10
-        warnings = (*warnings, f"Its version is not a string; {naming.DEFAULT_VERSION} stands in.")
-    return definition, warnings
+    if given is None or isinstance(given, str) or remote_id.partition("@")[2]:
+        return definition, named.warnings
+    # The number 1.1 may mean 1.10.
+    return definition, (*named.warnings, f"Its version is not a string; {naming.DEFAULT_VERSION} stands in.")
 
 
 def _either(raw: JsonObject, member: str, other: str) -> Json:
@@ -206,11 +198,9 @@ def _id(entry: Json, member: str) -> str:
 
 
 def _authorization(entry: Json) -> AuthorizationRequirement:
-    provider = _id(entry, "authorization")
-    oauth2 = entry.get("oauth2")
-    return AuthorizationRequirement(
-        id=provider, scopes=_strings(oauth2.get("scopes")) if isinstance(oauth2, dict) else None
-    )
+    provider, oauth2 = _id(entry, "authorization"), entry.get("oauth2")
+    scopes = _strings(oauth2.get("scopes")) if isinstance(oauth2, dict) else None
+    return AuthorizationRequirement(id=provider, scopes=scopes)
 
 
 def requirements_object(requires: Requirements) -> JsonObject | None:

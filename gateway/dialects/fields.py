@@ -1,4 +1,4 @@
-"""What the dialects of OTC and OXP share towards callers: request objects in, results and refusals out."""
+"""What the dialects share: call requests in and out, results and refusals out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from msgspec import Raw
 
 from gateway.errors import CODE, ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
-from gateway.model import CallContext, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
-from gateway.wire import Headers, WireReply
+from gateway.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
+from gateway.wire import Headers, WireReply, WireRequest
 
 JSON_TYPE = (b"content-type", b"application/json")
+ACCEPT = (b"accept", b"application/json")
+CALL_HEADERS = (JSON_TYPE, ACCEPT)
 NO_STORE = (b"cache-control", b"no-store")
 
 REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
@@ -56,9 +58,7 @@ def _split_tool_id(wire_id: str) -> ToolRef | None:
 
 def tool_ref(wire_id: Json) -> ToolRef:
     """Splits `Toolkit.Tool[@x|@x.y.z]`; `@1` means exactly `1.0.0` (OTC and OXP 1.0, Tool Version Resolution)."""
-    if not isinstance(wire_id, str):
-        raise invalid("tool_id must be a string.")
-    ref = _split_tool_id(wire_id) if len(wire_id) <= MAX_TOOL_ID else None
+    ref = _split_tool_id(wire_id) if len(_text(wire_id, "tool_id")) <= MAX_TOOL_ID else None
     if ref is None:
         raise invalid("The tool_id is not of the form Toolkit.Tool, Toolkit.Tool@x or Toolkit.Tool@x.y.z.")
     return ref
@@ -216,3 +216,41 @@ def ok(body: bytes, failure: ToolFailure | None, headers: Headers = ()) -> WireR
     if failure is not None:
         headers = (*headers, (CODE, failure.word.encode("ascii")))
     return WireReply(status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=body)
+
+
+def post(path: str, body: bytes, headers: Headers = CALL_HEADERS) -> WireRequest:
+    """A call's request."""
+    return WireRequest(method=b"POST", path=path, headers=headers, body=body)
+
+
+def get(path: str, headers: Headers = ()) -> WireRequest:
+    """A list's request."""
+    return WireRequest(method=b"GET", path=path, headers=(ACCEPT, *headers))
+
+
+def request_object(invocation: Invocation) -> JsonObject:
+    """CallToolRequest of every form (OTC and OXP 1.0)."""
+    request: JsonObject = {
+        "call_id": invocation.call_id,
+        "tool_id": invocation.tool.remote_id,
+        "input": invocation.arguments,
+    }
+    if invocation.trace_id is not None:
+        request["trace_id"] = invocation.trace_id
+    context = _context_object(invocation.context)
+    if context:
+        request["context"] = context
+    return request
+
+
+def _context_object(context: CallContext) -> JsonObject:
+    body: JsonObject = {}
+    if context.tokens:
+        body["authorization"] = [{"id": key, "token": token} for key, token in context.tokens.items()]
+    if context.secrets:
+        body["secrets"] = [{"id": key, "value": value} for key, value in context.secrets.items()]
+    if context.user_id is not None:
+        body["user_id"] = context.user_id
+        if context.user_info is not None:
+            body["user_info"] = context.user_info
+    return body

@@ -246,29 +246,14 @@ def _failure_inside(output: Json) -> ToolFailure | None:
     return ToolFailure(message=_first_line(output["error"]))
 
 
-# What a runner's error begins with -> what it means for the caller, and whether the tool may have run.
-MEANINGS: tuple[tuple[re.Pattern[str], str, bool], ...] = (
-    (
-        re.compile(r"(Error: )?Tool (\S+ not found|not found: )"),
-        "The tool server no longer knows the tool; it has not run.",
-        False,
-    ),
-    (
-        re.compile(r"Error: Tool execution timed out"),
-        "The tool took too long and was stopped; it may have done part of its work.",
-        True,
-    ),
-    (
-        re.compile(r"Error: Failed to parse tool output"),
-        "The tool ran, but its output could not be read.",
-        True,
-    ),
-    (
-        re.compile(r"Error: Failed to create breadcrumb"),
-        "The tool ran, but its server did not take its result, which may be too large.",
-        True,
-    ),
-)
+NOT_FOUND = re.compile(r"(Error: )?Tool (\S+ not found|not found: )")
+# What a runner's error begins with after a run of uncertain end -> what it means for the caller.
+UNCERTAIN = {
+    "Error: Tool execution timed out": "The tool took too long and was stopped; it may have done part of its work.",
+    "Error: Failed to parse tool output": "The tool ran, but its output could not be read.",
+    "Error: Failed to create breadcrumb": "The tool ran, but its server did not take its result, which may be too "
+    "large.",
+}
 MAX_SEARCHED = 64 * 1024  # characters of an error; all that may come, 8 MiB, would hold everybody up for a second
 THROWN = re.compile(r"Tool Error: (.*?)(?:\nStack:|\Z)", re.DOTALL)
 
@@ -280,9 +265,11 @@ def _failure(error: Json, idempotent: bool) -> ToolFailure:
     """
     if not isinstance(error, str) or not error.strip():
         return ToolFailure(message="The tool failed and did not say why.")
-    for pattern, message, uncertain in MEANINGS:
-        if pattern.match(error):
-            return ToolFailure(message=message, can_retry=uncertain and idempotent)
+    if NOT_FOUND.match(error):
+        return ToolFailure(message="The tool server no longer knows the tool; it has not run.")
+    for beginning, message in UNCERTAIN.items():
+        if error.startswith(beginning):
+            return ToolFailure(message=message, can_retry=idempotent)
     thrown = THROWN.search(error, 0, MAX_SEARCHED)
     return ToolFailure(message=_first_line(thrown[1] if thrown else error.removeprefix("Error: ")))
 

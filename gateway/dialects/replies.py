@@ -12,7 +12,6 @@ from codecs import BOM_UTF8
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import ClassVar
 
 from gateway import jsontext
 from gateway.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
@@ -69,14 +68,6 @@ def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -
     if reply.status >= 500:
         return ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
     raise BrokenReplyError(f"status {reply.status}")
-
-
-class CallReplies:
-    """How a dialect of this family answers calls: the part of `CallCodec` that all of them share."""
-
-    value_members: ClassVar[tuple[bytes, ...]] = (b"value",)
-    fails_with_500: ClassVar[bool] = False
-    decode_reply = staticmethod(decode_reply)
 
 
 class NotOursError(GatewayError):

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from gateway.dialects import definitions, fields, servers
-from gateway.dialects.replies import CallReplies
+from gateway.dialects import definitions, fields
+from gateway.dialects.replies import decode_reply
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
@@ -39,7 +39,7 @@ VARY_PREFIXED = (b"vary", b"Authorization, OXP-API-Key, OTC-API-Key, Accept-Enco
 PRIVATE = (b"cache-control", b"private, no-cache")
 
 
-class RestDialect(CallReplies):
+class RestDialect:
     """One dialect in one wire version: the `ListEncoder` of its answers, the decoder of its calls, a `ServerDialect`.
 
     What stands here is the enveloped form, which the dialects vary: `{$schema, request}` in, `{$schema, result}` out.
@@ -51,6 +51,9 @@ class RestDialect(CallReplies):
     wire_versions: ClassVar[frozenset[str]]  # all that are accepted
     list_member: ClassVar[str] = "tools"
     call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
+    value_members: ClassVar[tuple[bytes, ...]] = (b"value",)
+    fails_with_500: ClassVar[bool] = False
+    decode_reply = staticmethod(decode_reply)
 
     def __init__(self, wire_version: str | None = None) -> None:
         self.wire_version = self.canonical if wire_version is None else wire_version
@@ -104,11 +107,11 @@ class RestDialect(CallReplies):
         return WireReply(status=200, headers=(fields.JSON_TYPE, *encoding, *headers), body=body)
 
     def request_call(self, invocation: Invocation) -> WireRequest:
-        body = encode({"$schema": self.canonical, "request": servers.request_object(invocation)})
-        return servers.post(self.call_paths[0], body)
+        body = encode({"$schema": self.canonical, "request": fields.request_object(invocation)})
+        return fields.post(self.call_paths[0], body)
 
     def request_list(self) -> WireRequest:
-        return servers.get("/tools")
+        return fields.get("/tools")
 
 
 def schema_version(document: Json, canonical: str, accepted: frozenset[str]) -> str:

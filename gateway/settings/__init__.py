@@ -58,7 +58,6 @@ class Config(Section):
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds sections that do not go together."""
         if self.server.workers > 1 and (self.state is None or self.state.url is None):
             yield "server", f"has {self.server.workers} workers, which need state.url to share what they remember"
         if self.limits_on_failure != "local" and (self.state is None or self.state.url is None):

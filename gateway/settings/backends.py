@@ -117,7 +117,6 @@ class BackendSettings(Section):
         """The URLs of all replicas."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds certificates without https."""
         if self.tls is not None and not any(url.startswith("https:") for url in self.addresses):
             yield "tls", "has no effect unless the tool server's URL begins with https"
 
@@ -143,7 +142,6 @@ class HttpBackendSettings(BackendSettings):
         return self.urls or ((self.url,) if self.url else ())
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds a server without an address, or with two ways to write it."""
         yield from BackendSettings.problems(self)
         if (self.url is None) is (self.urls is None):
             yield "urls", "must have exactly one of url and urls"
@@ -186,7 +184,6 @@ class CallbackBackendSettings(SingleBackendSettings):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds a toolkit for a server that names its own."""
         yield from BackendSettings.problems(self)
         if "toolkit" in self.model_fields_set:
             yield "toolkit", "has no effect; the tool server names its toolset itself"
@@ -211,7 +208,6 @@ class RcrtBackendSettings(SingleBackendSettings):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds headers to forward, which a breadcrumb cannot carry."""
         yield from BackendSettings.problems(self)
         if "forward_headers" in self.model_fields_set:
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"

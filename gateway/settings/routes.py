@@ -33,7 +33,7 @@ def compile_regex(text: str) -> re.Pattern[str]:
 
 Regex = Annotated[
     re.Pattern[str],
-    Text(convert=compile_regex, any_scalar=True, title="regular expression", stand_in=re.compile("missing")),
+    Text(convert=compile_regex, any_scalar=True, title="regular expression", if_missing=re.compile("missing")),
 ]
 
 
@@ -79,7 +79,6 @@ class RouteSettings(Section):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds keys about calls on a route that denies them."""
         if self.deny:
             for name in self.model_fields_set - OF_ROUTES_THAT_DENY:
                 yield name, "has no effect on a route with 'deny: true'"

@@ -47,7 +47,6 @@ class CorsSettings(Section):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds credentials for every origin: any page could act as the user (the Fetch Standard forbids it, too)."""
         if self.credentials and "*" in self.origins:
             yield "credentials", "must not be true for every origin; list the origins"
 
@@ -107,7 +106,6 @@ class ServerSettings(Section):
     openapi: Flag = setting(True, "Whether /openapi.json describes this surface, without credentials.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds two listeners on one port, and bodies too large for their share of memory."""
         ours, theirs = self.host, self.admin.host
         if self.port and self.port == self.admin.port and (ours == theirs or EVERYWHERE & {ours, theirs}):
             yield "admin", "listens on the same host and port as the server"

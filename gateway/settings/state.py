@@ -26,9 +26,6 @@ class RedisUrl(Secret):
 
     always_judged = True
 
-    def __init__(self) -> None:
-        super().__init__(check=_check_address, title="Redis URL, a secret")
-
     def stand_in(self, raw: str) -> SecretStr:
         """The URL as far as it is written in the file, else one that nothing can be wrong with."""
         known = VARIABLE.sub("missing", raw)
@@ -54,7 +51,7 @@ class StateSettings(Section):
         "limits while Redis is away; a call that must be remembered is always refused then, because it could run twice"
     }
 
-    url: Annotated[SecretStr, RedisUrl()] | None = setting(
+    url: Annotated[SecretStr, RedisUrl(check=_check_address, title="Redis URL, a secret")] | None = setting(
         None,
         "A Redis server or the sentinels of one, so that any replica may go on with a call; without it, this process "
         "remembers by itself.",
@@ -101,7 +98,6 @@ class StateSettings(Section):
         return None if self.url is None else Address.parse(self.url.get_secret_value())
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds a Redis elsewhere without TLS or keys, keys without effect, and sizes that do not go together."""
         address = self.address
         if address is not None and not (self.insecure or all(is_loopback(host) for host, _ in address.hosts)):
             if not self.keys:

@@ -112,7 +112,7 @@ async def call_once(url: str, tool: str, arguments: Any = None, *more: str, **me
 
 @dataclass
 class Load:
-    """Callers that call one after the other, each until a call gets no answer."""
+    """Callers that go on until the gateway takes no more calls."""
 
     call: Callable[[str, Any], Awaitable[httpx.Response]]
     numbers: Iterator[int] = field(default_factory=count)
