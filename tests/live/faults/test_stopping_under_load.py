@@ -6,7 +6,6 @@ import asyncio
 import signal
 from functools import partial
 
-import httpx
 import pytest
 
 from tests import plainhttp
