@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway import jsontext
-from gateway.dialects.fields import JSON_TYPE, post
+from gateway.dialects.fields import JSON_TYPE, NO_REASON, post
 from gateway.model import Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Headers, WireRequest
 
@@ -225,7 +225,7 @@ def _read_result(message: _ToolResult, decode: Decode, failure_patterns: Sequenc
 
 
 def _failed(text: str) -> ToolResult:
-    return ToolResult(failure=ToolFailure(message=text or "The tool failed and did not say why."))
+    return ToolResult(failure=ToolFailure(message=text or NO_REASON))
 
 
 def _value(text: str, decode: Decode) -> Json:

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from gateway import naming
+from gateway.dialects.fields import string
 from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements, ToolDefinition
 from gateway.naming import DefinitionError
 
@@ -150,11 +151,11 @@ def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject 
         extras["output_description"] = output.get("description")
     modes = tuple(mode for mode in _strings(extras["output_modes"]) if mode in OUTPUT_MODES)
     return {
-        "toolkit_description": _string(extras["toolkit_description"]),
+        "toolkit_description": string(extras["toolkit_description"]),
         "non_inferrable_parameters": _strings(extras["non_inferrable_parameters"]),
         # What only the RFC must state, and is the default elsewhere, is left out.
         "output_modes": modes if modes and modes != usual_modes(output_schema) else None,
-        "output_description": _string(extras["output_description"]),
+        "output_description": string(extras["output_description"]),
         "examples": raw.get("examples", extras["examples"]),
     }
 
@@ -162,10 +163,6 @@ def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject 
 def usual_modes(output_schema: JsonObject | None) -> tuple[str, ...]:
     """The output modes of a tool that does not name any (RFC 4.1, Output Schema)."""
     return ("null", "error") if output_schema is None else ("value", "error")
-
-
-def _string(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _strings(value: Json) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ is `tool.request.v1` where the standard's letter says `agent.response.v1`.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Literal
 
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
+from gateway.dialects.fields import NO_REASON, duration
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.model import ONCE, Invocation, Json, JsonObject, ToolFailure, ToolResult
 
@@ -223,15 +223,9 @@ def decode_response(context: JsonObject | None, *, idempotent: bool) -> ToolResu
 def _duration(context: JsonObject) -> float | None:
     """The time of the process; failing that, the runner's own, which counts waiting for a place."""
     metadata = context.get("metadata")
-    candidates = (
-        metadata.get("duration_ms") if isinstance(metadata, dict) else None,
-        context.get("execution_time_ms"),
-        context.get("executionTime"),
-    )
-    for value in candidates:
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
-            return value
-    return None
+    own = metadata.get("duration_ms") if isinstance(metadata, dict) else None
+    found = map(duration, (own, context.get("execution_time_ms"), context.get("executionTime")))
+    return next((value for value in found if value is not None), None)
 
 
 def not_stored(*, idempotent: bool) -> ToolResult:
@@ -264,7 +258,7 @@ def _failure(error: Json, idempotent: bool) -> ToolFailure:
     What a tool threw is passed on without the stack, which holds paths of its server.
     """
     if not isinstance(error, str) or not error.strip():
-        return ToolFailure(message="The tool failed and did not say why.")
+        return ToolFailure(message=NO_REASON)
     if NOT_FOUND.match(error):
         return ToolFailure(message="The tool server no longer knows the tool; it has not run.")
     for beginning, message in UNCERTAIN.items():
@@ -276,4 +270,4 @@ def _failure(error: Json, idempotent: bool) -> ToolFailure:
 
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0].strip()
-    return line[:MAX_ERROR_TEXT] or "The tool failed and did not say why."
+    return line[:MAX_ERROR_TEXT] or NO_REASON
