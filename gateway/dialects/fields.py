@@ -117,10 +117,7 @@ _EMPTY_CONTEXT = CallContext()
 
 
 def _read_context(context: JsonObject) -> CallContext:
-    """Reads `context`: tokens, secrets and the user; an empty user id counts as absent.
-
-    Entries that the tool does not declare are dropped later, not here.
-    """
+    """Reads `context`, also what the tool does not declare; an empty user id counts as absent."""
     return CallContext(
         tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
         secrets=_pairs(context.get("secrets", []), "context.secrets", "value"),
@@ -186,8 +183,7 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     return _reply(error.code, error.retry_after_s, (*headers, *error.headers), body)
 
 
-# There are few such sentences, in each version of each dialect, and callers refused for one reason have about as long
-# to wait. A cached answer costs a fifth of an encoded one.
+# There are few such sentences, versions and times to wait. A cached answer costs a fifth of an encoded one.
 @lru_cache(maxsize=256)
 def _fixed(
     code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers

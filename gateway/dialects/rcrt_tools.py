@@ -1,6 +1,6 @@
-"""What an RCRT workspace offers: `tool.code.v1` breadcrumbs, and the older `tool.catalog.v1` that sums them up.
+"""The tools of an RCRT workspace: `tool.code.v1` breadcrumbs, and the older `tool.catalog.v1` that sums them up.
 
-As the runners of November 2025 read them; older spellings of the members are understood too.
+As the runners of November 2025 read them; older names of the members are understood too.
 """
 
 from __future__ import annotations
