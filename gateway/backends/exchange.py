@@ -328,7 +328,7 @@ class HttpExchange:
         )
 
     async def challenge_status(self, check_url: str) -> str:
-        """How a challenge of this backend stands: `pending`, `completed` or `failed`."""
+        """How a challenge stands: `pending`, `completed` or `failed`."""
         return await self._challenges.status(check_url)
 
     async def aclose(self) -> None:

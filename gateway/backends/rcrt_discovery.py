@@ -75,9 +75,10 @@ class Discovery:
             found = await self._client.find(rcrt.TOOL_CODE, rcrt_tools.TOOL_TAG + tool, limit=SAME_NAME)
         except FAILURES:
             return True
-        crumbs = [crumb for document in found if (crumb := rcrt.decode_crumb(document)) is not None]
         is_there = any(
-            rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval) for crumb in crumbs
+            rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval)
+            for crumb in found
+            if crumb is not None
         )
         if is_there:
             self._seen_at[tool] = monotonic()
@@ -93,13 +94,13 @@ class Discovery:
         """All tools of the workspace, without their contexts. Pages may overlap when one changes meanwhile."""
         found: dict[str, rcrt.Crumb] = {}
         for page in range(MAX_PAGES):
-            documents = await self._client.find(
+            crumbs = await self._client.find(
                 rcrt.TOOL_CODE, self._workspace, limit=PAGE, offset=page * PAGE, narrow=True
             )
-            for document in documents:
-                if (crumb := rcrt.decode_crumb(document)) is not None:
+            for crumb in crumbs:
+                if crumb is not None:
                     found.setdefault(crumb.id, crumb)
-            if len(documents) < PAGE:
+            if len(crumbs) < PAGE:
                 break
         return list(found.values())
 
