@@ -13,19 +13,19 @@ from hashlib import sha256
 
 from gateway.auth.keys import Keys
 from gateway.auth.refusals import (
+    ASKED,
     HEADER,
     ISSUER,
+    MISSING,
     SIGNATURE,
+    TWO,
     UNREADABLE,
     Reason,
-    missing,
-    no_keys_here,
     refused,
-    several,
     undecided,
 )
 from gateway.auth.tokens import JwtIssuer, MalformedError, Parts, caller_of, take_apart
-from gateway.errors import UndecidedError
+from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
 
@@ -84,7 +84,7 @@ class Authentication:
             return self._by_key_header(headers)
         header = headers.get(b"authorization")
         if not header:
-            raise missing(self._kinds)
+            raise UnauthenticatedError(f"Authentication is needed: send {self._kinds}.", MISSING, False, ASKED)
         hashing = NOTHING.copy()
         hashing.update(header)
         digest = hashing.digest()
@@ -110,9 +110,10 @@ class Authentication:
     def _by_key_header(self, headers: Mapping[bytes, bytes]) -> Caller:
         keys = [headers[name] for name in KEY_HEADERS if name in headers]
         if len(keys) > 1 or b"authorization" in headers:
-            raise several(self._kinds)
+            raise UnauthenticatedError(f"Send one credential only, {self._kinds}.", Reason.SEVERAL, False, TWO)
         if not self._api_keys:
-            raise no_keys_here(self._kinds)
+            message = f"API keys are not accepted here: send {self._kinds}."
+            raise UnauthenticatedError(message, HEADER, False, ASKED)
         caller = self._by_key(keys[0])
         if caller is None:
             raise refused(Reason.API_KEY)

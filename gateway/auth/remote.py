@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import cache
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from gateway import __version__, jsontext
 from gateway.auth.keys import Keys, KeySet, KeySetError, Verifier
@@ -47,8 +48,7 @@ class IssuerStatus(Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> JsonObject:
         """For the detailed health."""
-        age_s = None if self.age_s is None else round(self.age_s, 1)
-        return {"up": self.up, "age_s": age_s, "keys": self.keys, "last_error": self.last_error}
+        return asdict(self) | {"age_s": None if self.age_s is None else round(self.age_s, 1)}
 
 
 class RemoteKeys(Keys):
@@ -229,10 +229,8 @@ def _is_safe(url: str, *, loopback: bool) -> bool:
     """Whether keys may be fetched there: with https, or if `loopback` is allowed without, on this machine."""
     try:
         origin = Origin.parse(url)
-        return origin.is_tls or (loopback and _is_loopback(origin.host))
+        if origin.is_tls or not loopback:
+            return origin.is_tls
+        return origin.host == "localhost" or ipaddress.ip_address(origin.host).is_loopback
     except ValueError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or ipaddress.ip_address(host).is_loopback

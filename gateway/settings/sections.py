@@ -97,7 +97,7 @@ def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
 
 
 class Parts:
-    """An annotation of a value with parts, which are read by what it annotates."""
+    """An annotation of a value with parts, each read by itself, so that a wrong one hides nothing wrong in others."""
 
     def read(self, value: Any, validate: Validate) -> Any:
         """Reads a value of a file or of code. Raises RefusedError."""
@@ -118,7 +118,6 @@ class Items(Parts):
         self.at_least = at_least
 
     def read(self, value: Any, validate: Validate) -> tuple[Any, ...]:
-        """Reads every item by itself, so that a wrong one does not hide what is wrong with others."""
         if not isinstance(value, Cursor):
             return tuple(validate(value))
         cursors = value.items()
@@ -148,7 +147,6 @@ class ByName(Parts):
         self.name = name
 
     def read(self, value: Any, validate: Validate) -> Mapping[str, Any]:
-        """Reads every value by itself, so that a wrong one does not hide what is wrong with others."""
         if not isinstance(value, Cursor):
             return MappingProxyType(validate(value))
         entries = value.entries()
@@ -224,7 +222,6 @@ class OrWord(Parts):
         self.word = word
 
     def read(self, value: Any, validate: Validate) -> Any:
-        """None for the word, else the section."""
         if not isinstance(value, Cursor) or value.raw is None or value.is_null or value.is_empty:
             return validate(value)
         written = value.scalar()

@@ -5,7 +5,7 @@ that runs, nor be missing and run once more. So the replica that ran a call reme
 received its outcome remembers that, for as long as the result is kept, if there is room.
 
 A call is doubtful if Redis may have it although this process does not run it, because the reply to `begin` was lost.
-Redis is told to forget such a call as soon as it can be reached.
+Redis is made to forget such a call as soon as it can be reached.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 MIN_KEY_CHARACTERS = 32
-KEY_ID_BYTES = 4  # tells which key sealed; two keys that share one are both tried
+KEY_ID_BYTES = 4  # names the key that sealed; two keys that share one are both tried
 NONCE_BYTES = 12
 NONCES_AT_ONCE = 256
 NONCES = Struct(f"{NONCE_BYTES}s" * NONCES_AT_ONCE)
@@ -74,12 +74,15 @@ class Digester:
 
     def digest(self, *parts: str | bytes) -> str:
         """43 characters of A-Z, a-z, 0-9, _ and -."""
-        return _digest(self._keys[0], _framed(parts))
+        return self.digests(*parts)[0]
 
     def digests(self, *parts: str | bytes) -> tuple[str, ...]:
         """The digest under every key, the current one first."""
-        framed = _framed(parts)
-        return tuple([_digest(key, framed) for key in self._keys])
+        # `surrogatepass`: a header that is no UTF-8 has a digest like any other.
+        encoded = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
+        framed = b"".join([len(part).to_bytes(LENGTH_BYTES, "big") + part for part in encoded])
+        macs = [hmac.digest(key, framed, "sha256") for key in self._keys]
+        return tuple([b2a_base64(mac, newline=False).translate(URL_SAFE, b"=").decode() for mac in macs])
 
 
 def hashers(keys: Iterable[str], purpose: bytes, size_bytes: int) -> list[blake2b]:
@@ -96,16 +99,6 @@ def hashed(hasher: blake2b, text: bytes) -> str:
     digest = hasher.copy()
     digest.update(text)
     return digest.hexdigest()
-
-
-def _digest(key: bytes, framed: bytes) -> str:
-    return b2a_base64(hmac.digest(key, framed, "sha256"), newline=False).translate(URL_SAFE, b"=").decode()
-
-
-def _framed(parts: Sequence[str | bytes]) -> bytes:
-    # `surrogatepass`: a header that is no UTF-8 has a digest like any other.
-    encoded = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
-    return b"".join([len(part).to_bytes(LENGTH_BYTES, "big") + part for part in encoded])
 
 
 def _secrets(keys: Sequence[str]) -> list[bytes]:

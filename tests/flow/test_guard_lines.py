@@ -77,10 +77,6 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"tool_id": "Echo.Say", "headers": {"authorization": f"Bearer {CANARY}"}},
         {"status": 401, "outcome": "refused", "reason": "api_key"},
     ),
-    "no tool id": (
-        {"tool_id": f"No.{CANARY}"},
-        {"status": 400, "outcome": "refused", "reason": "invalid_request", "principal": "key:job"},
-    ),
     "no such tool": (
         {"tool_id": f"No.{CANARY}".replace("-", "")},
         {"status": 400, "outcome": "refused", "reason": "tool_not_found", "principal": "key:job"},
@@ -92,14 +88,6 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a tool for others": (
         {"tool_id": "Mail.Read"},
         {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job"} | MAIL,
-    ),
-    "a version for others": (
-        {"tool_id": "Mail.Read@1.0.0"},
-        {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job"} | MAIL,
-    ),
-    "no such version": (
-        {"tool_id": "Count.Up@7.0.0"},
-        {"status": 400, "outcome": "refused", "reason": "tool_not_found", "principal": "key:job"},
     ),
     "a user is missing": (
         {"tool_id": "Diary.Read"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -127,29 +128,29 @@ async def test_calls_of_another_principal_are_not_found(start: Start, server: To
     assert (await look(ada, "oxp", own_id)).value == {}
 
 
-async def test_only_the_owner_learns_that_a_call_expired(start: Start, server: ToolServer) -> None:
-    auth, state = {"jwt": [{"secret": SECRET}]}, {"result_ttl": "1s"}
-    gateway = await start(config({"scripted": server.url}, auth=auth, state=state))
-    ada, bob = (gateway.caller.with_token(token(who)) for who in ("ada", "bob"))
+OWNERS = {
+    "principals": ({}, {"sub": "ada"}, {"sub": "bob"}),
+    "users of an agent": ({"user_id_claim": "email"}, {"email": "ada"}, {"email": "bob"}),
+}
+
+
+@pytest.mark.parametrize(("issuer", "owner", "other"), OWNERS.values(), ids=OWNERS)
+async def test_only_the_owner_learns_that_a_call_expired(
+    start: Start, server: ToolServer, issuer: Any, owner: Any, other: Any
+) -> None:
+    auth = {"jwt": [{"secret": SECRET, **issuer}]}
+    gateway = await start(config({"scripted": server.url}, auth=auth, state={"result_ttl": "1s"}))
+    ada, bob = (gateway.caller.with_token(token(**{"sub": "an agent"} | claims)) for claims in (owner, other))
     own_id = (await ada.call("oxp", "Echo.Say", call_id="k")).headers["toolgate-call-id"]
     await expiry(ada, own_id)
     for ask in (look, cancel):
+        answer = await ask(ada, "bare", "k")
+        assert (answer.status, answer.message) == (404, "The result of this call has expired.")
         for call_id in ("k", own_id):
-            answer = await ask(ada, "bare", call_id)
-            assert (answer.status, answer.message) == (404, "The result of this call has expired.")
             answer = await ask(bob, "bare", call_id)
             assert (answer.status, answer.message) == (404, "There is no such call of yours.")
-
-
-async def test_another_user_is_not_told_that_a_call_expired(start: Start, server: ToolServer) -> None:
-    auth, state = {"jwt": [{"secret": SECRET, "user_id_claim": "email"}]}, {"result_ttl": "1s"}
-    gateway = await start(config({"scripted": server.url}, auth=auth, state=state))
-    ada, bob = (gateway.caller.with_token(token("an agent", email=user)) for user in ("ada", "bob"))
-    own_id = (await ada.call("oxp", "Echo.Say", call_id="k")).headers["toolgate-call-id"]
-    await expiry(ada, own_id)
-    assert (await look(ada, "bare", "k")).message == "The result of this call has expired."
-    for call_id in ("k", own_id):
-        assert (await look(bob, "bare", call_id)).message == "There is no such call of yours."
+        if not issuer:
+            assert (await ask(ada, "bare", own_id)).message == "The result of this call has expired."
 
 
 @pytest.mark.parametrize("context", [{"user_id": "u"}, {"authorization": [{"id": "mail", "token": "t"}]}])

@@ -24,7 +24,6 @@ pytestmark = pytest.mark.anyio
 DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
 CROWD = 50
 JWT = {"jwt": [{"secret": SECRET}]}
-CALLERS = ("ada", "bob", "cyd", "dee")
 
 
 @every_dialect
@@ -254,37 +253,6 @@ async def test_principals_users_and_tokens_have_each_their_own_ids(start: Start,
     assert [await run(*asked) for asked in contexts] == [1, 2, 3, 4, 5, 6, 7]
     assert [await run(*asked) for asked in same] == [1, 2, 3, 4, 5]
     assert server.executions == len({received.call["call_id"] for received in server.calls}) == 7
-
-
-@every_dialect
-async def test_callers_may_use_the_same_call_id_at_once(start: Start, server: ToolServer, dialect: str) -> None:
-    """The tool server answers only when it has all the calls, the last first."""
-    everybody_is_in, waiting = asyncio.Event(), []
-
-    async def gather(received: Request) -> bytes:
-        waiting.append(received)
-        if len(waiting) == len(CALLERS):
-            everybody_is_in.set()
-        await everybody_is_in.wait()
-        for _ in range(len(waiting) - waiting.index(received)):
-            await asyncio.sleep(0)
-        return server.value(received, f"for {received.call['input']['who']}")
-
-    server.handler = gather
-    gateway = await start(config({"scripted": server.url}, auth=JWT))
-
-    async def ask(who: str) -> tuple[str, str]:
-        caller: Caller = gateway.caller.with_token(token(who))
-        answer = await caller.call(dialect, "Echo.Say", {"who": who}, call_id="the same")
-        return answer.value, answer.result["call_id"]
-
-    async with asyncio.timeout(DEADLINE_S):
-        answers = await asyncio.gather(*map(ask, CALLERS))
-    assert answers == [(f"for {who}", "the same") for who in CALLERS]
-    ids = {received.call["call_id"] for received in server.calls}
-    assert len(ids) == len(server.calls) == len(CALLERS)
-    assert "the same" not in ids
-    assert all(b"the same" not in received.body for received in server.calls)
 
 
 IDS = [

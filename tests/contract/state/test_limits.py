@@ -241,11 +241,11 @@ async def test_memory_gives_back_every_byte_it_counted() -> None:
     assert state.room.used_bytes == 150 * RECORD_BYTES + 50 * len(b"note") * 2 + 50 * len(b"outcome") + 50 * 13
     clock.now += StateLimits().pending_ttl_s
     for _ in range(5):
-        await state.get("nobody")
+        await state.get("unknown")
     assert state.room.used_bytes == 150 * SEEN_BYTES
     clock.now += StateLimits().seen_ttl_s
     for _ in range(5):
-        await state.get("nobody")
+        await state.get("unknown")
     assert state.room.used_bytes == 0
 
 

@@ -117,5 +117,5 @@ async def test_memory_keeps_no_question_longer_than_its_call() -> None:
         await end((await began(state, call(question="q"), AWAITING_USER)).key)
     assert "q" in state._open
     clock.now += StateLimits().result_ttl_s
-    await state.get("nobody")
+    await state.get("unknown")
     assert "q" not in state._open

@@ -171,11 +171,11 @@ async def test_a_call_that_is_not_over_or_not_delivered_is_not_reduced(state: St
     await began(state, asked, AWAITING_USER)
     state.reduce(asked.key, b"short")
     assert await state.settle(asked.key, b"consented")
-    for key in (running, asked.key, "nobody"):
+    for key in (running, asked.key, "unknown"):
         state.reduce(key, b"short")
     assert await state_of(state, running) is ACCEPTED
     assert await state.settle(running, b"done")
-    assert [await ended(state, key) for key in (running, asked.key, "nobody")] == [b"done", b"consented", None]
+    assert [await ended(state, key) for key in (running, asked.key, "unknown")] == [b"done", b"consented", None]
     await state.mark_delivered(asked.key)
     await answered(state, asked.key)
 

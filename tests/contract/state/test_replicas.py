@@ -124,22 +124,22 @@ async def test_only_the_owner_dispatches_queues_or_forgets_a_call(open_replica: 
 async def test_only_the_new_owner_of_a_queued_call_sends_it(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:
-    frozen, heir = await open_replica(), await open_replica()
+    frozen, successor = await open_replica(), await open_replica()
     new = call(state=DISPATCHING)
     await frozen.begin(new)
     assert await frozen.advance(new.key, [DISPATCHING], REGISTERED)
-    assert isinstance(await heir.begin(new), Exists)  # the other lives
+    assert isinstance(await successor.begin(new), Exists)  # the other lives
 
     async def is_taken() -> bool:
         with redis_server.connect() as redis:
             redis.zadd("toolgate:replicas", {frozen.replica: 0})  # as if it had not been heard of for long
-        return await begins(heir, new)
+        return await begins(successor, new)
 
     await until(is_taken, "it is taken over")
     assert not await frozen.advance(new.key, [REGISTERED, DISPATCHING], DISPATCHING)
     await frozen.forget(new.key)
-    record = await found(heir, new.key)
-    assert (record.state, record.replica) == (DISPATCHING, heir.replica)
+    record = await found(successor, new.key)
+    assert (record.state, record.replica) == (DISPATCHING, successor.replica)
 
 
 async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
@@ -161,31 +161,31 @@ async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
 
 
 async def test_the_caller_of_an_undispatched_orphan_dispatches_it_itself(open_replica: OpenReplica) -> None:
-    dead, heir = await open_replica(), await open_replica()
+    dead, successor = await open_replica(), await open_replica()
     new, again, sent = call(note=b"first", idempotent=True), call(idempotent=True), call()
     await began(dead, new)
     await began(dead, again, DISPATCHING)
     await began(dead, sent, DISPATCHING)
     await dead.aclose()
-    assert (await joined(heir, sent)).state is DISPATCHING  # it may have run
+    assert (await joined(successor, sent)).state is DISPATCHING  # it may have run
     for one in (new, again):
-        begun = await heir.begin(one)
+        begun = await successor.begin(one)
         assert isinstance(begun, Created)
-        assert (begun.record.state, begun.record.replica) == (REGISTERED, heir.replica)
-        assert isinstance(await heir.begin(one), Exists)
-        assert await heir.advance(one.key, [REGISTERED], DISPATCHING)
+        assert (begun.record.state, begun.record.replica) == (REGISTERED, successor.replica)
+        assert isinstance(await successor.begin(one), Exists)
+        assert await successor.advance(one.key, [REGISTERED], DISPATCHING)
 
 
 async def test_an_outcome_that_arrives_after_all_replaces_unknown(open_replica: OpenReplica) -> None:
-    dead, heir = await open_replica(), await open_replica()
+    dead, successor = await open_replica(), await open_replica()
     key = (await began(dead, to=DISPATCHING)).key
-    await judges(heir, await open_replica())
+    await judges(successor, await open_replica())
     await dead.aclose()
-    await orphans(heir, 1)
-    assert await state_of(heir, key) is UNKNOWN
-    assert await heir.settle(key, b"it did run")
-    assert not await heir.settle(key, b"again")
-    assert await state_of(heir, key) is DONE
+    await orphans(successor, 1)
+    assert await state_of(successor, key) is UNKNOWN
+    assert await successor.settle(key, b"it did run")
+    assert not await successor.settle(key, b"again")
+    assert await state_of(successor, key) is DONE
 
 
 async def test_replicas_with_changed_keys_understand_each_other(open_replica: OpenReplica) -> None:

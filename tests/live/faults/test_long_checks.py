@@ -134,7 +134,7 @@ async def test_a_result_of_very_many_values_is_passed_on_and_checked(http: httpx
     assert response.json()["result"]["value"] == [{}] * 2_000_001
 
 
-async def test_a_result_that_takes_too_long_to_check_is_told_with_a_warning(
+async def test_a_result_that_takes_too_long_to_check_is_returned_with_a_warning(
     http: httpx.AsyncClient, running: GatewayProcess
 ) -> None:
     assert value(await call(http, "Lab.Warned")) == SLOW["LookAround"][1]

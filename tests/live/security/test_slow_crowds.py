@@ -46,7 +46,7 @@ class Crowd:
     def __init__(self) -> None:
         self._watch = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
-        self.said = b""  # all that they were told
+        self.received = b""  # all that they received
 
     def join(self, connected: socket.socket, words: bytes) -> None:
         connected.setblocking(False)
@@ -81,7 +81,7 @@ class Crowd:
             return
         except OSError:
             heard = b""
-        self.said += heard
+        self.received += heard
         if not heard:
             self._leave(number)
 
@@ -137,14 +137,14 @@ async def outlast(slow: Crowd, http: httpx.AsyncClient) -> list[float]:
 
 
 def assert_served(took: list[float]) -> None:
-    """Nobody was kept waiting."""
+    """Calls were answered in time."""
     assert len(took) >= 5  # some hundreds on an idle machine
     assert median(took) < OTHERS_S
     assert sorted(took)[int(len(took) * 0.99)] < OTHERS_P99_S
 
 
 @pytest.mark.parametrize("many", CROWDS)
-async def test_slow_callers_keep_nobody_waiting(many: int) -> None:
+async def test_slow_callers_do_not_delay_others(many: int) -> None:
     async with site() as address, caller(f"http://{address[0]}:{address[1]}") as http:
         await ready(http)
         with crowd() as slow:
@@ -155,11 +155,11 @@ async def test_slow_callers_keep_nobody_waiting(many: int) -> None:
 
             await asyncio.to_thread(fill)
             assert_served(await outlast(slow, http))
-            assert slow.said.count(b"HTTP/1.1 408 ") == many
+            assert slow.received.count(b"HTTP/1.1 408 ") == many
 
 
 @pytest.mark.parametrize(("heads", "handshakes"), TLS_CROWDS)
-async def test_slow_handshakes_and_slow_heads_over_tls_keep_nobody_waiting(
+async def test_slow_handshakes_and_slow_heads_over_tls_do_not_delay_others(
     tmp_path: Path, heads: int, handshakes: int
 ) -> None:
     authority = Authority(tmp_path)
@@ -180,4 +180,4 @@ async def test_slow_handshakes_and_slow_heads_over_tls_keep_nobody_waiting(
 
             await asyncio.to_thread(fill)
             assert_served(await outlast(slow, http))
-            assert slow.said.count(b"HTTP/1.1 408 ") == heads
+            assert slow.received.count(b"HTTP/1.1 408 ") == heads

@@ -135,7 +135,7 @@ async def test_no_call_is_new_until_everything_is_back(redis_server: RedisServer
     redis_server.restart()
     again = await once_reached(two.begin, NewCall(key=held.key, fingerprint="f", principal="p", backend="b"))
     assert isinstance(again, Exists)
-    assert await two.get("nobody") is None
+    assert await two.get("unknown") is None
 
 
 async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(

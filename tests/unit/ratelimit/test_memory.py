@@ -42,7 +42,7 @@ def test_buckets_do_exactly_what_buckets_of_tokens_do(
 
 
 @given(RATES, st.integers(0, 10_000_000))
-def test_a_refusal_tells_the_first_second_at_which_there_is_one_more(limit: Rule, pause_us: int) -> None:
+def test_a_refusal_names_the_first_second_at_which_there_is_one_more(limit: Rule, pause_us: int) -> None:
     clock = Clock()
     buckets, plan = MemoryBuckets(clock), Plan((limit,))
     while (outcome := buckets.take(plan, parts())).refused is None:

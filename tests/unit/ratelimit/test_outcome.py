@@ -45,7 +45,7 @@ def test_without_limits_nothing_is_said() -> None:
     assert headers(take()) == ()
 
 
-def test_a_refusal_tells_of_the_limits_that_refuse_only() -> None:
+def test_a_refusal_shows_only_the_limits_that_refuse() -> None:
     """Retry-After must not be earlier than any `t` (section 6), and that of a limit with room means nothing here."""
     refused = take(rule("slow", count=1, per_s=60, burst=10), rule("fast", burst=1), times=2)
     assert refused.refused is not None
