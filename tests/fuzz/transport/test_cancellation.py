@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gateway.transport import Limits, Origin, Pool, Reply
-from gateway.transport.connection import Connection
 from gateway.transport.dial import Dialler
 from tests.fuzz.transport.loops import DEADLINE_S, Leftovers, run, set_resolver, turns, until
 from tests.fuzz.transport.plans import LONG_S, Plan
@@ -213,7 +212,7 @@ def test_a_dial_cancelled_at_any_await_leaves_no_socket(
     context: ssl.SSLContext | None = contexts.trusting if tls else None
 
     async def dial_and_drop(dialler: Dialler) -> None:
-        connection = await dialler.dial(lambda: Connection(Pool(Origin("http", NAME, 1))))
+        connection = await dialler.dial(Pool(Origin("http", NAME, 1))._make_connection)
         connection.drop()
 
     async def every_point() -> int:

@@ -72,6 +72,7 @@ REFUSED = {
     "chunk size beyond 64 bits": CHUNKED + b"ffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
     "chunk size ended by LF": CHUNKED + b"5\nhello\r\n0\r\n\r\n",
     "chunk extension ended by LF": CHUNKED + b"5;a\nhello\r\n0\r\n\r\n",
+    "chunk without a line end": CHUNKED + b"5\r\nhello0\r\n\r\n",
     "chunk longer than it says": CHUNKED + b"5\r\nhelloX\r\n0\r\n\r\n",
 }
 

@@ -11,8 +11,8 @@ import pytest
 
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
-from gateway.transport.connection import Connection
-from gateway.transport.replies import Headers, WholeReply
+from gateway.transport.connection import Connection, Headers
+from gateway.transport.replies import WholeReply
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
@@ -148,7 +148,7 @@ async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None
 
 async def test_many_small_pieces_take_no_more_memory_than_their_bytes() -> None:
     count = 10_000
-    exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9))), b"GET", 2 * count, None)
+    exchange = WholeReply(Pool(Origin("http", "127.0.0.1", 9))._make_connection(), b"GET", 2 * count, None)
     exchange.reply = asyncio.get_running_loop().create_future()
     exchange.on_head(200, ())
     tracemalloc.start()
