@@ -235,9 +235,7 @@ class ServerTlsSettings(Section):
     """TLS towards callers. Files in PEM, read again when the configuration is."""
 
     cert: File = setting(..., "The gateway's certificate and its chain.")
-    client_ca: File | None = setting(
-        None, "Certificates of who may sign those of callers; left out, callers are not asked for any."
-    )
+    client_ca: File | None = setting(None, "Authorities of callers' certificates; left out, callers need none.")
     require_client_cert: Flag = setting(True, "With client_ca: whether a caller without a certificate is turned away.")
     key: File = setting(..., "The private key of the certificate, without a passphrase.")
 
