@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
@@ -18,6 +19,7 @@ CALL_HEADERS = (JSON_TYPE, ACCEPT)
 NO_STORE = (b"cache-control", b"no-store")
 
 REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
+NO_REASON = "The tool failed and did not say why."
 MAX_CALL_ID = 256  # characters
 MAX_ANCESTORS = 64  # a conversation that deep is a loop
 MAX_TRACE_ID = 1024  # characters; a W3C traceparent has 55
@@ -37,6 +39,17 @@ def object_(value: Json, what: str) -> JsonObject:
     if not isinstance(value, dict):
         raise invalid(f"{what} must be a JSON object.")
     return value
+
+
+def string(value: Json) -> str | None:
+    """The value if it is a text."""
+    return value if isinstance(value, str) else None
+
+
+def duration(value: Json) -> float | None:
+    """The value if it can be a duration."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < math.inf else None
 
 
 def _text(value: Json, what: str) -> str:
@@ -104,10 +117,7 @@ _EMPTY_CONTEXT = CallContext()
 
 
 def _read_context(context: JsonObject) -> CallContext:
-    """Reads `context`: tokens, secrets and the user; an empty user id counts as absent.
-
-    Entries that the tool does not declare are dropped later, not here.
-    """
+    """Reads `context`, also what the tool does not declare; an empty user id counts as absent."""
     return CallContext(
         tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
         secrets=_pairs(context.get("secrets", []), "context.secrets", "value"),
@@ -173,8 +183,7 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     return _reply(error.code, error.retry_after_s, (*headers, *error.headers), body)
 
 
-# There are few such sentences, in each version of each dialect, and callers refused for one reason have about as long
-# to wait. A cached answer costs a fifth of an encoded one.
+# There are few such sentences, versions and times to wait. A cached answer costs a fifth of an encoded one.
 @lru_cache(maxsize=256)
 def _fixed(
     code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers

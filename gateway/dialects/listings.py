@@ -1,7 +1,7 @@
 """Reads whole lists of tools into definitions, as text, so that another process can do it.
 
-A list of 64 MiB can hold twenty million tools, or one with as many values. What is read here keeps to bounds, tool by
-tool and in all, so that decoding it afterwards takes neither much memory nor long at a time.
+A list of 64 MiB can hold twenty million tools, or one with as many values. What is returned keeps to bounds, so that
+decoding it takes neither much memory nor long at a time.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ COUNT, MAIL, DIARY = (
     {"tool": tool_id, "version": "1.0.0", "backend": "scripted"} for tool_id in ("Count.Up", "Mail.Read", "Diary.Read")
 )
 REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "nobody we know": (
+    "an unknown caller": (
         {"tool_id": "Echo.Say", "headers": {"authorization": f"Bearer {CANARY}"}},
         {"status": 401, "outcome": "refused", "reason": "api_key"},
     ),
@@ -145,9 +145,9 @@ async def test_a_limited_request_is_one_line(server: ToolServer, caplog: pytest.
             await gateway.caller.call("oxp", "Echo.Say")
             await gateway.caller.list("oxp")
         await gateway.caller.http.get("/calls/x")
-    told = [(line["operation"], line["status"], line.get("reason")) for line in gateway.lines]
+    shown = [(line["operation"], line["status"], line.get("reason")) for line in gateway.lines]
     refused = [("call", 429, "twice"), ("list", 429, "twice"), ("poll", 429, "twice")]
-    assert told == [("call", 200, None), ("list", 200, None), *refused]
+    assert shown == [("call", 200, None), ("list", 200, None), *refused]
     assert not [record for record in caplog.records if record.name == "gateway.pipeline"]
 
 
@@ -178,9 +178,9 @@ async def test_callbacks_are_a_line_each_without_their_path_or_their_content() -
     ):
         await gateway.caller.call("oxp", "builds.lint", call_id="k", headers={"prefer": "respond-async"})
         await until(lambda: bool(toolset.noted))
-        told = toolset.noted[0][1]
-        secret = told["callback_url"].rpartition("/")[2]
-        result = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": CANARY}
+        body = toolset.noted[0][1]
+        secret = body["callback_url"].rpartition("/")[2]
+        result = {"type": "tool_result", "group_id": body["group_id"], "id": body["id"], "text": CANARY}
         headers = {"x-request-id": "theirs"}
         for path in (f"/callbacks/{secret}", f"/callbacks/{CANARY}"):
             answer = await gateway.caller.http.post(path, json=result, headers=headers)

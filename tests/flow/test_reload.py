@@ -1,4 +1,4 @@
-"""Another configuration in the middle of everything: what stays, what goes, and what nobody notices."""
+"""A new configuration while calls run: what stays, what goes, and what callers do not notice."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_what_is_replaced_is_freed(start: Start, server: ToolServer) -> No
 
 
 async def test_a_process_that_ends_names_the_calls_that_end_with_it(caplog: pytest.LogCaptureFixture) -> None:
-    """Ours: by digests, which tell nobody who called."""
+    """Ours: by digests, which do not show the caller."""
     async with yard() as tools, running(config({"yard": {"protocol": "callback", "url": tools.url}})) as gateway:
         headers = {"prefer": "respond-async"}
         answer = await gateway.caller.call("oxp", WORK, {"number": 1}, call_id="mine", headers=headers)

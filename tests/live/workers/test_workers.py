@@ -12,9 +12,8 @@ from functools import partial
 import httpx
 import pytest
 
-from tests.live.faults.test_stopping_under_load import Load
 from tests.live.workers.team import WORKERS, connections_from, details, is_alive, metric, pids, team
-from tests.support.calling import call_once, connect, value
+from tests.support.calling import Load, call_once, connect, value
 from tests.support.changing import change, file_of
 from tests.support.processes import STOP_S, GatewayProcess, gateway, settings, until
 from tests.support.toolserver import Exchange, definition, echo, tool_server

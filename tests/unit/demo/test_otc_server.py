@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.servers import connected
+from tests.support.terminal import connected
 
 
 def call(client: httpx.Client, tool_id: str, **arguments: Any) -> httpx.Response:

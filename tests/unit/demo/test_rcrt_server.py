@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.servers import connected
+from tests.support.terminal import connected
 
 MODULE = "gateway.demo.rcrt_server"
 IDENTITY = {"owner_id": "00000000-0000-0000-0000-000000000001", "agent_id": "6f1c2b9e-4a0d-4e0e-9d0b-2f6f0a1b7c11"}
