@@ -15,8 +15,8 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
+from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
-from gateway.http.observer import LEFT, Observer, answered_status
 from gateway.http.origins import AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, head_of, prefix_of, route_of
 from gateway.ports import Operation, Surface
