@@ -126,14 +126,6 @@ async def test_other_replicas_get_the_outcome_of_a_forgotten_call(open_replica: 
         assert (record.state, record.outcome) == (DONE, b"refused")
 
 
-async def test_another_replicas_call_is_not_ended_so(open_replica: OpenReplica) -> None:
-    one, two = await open_replica(), await open_replica()
-    key = (await began(one, to=ACCEPTED)).key
-    await two.forget(key, b"refused")
-    assert await state_of(two, key) is ACCEPTED
-    assert await one.settle(key, b"done")
-
-
 async def test_while_redis_is_away_local_waiters_are_woken_and_others_when_it_is_back(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:

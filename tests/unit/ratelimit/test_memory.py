@@ -108,12 +108,6 @@ def test_at_the_cap_those_nearest_to_full_are_forgotten() -> None:
     assert buckets.take(plan, parts("key:greedy")).refused is not None
 
 
-def test_new_callers_are_let_in_at_the_cap() -> None:
-    buckets, plan = MemoryBuckets(Clock(), max_shard=1), Plan((rule(burst=1),))
-    assert all(buckets.take(plan, parts(f"key:{number}")).refused is None for number in range(1000))
-    assert len(buckets) <= SHARDS
-
-
 def test_looking_for_an_exhausted_bucket_takes_and_keeps_nothing() -> None:
     limit = rule(burst=1)
     buckets, plan = MemoryBuckets(Clock()), Plan((limit,))
