@@ -42,7 +42,7 @@ ReadStream = Callable[[StreamedReply, Invocation], Awaitable[Reply]]
 
 
 def note_status(lease: Lease[Server], status: int) -> None:
-    """Reports a status to the breakers: below 500 is an answer, 502 to 504 are the server's failure, others the tool's."""
+    """Reports a status to the breakers: below 500 is an answer, 502 to 504 blame the server, others the tool."""
     if status < 500:
         lease.answered = True
     elif status in NOT_ANSWERED:
