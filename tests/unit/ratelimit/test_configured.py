@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.assembly import storage
+from gateway.assembly import parts
 from gateway.config import read
 from gateway.ports import Target
 from gateway.ratelimit import RateLimited
@@ -31,7 +31,7 @@ MAIL = Target("Mail.Send", "1.0.0", "mail", "mail/*")
 
 
 async def test_configured_limits_apply_to_the_requests_they_name() -> None:
-    limits = storage.rate_limits(read(FILE))
+    limits = parts.rate_limits(read(FILE))
     policies = {
         "early": limits.admit("call", "10.0.0.1")[0][1],
         "search": (await limits.spend("call", "key:a", "10.0.0.1", SEARCH))[0][1],
