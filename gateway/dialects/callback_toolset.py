@@ -1,7 +1,4 @@
-"""What a callback tool server offers: its manifest, of which all is good or nothing is used.
-
-Reactive Agent Protocol: Toolsets. Manifests are written in camel case, unlike every other message.
-"""
+"""The manifest of a callback tool server; one flaw and none of it is used (Reactive Agent Protocol: Toolsets)."""
 
 from __future__ import annotations
 
@@ -25,13 +22,8 @@ from gateway.wire import WireRequest
 MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
 
 # Passed on to callers; the gateway does not rely on them (Toolsets, Annotations: informational).
-ANNOTATIONS: Mapping[str, type] = {
-    "requiresAuth": str,
-    "readOnly": bool,
-    "destructive": bool,
-    "idempotent": bool,
-    "longRunning": bool,
-}
+FLAGS = dict.fromkeys(("readOnly", "destructive", "idempotent", "longRunning"), bool)
+ANNOTATIONS: Mapping[str, type] = {"requiresAuth": str, **FLAGS}
 # The library would fetch any other `$schema` from wherever it points.
 DRAFTS = frozenset(
     {f"http://json-schema.org/draft-{number}/schema" for number in ("04", "06", "07")}
@@ -148,10 +140,8 @@ def _within_bounds(text: bytes, gathered: Gathered) -> Json:
 
 def _tools(array: Raw, gathered: Gathered) -> list[Json]:
     bounds, tools, values = gathered.bounds, list[Json](), 0
-    for count, tool in enumerate(read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes)), 1):
-        if count > bounds.max_tools:
-            gathered.cut_off()
-            break
+    entries = read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
+    for count, tool in gathered.numbered(entries):
         if isinstance(tool, TooLongTool):
             gathered.reject(str(tool.get("name", f"number {count} of the list")), tool.reason)
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
@@ -10,6 +11,7 @@ from msgspec import Raw
 from gateway.errors import CODE, ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
 from gateway.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
+from gateway.naming import full_version
 from gateway.wire import Headers, WireReply, WireRequest
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -19,13 +21,14 @@ NO_STORE = (b"cache-control", b"no-store")
 CHARSETS = (b"utf-8", b"utf8", b"us-ascii")
 
 REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
+NO_REASON = "The tool failed and did not say why."
 MAX_CALL_ID = 256  # characters
 MAX_ANCESTORS = 64  # a conversation that deep is a loop
 MAX_TRACE_ID = 1024  # characters; a W3C traceparent has 55
 MAX_TOOL_ID = 256  # characters; a name has at most 64, a version needs a dozen
 
 # OTC and OXP 1.0, ToolId. Matched whole: the published pattern ends in `$`, which lets a newline through.
-TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
+TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+(?:\.[0-9]+\.[0-9]+)?))?")
 
 
 def invalid(message: str) -> GatewayError:
@@ -40,6 +43,17 @@ def object_(value: Json, what: str) -> JsonObject:
     return value
 
 
+def string(value: Json) -> str | None:
+    """The value if it is a text."""
+    return value if isinstance(value, str) else None
+
+
+def duration(value: Json) -> float | None:
+    """The value if it can be a duration."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < math.inf else None
+
+
 def _text(value: Json, what: str) -> str:
     if not isinstance(value, str):
         raise invalid(f"{what} must be a string.")
@@ -51,10 +65,8 @@ def _split_tool_id(wire_id: str) -> ToolRef | None:
     match = TOOL_ID.fullmatch(wire_id)
     if match is None:
         return None
-    tool, *numbers = match.groups()
-    if numbers[0] is None:
-        return ToolRef(tool=tool)
-    return ToolRef(tool=tool, version=".".join(str(int(number or 0)) for number in numbers))
+    tool, version = match.groups()
+    return ToolRef(tool=tool, version=version and full_version(version))
 
 
 def tool_ref(wire_id: Json) -> ToolRef:
@@ -105,10 +117,7 @@ _EMPTY_CONTEXT = CallContext()
 
 
 def _read_context(context: JsonObject) -> CallContext:
-    """Reads `context`: tokens, secrets and the user; an empty user id counts as absent.
-
-    Entries that the tool does not declare are dropped later, not here.
-    """
+    """Reads `context`, also what the tool does not declare; an empty user id counts as absent."""
     return CallContext(
         tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
         secrets=_pairs(context.get("secrets", []), "context.secrets", "value"),
@@ -174,8 +183,7 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     return _reply(error.code, error.retry_after_s, (*headers, *error.headers), body)
 
 
-# There are few such sentences, in each version of each dialect, and callers refused for one reason have about as long
-# to wait. A cached answer costs a fifth of an encoded one.
+# There are few such sentences, versions and times to wait. A cached answer costs a fifth of an encoded one.
 @lru_cache(maxsize=256)
 def _fixed(
     code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers

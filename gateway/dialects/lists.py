@@ -49,10 +49,10 @@ class _Names(Struct):
 
 
 def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:
-    """An answer to `GET /tools` without its tools, and the first `most` of these, read one at a time.
+    """An answer to `GET /tools` without its tools, and the first `most` of these, one at a time to bound the memory.
 
-    A tool that cannot be read, or whose text has more than `max_tool_bytes`, becomes an UnreadableTool. The memory this
-    takes is that of one tool, whatever the list. Raises JsonError, DefinitionError.
+    A tool that cannot be read, or whose text has more than `max_tool_bytes`, becomes an UnreadableTool. Raises
+    JsonError, DefinitionError.
     """
     text = text.removeprefix(BOM_UTF8)
     try:
@@ -67,7 +67,7 @@ def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterat
 
 
 def _open(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:
-    """Does what `open_list` says. Raises DecodeError, RecursionError, DefinitionError."""
+    """Raises DecodeError, RecursionError, DefinitionError."""
     begin = _spaces_end(text, 0)
     if text[begin : begin + 1] == b"[":
         return [], _read_each(text, most, max_tool_bytes)

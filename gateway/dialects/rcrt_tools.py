@@ -1,11 +1,12 @@
-"""What an RCRT workspace offers: `tool.code.v1` breadcrumbs, and the older `tool.catalog.v1` that sums them up.
+"""The tools of an RCRT workspace: `tool.code.v1` breadcrumbs, and the older `tool.catalog.v1` that sums them up.
 
-As the runners of November 2025 read them; older spellings of the members are understood too.
+As the runners of November 2025 read them; older names of the members are understood too.
 """
 
 from __future__ import annotations
 
 from gateway import naming
+from gateway.dialects.fields import string
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_crumb
 from gateway.jsontext import JsonError, decode, encode
@@ -38,8 +39,8 @@ def is_callable(crumb: Crumb, workspace: str, *, needs_approval: bool) -> bool:
 def read_tool(record: JsonObject, name: str, toolkit: str) -> tuple[ToolDefinition, tuple[str, ...]]:
     """Reads the whole record of a `tool.code.v1`, and warnings about its name. Raises DefinitionError."""
     context = _object(record.get("context"))
-    version = _text(record.get("semantic_version")) or _text(context.get("version"))
-    description = _text(record.get("description")) or _text(context.get("description"))
+    version = string(record.get("semantic_version")) or string(context.get("version"))
+    description = string(record.get("description")) or string(context.get("description"))
     return _definition(context, name, version, description, toolkit)
 
 
@@ -57,17 +58,14 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         return (encode(Summary(failure="not a list")),)
     crumb = decode_crumb(found[0]) if found else None
     entries = (crumb.context or {}).get("tools") if crumb else None
-    for count, entry in enumerate(entries if isinstance(entries, list) else [], 1):
-        if count > gathered.bounds.max_tools:
-            gathered.cut_off()
-            break
+    for _, entry in gathered.numbered(entries if isinstance(entries, list) else []):
         tool = _object(entry)
-        name = _text(tool.get("name"))
-        if name is None:
+        name = string(tool.get("name"))
+        if not name:
             gathered.reject("?", "it has no name")
             continue
         # Its version is always 1.0.0, whatever the tool's own.
-        version, description = _text(tool.get("version")), _text(tool.get("description"))
+        version, description = string(tool.get("version")), string(tool.get("description"))
         try:
             gathered.take(_definition(tool, name, version, description, gathered.bounds.toolkit)[0])
         except DefinitionError as exc:
@@ -106,7 +104,3 @@ def _schema(source: JsonObject, which: str, last: Json) -> JsonObject:
 
 def _object(value: Json) -> JsonObject:
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None

@@ -57,14 +57,13 @@ def of_call(head: Head, document: JsonObject) -> RestDialect:
         return DIALECTS[head.dialect]
     if head.headers.get(b"user-agent", b"").startswith(LC_AGENTS):
         return LC
-    enveloped, flat = "request" in document, "tool_id" in document
-    if enveloped and flat:
+    if "request" not in document:
+        if "tool_id" in document:
+            return OXP
+        raise fields.invalid("The body is not a call: it has neither 'request' nor 'tool_id' at its top level.")
+    if "tool_id" in document:
         raise fields.invalid("A call has 'request' or 'tool_id' at its top level, not both.")
-    if flat:
-        return OXP
-    if enveloped:
-        return _by_schema(document) or (RFC if head.path == "/call" else OTC)
-    raise fields.invalid("The body is not a call: it has neither 'request' nor 'tool_id' at its top level.")
+    return _by_schema(document) or (RFC if head.path == "/call" else OTC)
 
 
 def of_list(head: Head, document: Json) -> RestDialect:
@@ -77,7 +76,7 @@ def of_list(head: Head, document: Json) -> RestDialect:
 
 
 def _by_schema(document: Json) -> RestDialect | None:
-    """The dialect a `$schema` names. The OpenToolCalling address was never renamed in OXP's pages; it counts as OTC."""
+    """The dialect that `$schema` names. OXP's pages still print the OpenToolCalling address; it counts as OTC."""
     schema = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(schema, str):
         return None
@@ -160,7 +159,7 @@ class RestSurface:
             return RefusedOpening(bound, error)
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
-        """A refusal in the dialect that the head tells, else `{message, code}`, which is valid in all of them."""
+        """A refusal in the dialect of the head, else `{message, code}`, which is valid in all of them."""
         dialect = by_head(head)
         if dialect is None:
             return fields.error_reply(error)

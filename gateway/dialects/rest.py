@@ -1,7 +1,6 @@
-"""What the dialects of OTC and OXP share: wire versions, the enveloped form, lists that are revalidated.
+"""The enveloped form and what the dialects of OTC and OXP share: wire versions, lists that are revalidated.
 
-An instance of a dialect is bound to one wire version; there is one for each that is accepted, made once. No draft was
-ever frozen, so versions are exact strings; a near miss is refused (OTC 1.0 and OXP 1.0, Versioning).
+No draft was ever frozen, so versions are exact strings; a near miss is refused (OTC 1.0 and OXP 1.0, Versioning).
 """
 
 from __future__ import annotations
@@ -40,10 +39,9 @@ PRIVATE = (b"cache-control", b"private, no-cache")
 
 
 class RestDialect:
-    """One dialect in one wire version: the `ListEncoder` of its answers, the decoder of its calls, a `ServerDialect`.
+    """One dialect in one wire version, made once for each; a `ListEncoder` and a `ServerDialect`.
 
-    What stands here is the enveloped form, which the dialects vary: `{$schema, request}` in, `{$schema, result}` out.
-    `headers` are on every answer.
+    Here it is the enveloped form: `{$schema, request}` in, `{$schema, result}` out. `headers` are on every answer.
     """
 
     name: ClassVar[str]
@@ -144,8 +142,5 @@ def _accepts_gzip(accepted: bytes) -> bool:
 
 def _matches(if_none_match: bytes, etag: bytes) -> bool:
     """Weak comparison; our two encodings of one list count as the same."""
-    for candidate in if_none_match.split(b","):
-        tag = candidate.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip")
-        if tag in (etag, b"*"):
-            return True
-    return False
+    tags = (tag.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip") for tag in if_none_match.split(b","))
+    return any(tag in (etag, b"*") for tag in tags)

@@ -1,8 +1,4 @@
-"""What can be configured: one frozen pydantic model for each section of the file.
-
-`values` and `web` say what single values may be, `sections` how they are put together; the sections themselves are in
-`server`, `access`, `state`, `backends`, `routes` and `limits`.
-"""
+"""What can be configured: one frozen pydantic model for each section of the file."""
 
 from __future__ import annotations
 
@@ -39,15 +35,9 @@ class Config(Section):
         ..., "How callers prove who they are; the word none lets everybody in."
     )
     state: StateSettings | None = setting(None, "How what the gateway remembers is protected.")
-    backends: Annotated[Mapping[str, AnyBackend], ByName(NAME)] = setting(
-        {}, "The tool servers, by a name of your choice."
-    )
-    routes: Annotated[tuple[RouteSettings, ...], Items(routes_never_reached)] = setting(
-        [], "Which of their tools are published."
-    )
-    rate_limits: Annotated[tuple[RateLimitSettings, ...], Items(limits_that_clash)] = setting(
-        [], "How often callers may ask."
-    )
+    backends: Annotated[Mapping[str, AnyBackend], ByName(NAME)] = setting({}, "The tool servers, by name.")
+    routes: Annotated[tuple[RouteSettings, ...], Items(routes_never_reached)] = setting([], "The published tools.")
+    rate_limits: Annotated[tuple[RateLimitSettings, ...], Items(limits_that_clash)] = setting([], "Limits on requests.")
     limits_on_failure: Choice[OnFailure] = setting(
         "local",
         "How requests are counted while Redis is away: by each process itself, or not at all, in which case those "

@@ -87,9 +87,7 @@ class JwtSettings(Section):
         "in `user_info` is not passed on.",
     )
     leeway_s: Annotated[float, Duration("0s", "5m")] = setting("30s", "By how much clocks may differ.")
-    max_lifetime_s: Annotated[float, Duration("1s", "365d")] | None = setting(
-        None, "How far ahead the end of a token may lie; farther is refused."
-    )
+    max_lifetime_s: Annotated[float, Duration("1s", "365d")] | None = setting(None, "How far ahead a token may end.")
     jwks_refresh_s: Annotated[float, Duration("1s", "7d")] = setting("5m", "How often its keys are fetched again.")
     jwks_cooldown_s: Annotated[float, Duration("1s", "1d")] = setting(
         "30s", "How often they are fetched at most for tokens with a key that is not known, and after a failure."

@@ -104,13 +104,9 @@ class RateLimitSettings(Section):
     """One limit. Requests of the same key share it; a request that any limit refuses is not counted by the others."""
 
     name: Annotated[str, NAME] = setting(..., "What callers, metrics and logs see of it.")
-    key: Annotated[tuple[LimitPart, ...], LIMIT_KEY] = setting(
-        ..., "What is counted apart: caller, ip, tool, route, or several joined by +."
-    )
+    key: Annotated[tuple[LimitPart, ...], LIMIT_KEY] = setting(..., "What is counted apart.")
     rate: Annotated[Rate, RATE] = setting(..., "How many requests on average, such as 50/s, 30/m, 1000/h or 5000/d.")
-    burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(
-        None, "How many at once after a pause; left out, as many as the rate has."
-    )
+    burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(None, "How many at once; left out, the rate's count.")
     operations: Annotated[tuple[Choice[LimitOperation], ...], Items(at_least=1)] = setting(
         ["call", "list"],
         "What counts: calls, lists of tools, polls for results, or credentials that were not accepted.",

@@ -1,8 +1,6 @@
 """How single values are read: text, numbers, durations, sizes, secrets. Each is an annotation for pydantic.
 
-`timeout_s: Annotated[float, Duration("10ms", "1h")]` reads `30s` into 30.0, records what is wrong with any other text,
-and describes itself in JSON Schema (draft 2020-12), so that an editor and the gateway accept the same files. Which
-plain scalars are text follows the core schema of YAML 1.2 (section 10.3.2): `no` is text, `true` and `8080` are not.
+Which plain scalars are text follows YAML 1.2 (core schema, section 10.3.2): `no` is text, `true` and `8080` are not.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class Value(ABC):
     """A value without parts. `title` says in the schema and in the reference what may be written."""
 
     title: str = ""
-    sample: str = ""  # what stands in for a variable that is missing
+    if_missing: Any = None  # what stands in for a variable that is missing
     always_judged = False  # whether problems of a stand-in with other keys count: any value would have them
     # Looks a value up where the file lies, or elsewhere in it. Raises UnfitError.
     resolve: Callable[[Any, Cursor], Any] | None = None
@@ -58,7 +56,7 @@ class Value(ABC):
 
     def stand_in(self, raw: str) -> Any:
         """A value to go on with where a variable is missing and that was allowed; `raw` is what the file says."""
-        return self.parse(Written(self.sample))
+        return raw if self.if_missing is None else self.if_missing
 
     @abstractmethod
     def schema(self) -> Schema:
@@ -101,9 +99,6 @@ class Text(Value):
     def matches(self, text: str) -> bool:
         """Whether text has the form."""
         return bool(text) and (self.pattern is None or re.fullmatch(self.pattern, text) is not None)
-
-    def stand_in(self, raw: str) -> Any:
-        return raw if self.if_missing is None else self.if_missing
 
     def schema(self) -> Schema:
         return {"type": "string", **({"pattern": _or_substituted(self.pattern)} if self.pattern else {"minLength": 1})}
@@ -168,7 +163,7 @@ class _Flag(Value):
     """`true` or `false`, and none of the other eighteen spellings of YAML 1.1."""
 
     title = "true or false"
-    sample = "false"
+    if_missing = False
 
     def parse(self, written: Written) -> bool:
         if written.quoted or written.text not in ("true", "false"):
@@ -188,7 +183,7 @@ class Integer(Value):
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
         self.title = f"whole number from {low} to {high}"
-        self.sample = str(low)
+        self.if_missing = low
 
     def parse(self, written: Written) -> int:
         if written.quoted:
@@ -213,7 +208,7 @@ class Range(Value):
         self.pattern = f"[0-9]{{1,15}}({'|'.join(self.units)})"
         self.low, self.high = self._number(low), self._number(high)
         self.title = f"{self.noun} from {low} to {high}"
-        self.sample = low
+        self.if_missing = self.parse(Written(low))
 
     def parse(self, written: Written) -> float:
         if re.fullmatch(self.pattern, written.text) is None:
@@ -256,7 +251,7 @@ class WordOf(Value):
 
     def __init__(self, words: tuple[str, ...]) -> None:
         self.words = words
-        self.sample = words[0]
+        self.if_missing = words[0]
 
     def parse(self, written: Written) -> str:
         if written.text not in self.words:

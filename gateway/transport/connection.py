@@ -1,8 +1,4 @@
-"""One HTTP/1.1 connection (RFC 9112): writes a request, reads its reply, and decides whether it can be reused.
-
-llhttp parses and is strict. What httptools and llhttp do here beyond their documentation is tested in
-tests/unit/transport/test_httptools.py.
-"""
+"""One HTTP/1.1 connection (RFC 9112): writes a request, reads its reply, and decides whether it can be reused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each run of a tool is counted once, by how it really ended, whoever waited for it. All of it is ours."""
+"""Each run of a tool is counted once, by its outcome, whether or not its caller waited. All of it is ours."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ async def test_a_value_that_breaks_schema_counts(start: Start, server: ToolServe
     server.tools.append(tool("Broken.Say", output_schema={"type": "integer"}))
     routes = [{"tools": "*", "backend": "scripted", "validate_output": "fail"}]
     gateway = await start(config({"scripted": server.url}, routes))
-    told = await gateway.caller.call("oxp", "Broken.Say", **members)
-    assert told.error["message"] == "The tool returned a value that breaks its own output schema."
+    answer = await gateway.caller.call("oxp", "Broken.Say", **members)
+    assert answer.error["message"] == "The tool returned a value that breaks its own output schema."
     assert await samples(gateway, CALLS) == {ran("tool_error", tool="Broken.Say"): 1}
 
 

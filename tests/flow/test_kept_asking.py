@@ -40,7 +40,7 @@ async def expiry(caller: Caller, call_id: str) -> None:
     """Waits until nothing more is known of a call."""
     headers = {"authorization": f"Bearer {caller.token}"}
     async with asyncio.timeout(WAIT_S):
-        while (await caller.http.get(f"/calls/{call_id}", headers=headers)).is_success:  # noqa: ASYNC110 - nobody says so
+        while (await caller.http.get(f"/calls/{call_id}", headers=headers)).is_success:  # noqa: ASYNC110 - no event
             await asyncio.sleep(LOOK_AGAIN_S)
 
 
@@ -97,14 +97,14 @@ async def test_a_kept_call_stays_in_its_first_dialect(caller: Caller, server: To
 @pytest.mark.parametrize("call_id", IDS)
 async def test_any_id_can_be_asked_for(caller: Caller, server: ToolServer, call_id: str) -> None:
     first = await caller.call("oxp", "Echo.Say", call_id=call_id)
-    if call_id != "..":  # no path can end in it: whoever sends it takes the segment before it away
+    if call_id != "..":  # no path can end in it: clients remove it together with the segment before
         assert (await look(caller, "oxp", call_id)).body == first.body
 
 
-NOBODYS = ["other", "tg-", "tg-other", "tg-" + "A" * 43, "x" * 5000, "é", "\0", "%00", "a/b", "*", " "]
+UNKNOWN_IDS = ["other", "tg-", "tg-other", "tg-" + "A" * 43, "x" * 5000, "é", "\0", "%00", "a/b", "*", " "]
 
 
-@pytest.mark.parametrize("call_id", NOBODYS)
+@pytest.mark.parametrize("call_id", UNKNOWN_IDS)
 async def test_an_unknown_id_is_not_found(caller: Caller, server: ToolServer, call_id: str) -> None:
     await caller.call("oxp", "Echo.Say", call_id="k")
     for ask in (look, cancel):
@@ -177,26 +177,26 @@ async def test_a_cancelled_call_is_over_for_all_who_joined(caller: Caller, serve
             await asyncio.Event().wait()
         finally:
             hung_up.set()
-        raise AssertionError("nobody sets that event")
+        raise AssertionError("the event is never set")
 
     server.handler = wait
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         calls = [group.create_task(caller.call(dialect, "Echo.Say", call_id="k")) for _ in range(3)]
         await begun(server)
-        told = await cancel(caller, dialect, "k")
-    assert (told.status, told.error["can_retry"]) == (202, False)
+        cancelled = await cancel(caller, dialect, "k")
+    assert (cancelled.status, cancelled.error["can_retry"]) == (202, False)
     server.handler = server.echo
     answers = [await call for call in calls]
     answers += [await caller.call(dialect, "Echo.Say", call_id="k"), await look(caller, dialect, "k")]
-    assert {(answer.status, answer.body) for answer in answers} == {(200, told.body)}
+    assert {(answer.status, answer.body) for answer in answers} == {(200, cancelled.body)}
     assert server.executions == 1
 
 
 @every_dialect
 async def test_what_is_over_cannot_be_cancelled_any_more(caller: Caller, server: ToolServer, dialect: str) -> None:
     first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
-    told = await cancel(caller, dialect, "k")
-    assert (told.status, told.body) == (202, first.body)
+    cancelled = await cancel(caller, dialect, "k")
+    assert (cancelled.status, cancelled.body) == (202, first.body)
     assert (await look(caller, dialect, "k")).body == first.body
 
 

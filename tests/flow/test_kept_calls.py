@@ -1,4 +1,4 @@
-"""A call with an id runs once, whoever repeats it and however often.
+"""A call with an id runs once, however often it is repeated.
 
 The specifications call `call_id` an idempotency key and say no more (RFC 5.2, OTC and OXP 1.0): all of it is ours.
 """
@@ -130,7 +130,7 @@ async def test_fifty_at_once_run_once(caller: Caller, server: ToolServer, dialec
 
 @every_dialect
 async def test_fifty_at_once_share_even_what_is_not_kept(caller: Caller, server: ToolServer, dialect: str) -> None:
-    """A failure that may be repeated and a refusal are told to all who joined, and a later call runs again."""
+    """All who joined get the retryable failure or the refusal, and a later call runs again."""
     opened = asyncio.Event()
 
     async def fail(received: Request) -> bytes:
@@ -205,7 +205,7 @@ async def test_a_tool_server_that_was_not_there_leaves_the_id_unused(start: Star
 
 @every_dialect
 async def test_a_call_that_broke_off_is_not_tried_again(caller: Caller, server: ToolServer, dialect: str) -> None:
-    """Nobody knows whether the tool ran, and that is what every repetition is told."""
+    """It is unknown whether the tool ran, and every repetition is answered so."""
     server.handler = hang_up
     first = await caller.call(dialect, "Echo.Say", call_id="k")
     assert first.error["can_retry"] is False

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Asked:
-    """Answers when it is let go; what was asked, and how many at once."""
+    """Answers while `held` is set; counts what was asked, and how many at once."""
 
     def __init__(self) -> None:
         self.status: str | Exception = "pending"
@@ -77,7 +77,7 @@ async def test_few_looks_are_under_way_at_one_backend_and_others_are_pending_at_
     assert await looks.status(ServerChallenge("mail", "/more")) == "completed"
 
 
-async def test_a_look_that_fails_fails_all_who_share_it_and_is_made_again(clock: Clock) -> None:
+async def test_a_failed_look_fails_all_who_share_it_and_is_repeated(clock: Clock) -> None:
     asked = Asked()
     asked.status = RuntimeError("a bug")
     looks = Looks(asked, clock)

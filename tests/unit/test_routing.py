@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, ToolRef
 from gateway.ports import Caller
-from gateway.routing import MAX_CACHED_LISTS, Router
+from gateway.routing import Router
 from tests.unit.published import published, route_to
 
 
@@ -60,10 +60,10 @@ def test_an_unknown_version_is_not_found_and_usable_ones_are_listed() -> None:
 
 def test_few_of_a_thousand_versions_are_listed() -> None:
     router = Router([published(f"A.B@{number}.0.0") for number in range(1000)])
-    told = refusal(router, "A.B", "1.2.3").developer_message
-    assert told is not None
-    assert told.startswith("Its newest versions are 999.0.0, 998.0.0, ")
-    assert len(told) < 150
+    message = refusal(router, "A.B", "1.2.3").developer_message
+    assert message is not None
+    assert message.startswith("Its newest versions are 999.0.0, 998.0.0, ")
+    assert len(message) < 150
 
 
 def test_a_tool_is_found_by_its_name() -> None:
@@ -73,18 +73,10 @@ def test_a_tool_is_found_by_its_name() -> None:
     assert refusal(router, "A_B").code is ErrorCode.TOOL_NOT_FOUND
 
 
-def test_callers_that_see_the_same_share_one_key_and_one_list() -> None:
+def test_callers_that_see_the_same_share_one_key() -> None:
     router = Router([published("A.Mail@1.0.0", scopes="mail")])
     one, other, blind = caller("mail unrelated"), caller("mail"), caller("unrelated")
     assert router.visible_key(one) == router.visible_key(other) != router.visible_key(blind)
-    assert router.tools_for(one) is router.tools_for(other)
-
-
-def test_lists_of_ever_new_scopes_are_not_kept_for_ever() -> None:
-    router = Router([published(f"A.B{number}@1.0.0", scopes=f"s{number}") for number in range(MAX_CACHED_LISTS * 2)])
-    for number in range(MAX_CACHED_LISTS * 2):
-        assert [tool.definition.tool for tool in router.tools_for(caller(f"s{number}"))] == [f"A.B{number}"]
-    assert len(router._lists) == MAX_CACHED_LISTS
 
 
 NOT_PROMISED = "there is a value, of a tool that returns none"

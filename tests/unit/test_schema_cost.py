@@ -1,4 +1,4 @@
-"""How long a check may take, told from the schema and the size of the value before it is begun."""
+"""How long a check may take, estimated from the schema and the size of the value before it is begun."""
 
 from __future__ import annotations
 

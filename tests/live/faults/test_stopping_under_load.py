@@ -4,43 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
-from typing import Any
 
-import httpx
 import pytest
 
 from tests import plainhttp
-from tests.support.calling import call, call_once, caller, value
+from tests.support.calling import Load, call, call_once, caller, value
 from tests.support.processes import STOP_S, gateway, settings, until
 from tests.support.toolserver import Exchange, echo, tool_server
 
-Call = Callable[[str, Any], Awaitable[httpx.Response]]
-
 CALLERS = 20
 ENOUGH = 200  # calls answered before the signal: every caller is well under way
-
-
-@dataclass
-class Load:
-    """Callers that go on until the gateway takes no more calls."""
-
-    call: Call
-    numbers: Iterator[int] = field(default_factory=count)
-    answered: list[int] = field(default_factory=list)
-    unanswered: list[int] = field(default_factory=list)
-
-    async def keep_calling(self) -> None:
-        for number in self.numbers:
-            try:
-                assert value(await self.call("Lab.Echo", {"n": number})) == {"n": number}
-            except (httpx.TransportError, OSError):
-                self.unanswered.append(number)
-                return
-            self.answered.append(number)
 
 
 @pytest.mark.anyio

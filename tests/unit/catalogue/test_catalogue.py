@@ -1,4 +1,4 @@
-"""Discovery: what is published of what tool servers list, what an operator is told, and when it is ready."""
+"""Discovery: which listed tools are published, what operators see, and readiness."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("accepted", "zipped"), ENCODINGS)
-async def test_gzip_is_sent_to_who_accepts_it(accepted: str | None, zipped: bool) -> None:
+async def test_gzip_is_sent_if_accepted(accepted: str | None, zipped: bool) -> None:
     reply = await asked(LONG, head(accepted))
     plain = await asked(LONG, head())
     assert reply.header(b"content-encoding") == (b"gzip" if zipped else None)

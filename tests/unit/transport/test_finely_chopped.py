@@ -14,7 +14,6 @@ from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 from gateway.transport.connection import Connection, Headers
 from gateway.transport.replies import WholeReply
 from tests.unit.transport.scripted import (
-    DEADLINE_S,
     OK,
     Peer,
     acquire,
@@ -86,15 +85,6 @@ async def test_it_is_read_whole_and_its_connection_used_again(
         assert (await call(pool)).body == BODY
         assert (await call(pool)).body == b"ok"
         assert server.connections == 1
-
-
-async def test_a_reader_who_takes_it_in_parts_gets_all_of_it() -> None:
-    async with (
-        serving(answering(CHOPPED)) as server,
-        pooled(server, Limits(stream_bytes=1000)) as pool,
-        pool.stream(b"GET", b"/", (), b"", timeout_s=DEADLINE_S, idle_s=DEADLINE_S, max_body=len(BODY)) as reply,
-    ):
-        assert b"".join([piece async for piece in reply]) == BODY
 
 
 async def test_a_caller_who_leaves_in_the_middle_of_it_costs_the_connection_only() -> None:
