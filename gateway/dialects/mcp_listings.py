@@ -26,10 +26,7 @@ def read_tools(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
     except (JsonError, DefinitionError) as exc:
         return (encode(Summary(failure=str(exc))),)
     gathered, owners = Gathered(bounds), dict[str, str]()
-    for count, entry in enumerate(entries, 1):
-        if count > bounds.max_tools:
-            gathered.cut_off()
-            break
+    for count, entry in gathered.numbered(entries):
         try:
             gathered.take(_definition(entry, bounds.toolkit, owners))
         except DefinitionError as exc:
