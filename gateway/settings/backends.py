@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from gateway.settings.sections import ByOnlyKey, ByWord, Items, ListOf, Section, repeats, setting
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
-from gateway.settings.web import BaseUrl, HeaderName, OriginUrl, TlsSettings
+from gateway.settings.web import BaseUrl, EndpointUrl, HeaderName, OriginUrl, TlsSettings
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
@@ -161,6 +161,10 @@ class McpBackendSettings(ReplicatedBackendSettings):
     """A tool server that speaks MCP over streamable HTTP."""
 
     protocol: Choice[Literal["mcp"]] = setting(..., "Model Context Protocol.")
+    url: EndpointUrl | None = setting(None, "Where it is spoken, with its path: nothing is put behind it.")
+    urls: Annotated[tuple[EndpointUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
+        None, "In place of url: where all replicas of the tool server are."
+    )
     era: Choice[McpEra] = setting("auto", "Whether it begins with initialize (legacy, to 2025-11-25) or not (modern).")
     sessions: Choice[McpSessions] = setting(
         "principal", "Whose a session of a legacy server is: each caller has its own, or all share one."
@@ -169,6 +173,15 @@ class McpBackendSettings(ReplicatedBackendSettings):
     trust_meta: Flag = setting(
         False, "Whether it is believed what it says beyond MCP, as another Toolgate: what may be retried, and when."
     )
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from ReplicatedBackendSettings.problems(self)
+        for name in self.forward_headers:
+            if name.startswith("mcp-") or name == "last-event-id":
+                yield (
+                    "forward_headers",
+                    f"must not list {name}: what callers agree on with the gateway is not passed on",
+                )
 
 
 class SingleBackendSettings(BackendSettings):
