@@ -85,7 +85,14 @@ def surfaces(config: Config, sealer: Sealer) -> Sequence[Surface]:
     asked = config.mcp
     if not asked.enabled:
         return (REST,)
-    return REST, McpSurface(asked.path, sealer, instructions=asked.instructions, stream_after_s=asked.stream_after_s)
+    return REST, McpSurface(
+        asked.path,
+        sealer,
+        instructions=asked.instructions,
+        stream_after_s=asked.stream_after_s,
+        lists_exact=asked.schemas == "exact",
+        versions=asked.versions,
+    )
 
 
 def patience_s(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> float:
@@ -128,6 +135,7 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
             terms=settings.model_dump(exclude=OF_CALLS),
+            longest_name=config.mcp.max_name,
         )
         for name, settings in config.backends.items()
     ]
