@@ -11,7 +11,7 @@ import httpx
 from tests.flow.caller import Caller
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
-OPENS_URLS = {"elicitation": {"url": {}}}
+OPENS_URLS: Mapping[str, Any] = {"elicitation": {"url": {}}}
 NOTHING: Mapping[str, str] = {}
 
 
