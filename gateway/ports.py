@@ -91,6 +91,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
+    `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
+    wrong with a head, and `errors.strict` changes no status.
     """
 
     route: str
@@ -100,6 +102,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     max_body_bytes: int | None = None
     needs_document: bool = True
     stream_after_s: float | None = None
+    follows_oauth: bool = False
 
 
 class EventStream(Protocol):
@@ -180,12 +183,16 @@ class ListEncoder(Encoder, Protocol):
 
 
 class OpenedCall(Struct, frozen=True, gc=False):
-    """A request that calls a tool."""
+    """A request that calls a tool.
+
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist.
+    """
 
     operation: ClassVar[Operation] = "call"
 
     encoder: Encoder
     call: ToolCall
+    hides_tools: bool = False
 
 
 EVERYTHING = Selection()

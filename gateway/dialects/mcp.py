@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gateway import jsontext
 from gateway.dialects import fields
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
+from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
@@ -90,7 +91,10 @@ class Session(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A request as JSON-RPC has it. `version` is the revision that it is answered in."""
+    """A request as JSON-RPC has it. `version` is the revision that it is answered in.
+
+    `can_get_scopes`: its caller can act on being told that scopes are missing.
+    """
 
     id: Json
     method: str
@@ -98,13 +102,14 @@ class Message(Struct, frozen=True):
     version: str
     principal: str
     session: Session | None = None
+    can_get_scopes: bool = False
 
 
 class McpSurface:
     """`POST /mcp`, and below it an endpoint for each toolkit; `ports.Surface`.
 
-    `instructions` are for models, about all tools. With `lists_exact` input schemas are listed as they are validated.
-    `versions` says which of each tool a list has.
+    `instructions` are for models, about all tools. `allows_page` says from which origins pages may call. With
+    `lists_exact` input schemas are listed as they are validated. `versions` says which of each tool a list has.
     """
 
     dialects = frozenset({NAME_OF_DIALECT})
@@ -118,10 +123,14 @@ class McpSurface:
         *,
         instructions: str | None,
         stream_after_s: float,
+        protection: Protection,
+        allows_page: Callable[[bytes], bool],
         lists_exact: bool = False,
         versions: Literal["newest", "all"] = "newest",
     ) -> None:
         self._sealer = sealer
+        self._protection = protection
+        self._allows_page = allows_page
         self._instructions = instructions or ""
         self._below = f"{path}/"
         self._is_exact = lists_exact
@@ -132,6 +141,7 @@ class McpSurface:
             operation="call",
             dialect=NAME_OF_DIALECT,
             stream_after_s=stream_after_s,
+            follows_oauth=True,
         )
         of_toolkit = f"{path}/{{toolkit}}"
         self.endpoints: Mapping[str, Endpoint] = {path: endpoint, of_toolkit: replace(endpoint, route=of_toolkit)}
@@ -148,7 +158,10 @@ class McpSurface:
         }
 
     def check_head(self, head: Head) -> None:
-        """Raises UNSUPPORTED_MEDIA for a body that is not plain JSON."""
+        """Raises FORBIDDEN for a page of a foreign origin, UNSUPPORTED_MEDIA for a body that is not plain JSON."""
+        origin = head.headers.get(b"origin")
+        if origin is not None and not self._allows_page(origin):
+            raise OtherOriginError
         media = head.headers.get(b"content-type", b"")
         if media != JSON_TYPE and not fields.is_json(media):
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The content type must be application/json.")
@@ -156,7 +169,8 @@ class McpSurface:
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The body must not be compressed.")
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
-        return self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
+        reply = self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
+        return self._protection.unauthenticated(reply) if error.code is ErrorCode.UNAUTHENTICATED else reply
 
     def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict):
@@ -178,7 +192,8 @@ class McpSurface:
             answer = (self._modern if version == MODERN else self._legacy).get(method)
             if answer is None:
                 raise RpcError(NO_METHOD, "Method not found", status=404)
-            return answer(Message(id_, method, params, version, caller.principal, session), head)
+            message = Message(id_, method, params, version, caller.principal, session, can_get_scopes(caller))
+            return answer(message, head)
         except GatewayError as error:
             return RefusedOpening(self._encoder(version, id_, is_call=method == "tools/call"), error)
 
@@ -193,7 +208,7 @@ class McpSurface:
     def _encoder(
         self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
     ) -> McpEncoder:
-        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream)
+        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream, protection=self._protection)
 
     # Methods.
 
@@ -279,7 +294,7 @@ class McpSurface:
         else:
             ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
         encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
-        return OpenedCall(encoder, _call_of(request, ref))
+        return OpenedCall(encoder, _call_of(request, ref), hides_tools=not message.can_get_scopes)
 
 
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
