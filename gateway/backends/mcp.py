@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.challenges import is_https_or_loopback
@@ -103,7 +104,7 @@ class McpBackend:
                 self._on_change()
             ended = mcp_results.failed_call(failure, invocation)
         if ended.failure is None:
-            return ToolResult(value=ended.value, blocks=ended.blocks, value_bytes=len(reply.body))
+            return replace(ended, value_bytes=len(reply.body))
         if mcp_results.UNKNOWN_TOOL.match(ended.failure.message):
             self._on_change()  # most servers say so in a result; the list decides
         return mcp_results.with_urls(ended, urls)

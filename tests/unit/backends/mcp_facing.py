@@ -134,46 +134,52 @@ class Double:
             await self._serve(talk)
 
     async def _serve(self, talk: Talk) -> None:
-        if talk.method in self._others:
-            return await self._others[talk.method](talk)
-        if (
-            ("method" in talk.message and "id" not in talk.message)
-            or "result" in talk.message
-            or "error" in talk.message
-        ):
-            return await talk.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
-        if self.era == "modern":
-            return await self._serve_modern(talk)
-        if talk.method == "initialize":
-            session = {}
-            if self._has_sessions:
-                self._made += 1
-                session = {"mcp_session_id": f"s{self._made}"}
-                self.sessions.add(f"s{self._made}")
-            result = {"protocolVersion": self.version, "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
-            return await talk.answer(result, **session)
-        if talk.method == "server/discover":
-            return await talk.fail(-32000, "Bad Request: Server not initialized", 400)
-        if self._has_sessions and talk.request.header("mcp-session-id") not in self.sessions:
-            return await talk.fail(-32600, "Session not found", 404)
+        serve = self._others.get(talk.method)
+        if serve is not None:
+            await serve(talk)
+        elif "id" not in talk.message or "method" not in talk.message:
+            await self._take(talk)
+        elif self.era == "modern":
+            await self._serve_modern(talk)
+        elif talk.method == "initialize":
+            await self._initialize(talk)
+        elif talk.method == "server/discover":
+            await talk.fail(-32000, "Bad Request: Server not initialized", 400)
+        elif self._has_sessions and talk.request.header("mcp-session-id") not in self.sessions:
+            await talk.fail(-32600, "Session not found", 404)
+        else:
+            await self._serve_tools(talk)
+
+    async def _take(self, talk: Talk) -> None:
+        """Takes a notification, an answer, or the end of a session."""
         if talk.method == "DELETE":
             self.sessions.discard(talk.request.header("mcp-session-id") or "")
-            return await talk.send(b"HTTP/1.1 204 Gone\r\ncontent-length: 0\r\n\r\n")
-        await self._serve_tools(talk)
+        await talk.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+
+    async def _initialize(self, talk: Talk) -> None:
+        session = {}
+        if self._has_sessions:
+            self._made += 1
+            session = {"mcp_session_id": f"s{self._made}"}
+            self.sessions.add(f"s{self._made}")
+        result = {"protocolVersion": self.version, "capabilities": {"tools": {}}, "serverInfo": {"name": "x"}}
+        await talk.answer(result, **session)
 
     async def _serve_modern(self, talk: Talk) -> None:
         if talk.message["params"].get("_meta", {}).get(VERSION) != MODERN:
-            data = {"supported": [MODERN], "requested": talk.request.header("mcp-protocol-version")}
-            return await talk.fail(-32022, "Unsupported protocol version", 400, **data)
-        if talk.method == "server/discover":
-            return await talk.answer({"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}})
-        await self._serve_tools(talk)
+            requested = talk.request.header("mcp-protocol-version")
+            await talk.fail(-32022, "Unsupported protocol version", 400, supported=[MODERN], requested=requested)
+        elif talk.method == "server/discover":
+            await talk.answer({"resultType": "complete", "supportedVersions": [MODERN], "capabilities": {}})
+        else:
+            await self._serve_tools(talk)
 
     async def _serve_tools(self, talk: Talk) -> None:
         if talk.method == "tools/list":
-            return await talk.answer({"tools": [{"name": "find.it", "inputSchema": {"type": "object"}}]})
-        self.ran.append(talk)
-        await self._on_call(talk)
+            await talk.answer({"tools": [{"name": "find.it", "inputSchema": {"type": "object"}}]})
+        else:
+            self.ran.append(talk)
+            await self._on_call(talk)
 
 
 @asynccontextmanager
