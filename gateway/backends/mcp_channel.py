@@ -44,7 +44,7 @@ class Envelope(Struct):
     id: Json = None
     method: str | None = None
     params: Raw = Raw(b"{}")
-    error: Raw | None = None
+    error: Raw = Raw(b"")
 
 
 _read_envelope = msgspec.json.Decoder(Envelope).decode
@@ -260,7 +260,7 @@ def _message(data: bytes) -> Envelope | None:
 def _answers(message: Envelope, id_: int) -> bool:
     """Whether a message is the response to a request; an error without an id is, too: the request was unreadable."""
     if message.id is None:
-        return message.error is not None
+        return bool(bytes(message.error))
     return message.id == id_ and not isinstance(message.id, bool)
 
 
