@@ -68,7 +68,10 @@ class _Era(Struct):
 
 
 class McpSessions:
-    """What was agreed with each replica, by principal. `fixed` is the era that the settings name, if they do."""
+    """What was agreed with each replica, by principal, with `most` sessions in all.
+
+    `fixed` is the era that the settings name, if they do.
+    """
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class McpSessions:
         *,
         fixed: str | None = None,
         is_shared: bool = False,
+        most: int = MAX_SESSIONS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.version = ""  # the last that was agreed on, for operators
@@ -83,6 +87,7 @@ class McpSessions:
         self._channel = channel
         self._is_shared = is_shared
         self._fixed = fixed
+        self._most = most
         self._clock = clock
         self._eras: dict[str, _Era] = {}
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()  # of legacy servers; last used last
@@ -171,7 +176,7 @@ class McpSessions:
         """Ends the sessions that were not used for long, and those beyond the limit that no call uses."""
         now = self._clock()
         for key, session in list(self._sessions.items()):
-            is_due = now > session.used_at + IDLE_S or len(self._sessions) > MAX_SESSIONS
+            is_due = now > session.used_at + IDLE_S or len(self._sessions) > self._most
             if not is_due:
                 break  # the others were used later
             if not session.calls:

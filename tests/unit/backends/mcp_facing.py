@@ -111,7 +111,7 @@ class Double:
         self.connections = 0
         self.url = ""
         self._on_call = on_call
-        self._others = others
+        self.others = others
         self._has_sessions = has_sessions
         self._made = 0
         self._changed = asyncio.Condition()
@@ -134,7 +134,7 @@ class Double:
             await self._serve(talk)
 
     async def _serve(self, talk: Talk) -> None:
-        serve = self._others.get(talk.method)
+        serve = self.others.get(talk.method)
         if serve is not None:
             await serve(talk)
         elif "id" not in talk.message or "method" not in talk.message:
@@ -142,7 +142,7 @@ class Double:
         elif self.era == "modern":
             await self._serve_modern(talk)
         elif talk.method == "initialize":
-            await self._initialize(talk)
+            await self.initialize(talk)
         elif talk.method == "server/discover":
             await talk.fail(-32000, "Bad Request: Server not initialized", 400)
         elif self._has_sessions and talk.request.header("mcp-session-id") not in self.sessions:
@@ -156,7 +156,7 @@ class Double:
             self.sessions.discard(talk.request.header("mcp-session-id") or "")
         await talk.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
 
-    async def _initialize(self, talk: Talk) -> None:
+    async def initialize(self, talk: Talk) -> None:
         session = {}
         if self._has_sessions:
             self._made += 1
