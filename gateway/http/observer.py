@@ -10,10 +10,10 @@ from gateway.errors import FixedError, GatewayError, UnauthenticatedError
 from gateway.http.accesslog import AccessLine, AccessLog
 from gateway.http.routes import NOWHERE, OTHER
 from gateway.metrics import Metrics
-from gateway.ports import Target
+from gateway.ports import ServerRequest, Target
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
-from gateway.wire import SERVED, ServerRequest
+from gateway.wire import SERVED
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
 NO_TARGET = Target("", "", "", "")  # of a call that came to no tool
