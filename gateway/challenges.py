@@ -1,7 +1,7 @@
 """Authorization challenges as callers see them: the tool server's `check_url` behind a token of ours.
 
 OXP 1.0, Tool Authorization Challenges. How a check authenticates is left open there, so the token is the credential:
-sealed with AES-256-GCM, unguessable. It tells us alone what to ask how the challenge stands.
+sealed with AES-256-GCM, unguessable. Only the gateway can read from it where to ask for the challenge's status.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ServerChallenge(Struct, frozen=True):
 
 
 class CallChallenge(Struct, frozen=True):
-    """A challenge that the call with this key waits for: the record of the call tells how it stands."""
+    """A challenge that the call with this key waits for; its status is in the record of the call."""
 
     backend: str
     key: str
@@ -113,7 +113,7 @@ class Looks:
     """Looks at challenges: those at the same one share an answer, and few are under way at once.
 
     A challenge link needs no credential, and each look asks the tool server, or the store of calls: links must not
-    become a way to cause load there. `ask` finds out how a challenge stands: `pending`, `completed` or `failed`.
+    become a way to cause load there. `ask` gets the status of a challenge: `pending`, `completed` or `failed`.
     """
 
     def __init__(self, ask: Callable[[Challenge], Awaitable[str]], clock: Callable[[], float] = time.monotonic) -> None:
@@ -124,7 +124,7 @@ class Looks:
         self._counts: Counter[str] = Counter()  # of those under way, by backend
 
     async def status(self, challenge: Challenge) -> str:
-        """How a challenge stands, or stood within the last second.
+        """The status of a challenge, at most a second old.
 
         With too many looks at other challenges under way, this is the last answer; without one, `pending`.
         """

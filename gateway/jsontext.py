@@ -46,7 +46,7 @@ def decode(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
         raise JsonError(f"it is nested deeper than {max_depth} levels") from exc
     except msgspec.DecodeError as exc:
         raise JsonError(_reason(str(exc), text)) from exc
-    if _brackets(text, max_depth + 1) > max_depth and _deeper_than(value, max_depth):
+    if _brackets(text, max_depth + 1) > max_depth and is_deeper_than(value, max_depth):
         raise JsonError(f"it is nested deeper than {max_depth} levels")
     return value
 
@@ -92,7 +92,8 @@ def _count(text: bytes, character: bytes, most: int) -> int:
     return count
 
 
-def _deeper_than(value: Json, limit: int) -> bool:
+def is_deeper_than(value: Json, limit: int) -> bool:
+    """Whether objects and arrays are nested in more levels than `limit`."""
     level: list[Json] = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         if not level:

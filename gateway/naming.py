@@ -19,12 +19,8 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,2}", re.ASCII)
 
 
-class NamingError(ValueError):
-    """A wire id no tool id can be made of; `reason` is a sentence for the operator."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+class DefinitionError(ValueError):
+    """A listed tool that cannot be used; the text says why, for the operator."""
 
 
 class Named(NamedTuple):
@@ -38,17 +34,17 @@ class Named(NamedTuple):
 def tool_and_version(wire_id: str, version_field: str | None, default_toolkit: str) -> Named:
     """Names a tool from the id and version its server sent; a version in the id wins over the field.
 
-    Raises: NamingError for an id that is empty, longer than 256 characters or without a tool.
+    Raises DefinitionError for an id that is empty, longer than 256 characters or without a tool.
     """
     path, _, id_version = wire_id.partition("@")
     *toolkit, rest = path.split(".", 1)
-    words = [_word(toolkit[0] if toolkit else default_toolkit), _word(rest)]
+    words = [word(toolkit[0] if toolkit else default_toolkit), word(rest)]
     if not all(words):
-        raise NamingError("Its id names no tool." if path else "Its id is empty.")
+        raise DefinitionError("Its id names no tool." if path else "Its id is empty.")
     version, warnings = _version(id_version or version_field)
     named = Named(".".join(words), version, warnings)
     if len(named.tool) + 1 + len(version) > MAX_ID_LENGTH:
-        raise NamingError(f"Its id is longer than {MAX_ID_LENGTH} characters.")
+        raise DefinitionError(f"Its id is longer than {MAX_ID_LENGTH} characters.")
     return named
 
 
@@ -63,13 +59,20 @@ def published_name(tool: str) -> str:
     return f"{name[:KEPT_LENGTH]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
 
 
+def full_version(text: str) -> str:
+    """`x.y.z` of one, two or three numbers: `1` means `1.0.0`."""
+    numbers = [str(int(number)) for number in text.split(".")]
+    return ".".join([*numbers, "0", "0"][:3])
+
+
 def version_key(version: str) -> tuple[int, int, int]:
     """The numbers of `x.y.z`, to compare versions by."""
     major, minor, patch = version.split(".")
     return int(major), int(minor), int(patch)
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
+    """The text with `_` for every character that no part of a tool id may have."""
     return _FOREIGN.sub("_", text)
 
 
@@ -78,5 +81,4 @@ def _version(text: str | None) -> tuple[str, tuple[str, ...]]:
         return DEFAULT_VERSION, ()
     if len(text) > MAX_ID_LENGTH or not _VERSION.fullmatch(text):
         return DEFAULT_VERSION, (f"Its version {text[:40]!r} is not of the form x.y.z; {DEFAULT_VERSION} stands in.",)
-    numbers = [str(int(part)) for part in text.split(".")]
-    return ".".join(numbers + ["0"] * (3 - len(numbers))), ()
+    return full_version(text), ()

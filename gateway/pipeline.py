@@ -1,8 +1,8 @@
 """What happens to a request, in order: read this first. It names no protocol and no HTTP library.
 
-Head, limits on addresses, who calls, body, opening it (dialect, version, what is asked), tool, all other limits; of a
-call then arguments, requirements, run. Every refusal before the tool server was asked is a `GatewayError`, answered in
-the caller's own dialect; afterwards every failure is a result.
+Limits by address, caller, body, dialect and operation, tool, all other limits; then for a call its arguments, its
+requirements and its run. Before the tool server is asked, every refusal is a `GatewayError`, encoded in the caller's
+dialect. Afterwards every failure is a result.
 """
 
 from __future__ import annotations
@@ -49,22 +49,20 @@ STARTING = "The gateway is starting and does not know all tools yet."
 
 
 class Catalogue(Protocol):
-    """Has the current snapshot of all published tools."""
+    """The snapshot of all published tools. `ready`: each backend has listed its tools once, or has had its time."""
 
     @property
     def router(self) -> Router: ...
 
     @property
-    def ready(self) -> bool:
-        """Whether each backend was asked for its tools once, or did not answer in time."""
-        ...
+    def ready(self) -> bool: ...
 
 
 class Pipeline:
     """Answers requests.
 
-    `digits` are random, for the ids of calls that leave no record. `strict`: a tool that a caller may not use is
-    refused in the words of a tool that does not exist.
+    `digits` are random, for the ids of calls that leave no record. `strict`: a tool that the caller may not use is
+    refused like a tool that does not exist.
     """
 
     def __init__(
@@ -94,7 +92,7 @@ class Pipeline:
         try:
             caller = await self._identify(request.operation, request)
             spend, principal, ip = self._limiter.spend, caller.principal, request.ip
-            is_spent = request.operation == "list"  # an endpoint of lists alone: its body changes no limit
+            is_spent = request.operation == "list"  # at an endpoint for lists the limits do not depend on the body
             if is_spent:
                 request.extra += await spend("list", principal, ip, None)
             try:
@@ -108,7 +106,7 @@ class Pipeline:
                 else:
                     document = read_document(body, is_needed=request.needs_document)
                 opened = self._open(document, caller, request)
-            except GatewayError:  # counts, but for no tool: refused callers must not use up the limits of a tool
+            except GatewayError:  # it counts, but not for its tool: refused callers must not use up a tool's limits
                 request.extra += () if is_spent else await spend(request.operation, principal, ip, None)
                 raise
             tool = request.tool
@@ -119,22 +117,22 @@ class Pipeline:
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             if not tool.schema.accepts(call.arguments, size):
                 await self._checks.validate(tool, call.arguments, size, principal)
-            invocation = self._admit(tool, call, caller, request)
+            invocation = self._invocation(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
             if call.call_id is None and not tool.backend.deferred and not preference.respond_async:
-                del body, document, opened, call
+                del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
                 return await self._run(tool, tool.backend, invocation, preference, request)
             running = self._run_kept(call, caller, invocation, preference, request)
-            del body, document, opened, call, invocation  # a call may wait for minutes, and thousands at a time
+            del body, document, opened, call, invocation
             return await running
         except Exception as exc:
             return refusal(exc, request)
 
     async def refuse(self, request: Request, error: GatewayError) -> WireReply:
-        """Answers what is refused for its head alone; like any other refusal it counts for its address and its caller.
+        """Answers a request whose head is refused. It counts for its address and its caller.
 
-        The error goes before an unknown caller's, and after that of an exceeded limit.
+        A caller over a limit gets that error instead; an unknown caller gets `error`.
         """
         try:
             try:
@@ -146,7 +144,7 @@ class Pipeline:
             return refusal(exc, request)
 
     async def look(self, request: Request, call_id: str, *, delivers: bool) -> WireReply:
-        """Answers how a kept call stands, in that call's dialect. `delivers`: the answer carries the result."""
+        """Answers with the status of a kept call, in that call's dialect. `delivers`: the reply holds the result."""
         try:
             caller = await self._identify_and_spend("poll", request)
             view = await self._calls.look(call_id, caller, delivers=delivers)
@@ -155,7 +153,7 @@ class Pipeline:
             return refusal(exc, request)
 
     async def cancel(self, request: Request, call_id: str) -> WireReply:
-        """Cancels a kept call, and answers how it stands then; alike if it was over already."""
+        """Cancels a kept call unless it is over, and answers with its status."""
         try:
             caller = await self._identify_and_spend("poll", request)
             return await self._show(await self._calls.cancel(call_id, caller), request, accepted=True)
@@ -166,8 +164,6 @@ class Pipeline:
         if view is None:
             raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
         return await self._responses.kept(view, request, accepted=accepted)
-
-    # Who asks, and how often.
 
     async def _identify_and_spend(self, operation: Operation, request: Request) -> Caller:
         """The caller of a request for no tool. Raises RATE_LIMITED, UNAUTHENTICATED, BACKEND_UNAVAILABLE."""
@@ -190,10 +186,8 @@ class Pipeline:
         request.principal = caller.principal
         return caller
 
-    # What is asked.
-
     def _open(self, document: Json, caller: Caller, request: Request) -> Opened:
-        """Finds out what is asked, and of a call its tool. Raises INVALID_REQUEST, TOOL_NOT_FOUND, FORBIDDEN."""
+        """Reads the request, and finds the tool of a call. Raises INVALID_REQUEST, TOOL_NOT_FOUND, FORBIDDEN."""
         opened = request.surface.open(request.head, document)
         request.encoder = opened.encoder
         if type(opened) is OpenedCall:
@@ -209,24 +203,23 @@ class Pipeline:
         return opened
 
     async def _answer_otherwise(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
-        """Answers what is no call. Raises NOT_READY."""
+        """Answers a request that is not a call. Raises NOT_READY."""
         if isinstance(opened, OpenedList):
-            if not self._catalogue.ready:  # a short list would be taken for all there is
+            if not self._catalogue.ready:  # the caller would take an incomplete list for complete
                 raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
             return await self._lists.answer(self._catalogue.router, caller, opened.encoder, request.head)
         assert isinstance(opened, Immediate)
         return opened.reply
 
-    def _admit(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
+    def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
         context, route = call.context, tool.route
         if tool.asks or context.tokens or context.secrets:
             check_requirements(tool, context)
             context = granted(tool, context)
         return Invocation(
-            call_id=PREFIX + next(self._digits)[:32].decode()
-            if call.call_id is None
-            else "",  # a call that is kept gets its id there
+            # The registry of kept calls makes the id of a call that its caller has named.
+            call_id=PREFIX + next(self._digits)[:32].decode() if call.call_id is None else "",
             tool=tool.definition,
             arguments=call.arguments,
             timeout_s=route.timeout_s,
@@ -244,8 +237,6 @@ class Pipeline:
     def _ancestors(self, context: CallContext, caller: Caller) -> tuple[str, ...]:
         return tuple(self._calls.group_of(caller.principal, name) for name in context.ancestors)
 
-    # Running it.
-
     async def _run(
         self,
         tool: PublishedTool,
@@ -254,14 +245,14 @@ class Pipeline:
         preference: Preference,
         request: Request,
     ) -> WireReply:
-        """Answers a call that leaves no record: it ends when its caller leaves."""
+        """Runs a call that leaves no record; it is cancelled when its caller disconnects."""
         encoder, call_id, applied = request.encoder, invocation.call_id, None
-        assert encoder is not None  # it was opened
+        assert encoder is not None  # set by `_open`
         if preference.wait_s is not None:
             applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
             if applied is not None:
                 invocation = replace(invocation, timeout_s=preference.wait_s)
-        request.outcome = "unknown"  # if the caller leaves now
+        request.outcome = "unknown"  # for the log, should the caller disconnect now
         asked_at = monotonic()
         try:
             try:
@@ -275,7 +266,7 @@ class Pipeline:
         except GatewayError as error:
             reply = self._responses.run_refusal(error, backend.name, request)
         except Exception:
-            # Bytes may have reached the tool server: from here on nothing is a refusal.
+            # Bytes may have reached the tool server, so this is a result and not a refusal.
             log.exception("a call failed inside the gateway after it may have reached a tool server")
             request.outcome = "unknown"
             reply = encoder.encode_result(BROKEN, call_id)
@@ -285,7 +276,7 @@ class Pipeline:
     async def _run_kept(
         self, call: ToolCall, caller: Caller, invocation: Invocation, preference: Preference, request: Request
     ) -> WireReply:
-        """Answers a call that leaves a record."""
+        """Runs a call that leaves a record, or joins the run of the same call."""
         assert request.tool is not None
         assert request.encoder is not None
         asked = CallRequest(
@@ -298,16 +289,16 @@ class Pipeline:
             wire_version=request.encoder.wire_version,
             served=request.served,
         )
-        request.outcome = "unknown"  # if the caller leaves now
+        request.outcome = "unknown"  # as in `_run`
         request.joined, request.counts = True, False
         asked_at, timeout_s, running = monotonic(), invocation.timeout_s, self._calls.run(asked)
-        del call, invocation, asked  # as above
+        del call, invocation, asked  # as in `answer`
         try:
             view = await running
         finally:
-            request.tool_s = monotonic() - asked_at  # with what it takes to keep its record
+            request.tool_s = monotonic() - asked_at  # includes storing its record
         if request.served is not None and request.served.disconnected:
-            raise CancelledError  # the server has kept it from that while the call ran
+            raise CancelledError  # the server does not cancel the request while a kept call runs
         request.joined = view.joined
         accepted = preference.respond_async and view.status is None
         reply = await self._responses.kept(view, request, accepted=accepted)

@@ -1,4 +1,4 @@
-"""The seams of the gateway: what the pipeline needs of surfaces, backends, authentication and limits."""
+"""The interfaces of surfaces, backends, authentication and rate limits."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Operation = Literal["call", "list", "poll"]  # what rate limits count
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who asks. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`.
+    """The authenticated caller. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`.
 
-    `user_id` is the user whom the credential names, if it names one; a call may then name no other.
+    `user_id` is the user that the credential names, if any; its calls may then name no other user.
     """
 
     principal: str
@@ -77,20 +77,20 @@ class Authenticator(Protocol):
     """Turns the head of a request into a caller."""
 
     def identify(self, head: Head) -> Caller:
-        """Raises UnauthenticatedError; an UndecidedError where `identify_later` may yet find the caller."""
+        """Raises UnauthenticatedError, or UndecidedError if `identify_later` may still find the caller."""
         ...
 
     async def identify_later(self, head: Head) -> Caller:
-        """Waits for what `identify` lacked, some seconds at most, and decides. Raises UnauthenticatedError."""
+        """Waits some seconds at most for what `identify` lacked. Raises UnauthenticatedError."""
         ...
 
     async def start(self) -> None:
-        """Begins to fetch the keys that are elsewhere; returns at once."""
+        """Begins to fetch remote keys; returns at once."""
         ...
 
 
 class Target(NamedTuple):
-    """What a call is for, as limits see it. `route` names the route among all of the file; `tool` has no version."""
+    """What a call counts for in rate limits. `route` is unique in the file; `tool` has no version."""
 
     tool: str
     version: str
@@ -99,20 +99,20 @@ class Target(NamedTuple):
 
 
 class Limiter(Protocol):
-    """How often callers may ask. What it returns are the headers that tell a caller how its limits stand."""
+    """Limits how often callers may ask. It returns the headers with the state of the caller's limits."""
 
     def admit(self, operation: Operation, ip: str) -> Headers:
-        """The first phase, before the caller is identified, and in this process only. Raises RATE_LIMITED."""
+        """The first phase, before the caller is known: counts in this process only. Raises RATE_LIMITED."""
         ...
 
     def verification_failed(self, ip: str) -> None:
-        """Counts a credential that was checked and not accepted."""
+        """Counts a credential that was verified and refused."""
         ...
 
     async def spend(self, operation: Operation, caller: str, ip: str, target: Target | None) -> Headers:
-        """The second phase: all other rules or none. Raises RATE_LIMITED, BACKEND_UNAVAILABLE.
+        """The second phase: spends from all other limits, or from none. Raises RATE_LIMITED, BACKEND_UNAVAILABLE.
 
-        `target` None: not a call, or one whose tool is not known.
+        `target` is None if the request is no call, or its tool is not known.
         """
         ...
 
@@ -120,9 +120,9 @@ class Limiter(Protocol):
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One path of a surface.
 
-    `route` is the path as logs show it, and `dialect` the one it names, if it names one. `operation` is what a request
-    counts as until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
-    Without `needs_document`, a body that is absent or not JSON is no document instead of a refusal.
+    `route` is the path as logs show it. `dialect` is the one that the path names, if any. A request counts as
+    `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
+    Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     """
 
     route: str
@@ -134,14 +134,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
 
 class Encoder(Protocol):
-    """Encodes the answer to one request, in its dialect and wire version. All methods are pure.
-
-    One that is the same for all requests of a version is made once.
-    """
+    """Encodes the answer to one request, in its dialect and wire version. All methods are pure."""
 
     @property
     def name(self) -> str:
-        """The dialect, also as a label of metrics: one of the surface's `dialects`."""
+        """The dialect, one of the surface's `dialects`."""
         ...
 
     @property
@@ -150,11 +147,11 @@ class Encoder(Protocol):
         ...
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
-        """How a call ended; `call_id` is the caller's own, if it sent one."""
+        """The outcome of a call. `call_id` is the caller's own, if it sent one."""
         ...
 
     def encode_accepted(self, result: ToolResult, call_id: str) -> WireReply:
-        """The same for a request that did not wait for the end of its call."""
+        """The same for a request that did not wait for the outcome."""
         ...
 
     def encode_error(self, error: GatewayError) -> WireReply:
@@ -163,14 +160,14 @@ class Encoder(Protocol):
 
 
 class ListEncoder(Encoder, Protocol):
-    """Encodes a list of tools, step by step: what the steps make is cached by dialect and wire version."""
+    """Encodes a list of tools in steps, whose results are cached by dialect and wire version."""
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        """One tool; the same for all versions of the dialect."""
+        """One tool, in all versions of the dialect."""
         ...
 
     def join(self, tools: Sequence[bytes]) -> JoinedList:
-        """The list of encoded tools. Takes milliseconds for megabytes."""
+        """The list of these encoded tools. Takes milliseconds per megabyte."""
         ...
 
     def encode_list(self, joined: JoinedList, head: Head) -> WireReply:
@@ -196,7 +193,7 @@ class OpenedList(Struct, frozen=True, gc=False):
 
 
 class Immediate(Struct, frozen=True, kw_only=True):
-    """A request that the protocol answers by itself, such as a handshake. `operation` is what it counts as."""
+    """A request that the surface answers by itself, such as a handshake. It counts as `operation`."""
 
     encoder: Encoder
     reply: WireReply
@@ -204,7 +201,7 @@ class Immediate(Struct, frozen=True, kw_only=True):
 
 
 class RefusedOpening(Struct, frozen=True):
-    """A request that is wrong in itself, of which enough was read to answer it in its own dialect and version."""
+    """An invalid request, read far enough to refuse it in its own dialect and version."""
 
     encoder: Encoder
     error: GatewayError
@@ -216,9 +213,8 @@ Opened = OpenedCall | OpenedList | Immediate | RefusedOpening
 class Surface(Protocol):
     """A protocol that callers speak at some paths: a pure codec.
 
-    `encoders` are those of calls that are looked at by `/calls/{call_id}`, by the dialect and wire version they were
-    made in. `argument_members` are the JSON members that hold the arguments of a call, at any depth: a long text there
-    may stay unread (`model.Arguments`).
+    `encoders`, by dialect and wire version, encode the calls read at `/calls/{call_id}`. `argument_members` are the
+    JSON members that hold arguments, at any depth: a long text there may stay undecoded (`model.Arguments`).
     """
 
     @property
@@ -238,43 +234,43 @@ class Surface(Protocol):
     def argument_members(self) -> tuple[bytes, ...]: ...
 
     def check_head(self, head: Head) -> None:
-        """Raises GatewayError for a head that is wrong, apart from its method, its size and repeated headers."""
+        """Raises GatewayError for an invalid head. Its method, size and repeated headers are checked elsewhere."""
         ...
 
     def open(self, head: Head, document: Json) -> Opened:
-        """Reads a request. Raises INVALID_REQUEST where not even its dialect can be read."""
+        """Reads a request. Raises INVALID_REQUEST if not even its dialect can be read."""
         ...
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
-        """Encodes the refusal of a request that was not opened, as far as its head tells how."""
+        """Encodes the refusal of a request that was not opened, in the dialect that its head shows."""
         ...
 
 
 class CallCodec(Protocol):
-    """How calls of one protocol are put into HTTP requests, and their answers read. All methods are pure."""
+    """Encodes calls of one protocol as HTTP requests, and decodes the replies. All methods are pure."""
 
     @property
     def call_paths(self) -> tuple[str, ...]:
-        """Where calls go; the second only after a 404 that says nothing is at the first."""
+        """Where calls are sent; to the second only after a 404 says that the first does not exist."""
         ...
 
     @property
     def value_members(self) -> tuple[bytes, ...]:
-        """Members of an answer that hold the tool's value; one of very many values stays text (`msgspec.Raw`)."""
+        """Members of a reply that hold the tool's value; a very large one stays text (`msgspec.Raw`)."""
         ...
 
     @property
     def fails_with_500(self) -> bool:
-        """Whether a 500 is how a tool says that it failed, which is nothing bad about its server."""
+        """Whether a 500 means that the tool failed, and not its server."""
         ...
 
     def request_call(self, invocation: Invocation) -> WireRequest: ...
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
-        """Reads an answer; `document` is the body of a 200 if it was decoded already, else None.
+        """Reads a reply; `document` is the body of a 200 if it was decoded already, else None.
 
-        Raises GatewayError when the tool server refused the call before running anything, BrokenReplyError when the
-        answer cannot be read.
+        Raises GatewayError if the tool server refused the call before it ran anything, BrokenReplyError if the reply
+        cannot be read.
         """
         ...
 
@@ -289,7 +285,7 @@ class ServerDialect(CallCodec, Protocol):
 
 
 class _AnyBackend(Protocol):
-    """What every adapter to a tool server has. `dialect` is the wire form in use, for operators."""
+    """What all adapters to tool servers have. `dialect` is the wire form in use, for operators."""
 
     name: str
 
@@ -308,7 +304,7 @@ class _AnyBackend(Protocol):
 
 
 class SyncBackend(_AnyBackend, Protocol):
-    """Our adapter to a tool server that answers a call in the same exchange."""
+    """An adapter to a tool server that answers a call in the same exchange."""
 
     deferred: Literal[False]
 
@@ -337,10 +333,10 @@ class Receiver(Protocol):
 
 
 class DeferredBackend(_AnyBackend, Protocol):
-    """Our adapter to a tool server that takes a call now and answers it later.
+    """An adapter to a tool server that accepts a call now and answers it later.
 
-    `receiver` takes its callbacks; None if it makes none. `open_calls` is how many calls this process polls for.
-    `stream_up` is whether its event stream is open; None if it has none.
+    `receiver` reads its callbacks; None if it makes none. `open_calls` counts the calls that this process polls for.
+    `stream_up`: its event stream is open; None if it has none.
     """
 
     deferred: Literal[True]
@@ -357,18 +353,18 @@ class DeferredBackend(_AnyBackend, Protocol):
     async def dispatch(
         self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
     ) -> ToolResult | None:
-        """Hands a call over: None if its outcome may come later, a result if it failed at once.
+        """Sends a call. Returns None if its outcome may come later, a result if it failed at once.
 
         Raises GatewayError, or what its `gate` raises, only if the tool provably did not run.
         """
         ...
 
     async def resume(self, call_id: str, run: str) -> None:
-        """Looks for the outcome of a call that another replica handed over; `run` as in `Invocation`."""
+        """Looks for the outcome of a call that another replica sent; `run` as in `Invocation`."""
         ...
 
     async def cancel(self, call_id: str, run: str, group: str) -> None:
-        """Tells the tool server once, without waiting for it, that the result of a run is not wanted any more."""
+        """Asks the tool server once, without waiting for it, to cancel a run."""
         ...
 
 
@@ -376,19 +372,19 @@ Backend = SyncBackend | DeferredBackend  # `deferred` tells which
 
 
 class Outcomes(Protocol):
-    """Where deferred backends report what they learn of a call, on whatever replica they learn it."""
+    """Where deferred backends report the outcomes of calls, on any replica."""
 
     async def settle(self, call_id: str, result: ToolResult) -> bool:
         """Ends a call; False if it has ended already or is not known."""
         ...
 
     async def is_open(self, call_id: str, run: str) -> bool:
-        """Whether an outcome of that run still counts, as far as this replica can tell."""
+        """Whether an outcome of that run still counts, as far as this replica knows."""
         ...
 
     async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
-        """The user must consent at `challenge["url"]` first, which replaces an earlier one; the call stays open.
+        """Reports that the user must first consent at `challenge["url"]`, which replaces an earlier one.
 
-        False as for `settle`.
+        The call stays open. False as for `settle`.
         """
         ...

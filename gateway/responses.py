@@ -1,4 +1,4 @@
-"""Builds answers: refusals, and how kept calls stand, each in the dialect of its call."""
+"""Builds answers: refusals and the status of kept calls, each in the dialect of its call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ResponseBuilder:
         self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
 
     async def kept(self, kept: CallView, request: Request, *, accepted: bool) -> WireReply:
-        """Encodes how a kept call stands; `accepted`: its end was not waited for.
+        """Encodes the status of a kept call; `accepted`: the caller did not wait for its end.
 
         `request.extra` gets the headers that say where to find the call later.
         """

@@ -7,7 +7,6 @@ sees a consistent world to its end. Version resolution follows OXP 1.0, call-too
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,7 +22,6 @@ from gateway.ports import Backend, Caller, Target
 from gateway.schemas import CompiledSchema, Finding, SchemaError
 
 NULL = {"type": "null"}  # what a tool returns that returns nothing
-MAX_CACHED_LISTS = 64  # distinct sets of scopes; a list of 20,000 tools weighs 160 kB
 MAX_VERSIONS_TOLD = 10  # of a tool, in a developer message; it may have thousands
 
 
@@ -42,8 +40,8 @@ class Route:
     `tools` is matched on `Toolkit.Tool`, or with an `@` in it on `Toolkit.Tool@x.y.z`. A caller needs all of
     `scopes`. `secrets` (values by id) win over the caller's. `context` lists the ids of tokens and secrets that a
     tool may newly ask for. `authorization_urls` maps provider ids to where a user grants access. The last four are
-    for tools that answer later: whether one that outlasts its timeout is cancelled, how its text is read, and which
-    configurations callers may pick.
+    for deferred tools: whether a timeout cancels the call, how its text is read, and which configurations callers
+    may choose.
     """
 
     tools: str
@@ -72,12 +70,10 @@ class Route:
 class PublishedTool:
     """One version of one tool as callers see it, with all that running it takes.
 
-    `definition` is without the secrets that the route supplies. `requires` is what the tool server
-    asks for. `withheld` are ids of tokens and secrets that are not passed on, because the tool server began to ask
-    for them after the operator came to trust it. `shows_output`: its output schema is listed; one that no caller could
-    use is not, but values are still checked against it. `encoded` holds the listed form by dialect, once it was listed.
-    `id` is that of the definition, `backend` runs it, `asks`: whether it requires anything. `checks_output`: whether
-    values can break its output schema and the route minds.
+    `definition` lacks the secrets that the route supplies; `requires` is what the tool server asks for. `withheld` are
+    ids of tokens and secrets that are not passed on, because the tool server did not ask for them when it was first
+    listed. `shows_output`: its output schema is listed; values are checked against it all the same. `encoded` caches
+    the listed form by dialect. `asks`: it requires something. `checks_output`: values are checked.
     """
 
     definition: ToolDefinition
@@ -181,7 +177,6 @@ class Router:
         self._by_name = _families((tool.definition.name, tool) for tool in by_version)
         self._scopes = frozenset[str]().union(*{tool.route.scopes for tool in self.tools})
         self._snapshot = object()
-        self._lists: OrderedDict[frozenset[str], tuple[PublishedTool, ...]] = OrderedDict()
 
     def resolve(self, ref: ToolRef, caller: Caller, hide: bool = False) -> PublishedTool:
         """Finds the tool a caller means; without a version, the latest that the caller may use.
@@ -226,18 +221,7 @@ class Router:
 
     def tools_for(self, caller: Caller) -> tuple[PublishedTool, ...]:
         """All tools a caller may use, by tool and ascending version: some callers keep the last of each name."""
-        held = self._scopes & caller.scopes
-        listed = self._lists.get(held)
-        if listed is None:
-            listed = self.tools
-            if held != self._scopes:
-                listed = tuple(tool for tool in listed if tool.route.scopes <= held)
-            if len(self._lists) >= MAX_CACHED_LISTS:
-                self._lists.popitem(last=False)
-            self._lists[held] = listed
-        else:
-            self._lists.move_to_end(held)
-        return listed
+        return tuple(tool for tool in self.tools if tool.route.scopes <= caller.scopes)
 
     def visible_key(self, caller: Caller) -> Hashable:
         """A key under which anything made of `tools_for(caller)` may be cached; no other snapshot has it."""

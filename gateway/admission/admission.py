@@ -1,7 +1,4 @@
-"""Admission to a backend: a limit of calls at once, a queue, and the choice of a replica for each call.
-
-Where there is room, which is nearly always, a call costs a few integers and no await; only waiting takes a future.
-"""
+"""Admission to a backend: a limit of calls at once, a queue, and the choice of a replica for each call."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ class NotDispatchedError(Exception):
 
 
 class DispatchGate(Protocol):
-    """One call's record, as admission and backends see it. A call that need not wait does not use it.
-
-    `answered`: this process knows the call's outcome, or a consent that it needs.
-    """
+    """The record of a call that may have to wait. `answered`: its outcome, or a consent it needs, is known here."""
 
     @property
     def answered(self) -> bool: ...
@@ -117,8 +111,6 @@ class Admission(Generic[T]):
             "breaker": self.breaker,
             "replicas": [replica.as_json() for replica in self.replicas],
         }
-
-    # Calls that enter and leave.
 
     def enter(self, tool: str) -> Lease[T] | None:
         """Admits a call of a tool, or returns None if it has to `wait`.
@@ -221,13 +213,10 @@ class Admission(Generic[T]):
         self.in_flight -= 1
 
     def _refuse_queued(self, refusal: Callable[[], GatewayError]) -> None:
-        """Refuses every call in the queue."""
         while self._waiting:
             waiter, _ = self._waiting.popitem(last=False)
             if not waiter.done():
                 waiter.set_exception(refusal())
-
-    # Replicas.
 
     def by_preference(self) -> list[Replica[T]]:
         """All replicas: those that take calls first, then by load; equals in rotation."""

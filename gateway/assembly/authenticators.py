@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import time
 
+from pydantic import SecretStr
+
 from gateway.auth import (
     ApiKey,
     Authentication,
@@ -18,6 +20,8 @@ from gateway.auth.keys import read_pem
 from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
 
+Origin = tuple[str | None, SecretStr | None, str | None, str | None, tuple[str, ...]]
+
 LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
 
 
@@ -28,7 +32,7 @@ class Issuers:
     """
 
     def __init__(self) -> None:
-        self._keys: dict[JwtSettings, Keys] = {}  # by `_origin`
+        self._keys: dict[Origin, Keys] = {}
 
     def authenticator(self, auth: AuthSettings | None) -> Authenticator:
         """The authenticator of these settings, to be started; `keep` ends what only earlier ones needed."""
@@ -45,7 +49,7 @@ class Issuers:
 
     def status(self) -> dict[str, IssuerStatus]:
         """How those stand that publish their keys, by name."""
-        published = [(origin.issuer, keys) for origin, keys in self._keys.items() if isinstance(keys, RemoteKeys)]
+        published = [(origin[0], keys) for origin, keys in self._keys.items() if isinstance(keys, RemoteKeys)]
         return {LOGIN.sub("//", str(name)): keys.status for name, keys in published}
 
     async def keep(self, auth: AuthSettings | None) -> None:
@@ -59,20 +63,9 @@ class Issuers:
             await self._keys.pop(origin).aclose()
 
 
-def _origin(entry: JwtSettings) -> JwtSettings:
-    """Where an issuer's keys come from: its settings, less what tokens must be like and how often keys are fetched."""
-    return entry.model_copy(
-        update={
-            "audience": (),
-            "require": (),
-            "scope_claim": "",
-            "user_id_claim": None,
-            "leeway_s": 0.0,
-            "max_lifetime_s": None,
-            "jwks_refresh_s": 0.0,
-            "jwks_cooldown_s": 0.0,
-        }
-    )
+def _origin(entry: JwtSettings) -> Origin:
+    """Where an issuer's keys come from; what tokens must be like and how often keys are fetched is no part of it."""
+    return entry.issuer, entry.secret, entry.public_key, entry.jwks_url, entry.algorithms
 
 
 def _issuer(entry: JwtSettings, keys: Keys) -> JwtIssuer:

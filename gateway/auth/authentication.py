@@ -1,7 +1,6 @@
-"""Authenticates the head of a request: bearer tokens, API keys, or anonymous callers.
+"""Authenticates the head of a request: bearer tokens, API keys, or anonymous callers (OXP 1.0, RFC 6750, 7519, 8725).
 
-OXP 1.0, Security; RFC 6750, 7519 and 8725. Nothing in a token's header chooses anything but one of the keys that the
-operator's own choices left: `jku`, `x5u` and `jwk` are not read.
+A token's header chooses only among the keys of its issuer: `jku`, `x5u` and `jwk` are not read.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from hashlib import sha256
 
 from gateway.auth.keys import Keys
 from gateway.auth.refusals import (
+    ASKED,
     HEADER,
     ISSUER,
+    MISSING,
     SIGNATURE,
+    TWO,
     UNREADABLE,
     Reason,
-    missing,
-    no_keys_here,
     refused,
-    several,
     undecided,
 )
 from gateway.auth.tokens import JwtIssuer, MalformedError, Parts, caller_of, take_apart
-from gateway.errors import UndecidedError
+from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
 
@@ -84,7 +83,7 @@ class Authentication:
             return self._by_key_header(headers)
         header = headers.get(b"authorization")
         if not header:
-            raise missing(self._kinds)
+            raise UnauthenticatedError(f"Authentication is needed: send {self._kinds}.", MISSING, False, ASKED)
         hashing = NOTHING.copy()
         hashing.update(header)
         digest = hashing.digest()
@@ -110,9 +109,10 @@ class Authentication:
     def _by_key_header(self, headers: Mapping[bytes, bytes]) -> Caller:
         keys = [headers[name] for name in KEY_HEADERS if name in headers]
         if len(keys) > 1 or b"authorization" in headers:
-            raise several(self._kinds)
+            raise UnauthenticatedError(f"Send one credential only, {self._kinds}.", Reason.SEVERAL, False, TWO)
         if not self._api_keys:
-            raise no_keys_here(self._kinds)
+            message = f"API keys are not accepted here: send {self._kinds}."
+            raise UnauthenticatedError(message, HEADER, False, ASKED)
         caller = self._by_key(keys[0])
         if caller is None:
             raise refused(Reason.API_KEY)

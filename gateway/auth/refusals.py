@@ -41,23 +41,11 @@ ATTEMPTS = frozenset(
     | {Reason.SUBJECT, Reason.USER, Reason.API_KEY}
 )
 
-
-# `kinds` are the credentials that are configured, such as "a bearer token or an API key".
-
-
-def missing(kinds: str) -> UnauthenticatedError:
-    """For a caller that sent nothing: no error code, since no credential was wrong (RFC 6750, section 3.1)."""
-    return UnauthenticatedError(f"Authentication is needed: send {kinds}.", MISSING, False, ASKED)
-
-
-def no_keys_here(kinds: str) -> UnauthenticatedError:
-    """For an API key where none is configured: no error code for another method either (as above)."""
-    return UnauthenticatedError(f"API keys are not accepted here: send {kinds}.", HEADER, False, ASKED)
-
-
-def several(kinds: str) -> UnauthenticatedError:
-    """For a caller that sent two credentials, even if both are good."""
-    return UnauthenticatedError(f"Send one credential only, {kinds}.", Reason.SEVERAL, False, TWO)
+NOT_VALID = "The credentials are not valid."
+# No error code where no credential was wrong, or for a method that is not supported (RFC 6750, section 3.1).
+ASKED = ((b"www-authenticate", REALM),)
+TWO = ((b"www-authenticate", REALM + b', error="invalid_request"'),)
+INVALID = ((b"www-authenticate", REALM + b', error="invalid_token"'),)
 
 
 def refused(reason: Reason) -> UnauthenticatedError:
@@ -68,9 +56,3 @@ def refused(reason: Reason) -> UnauthenticatedError:
 def undecided(reason: Reason) -> UndecidedError:
     """As `refused`, but the key of the token may be on its way."""
     return UndecidedError(NOT_VALID, reason, reason in ATTEMPTS, INVALID)
-
-
-NOT_VALID = "The credentials are not valid."
-ASKED = ((b"www-authenticate", REALM),)
-TWO = ((b"www-authenticate", REALM + b', error="invalid_request"'),)
-INVALID = ((b"www-authenticate", REALM + b', error="invalid_token"'),)

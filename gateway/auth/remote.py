@@ -1,10 +1,6 @@
-"""The keys of an issuer that publishes them: fetched in the background, kept while it cannot be reached.
+"""The keys of an issuer that publishes them (RFC 7517; OpenID Connect Discovery 1.0, section 4), kept while it is away.
 
-RFC 7517, and OpenID Connect Discovery 1.0, section 4. They come from https URLs, or from this machine; redirects are
-not followed; answers are bounded and must not be compressed.
-
-A call waits for a fetch only when its token asks for a key that is not here; and for tokens that do, the issuer is
-asked at most once per cooldown, so that callers cannot cause a request for each token.
+A call waits for a fetch only when its token asks for an unknown key; for these the issuer is asked once per cooldown.
 """
 
 from __future__ import annotations
@@ -19,6 +15,7 @@ from collections.abc import Callable
 from functools import cache
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from gateway import __version__, jsontext
 from gateway.auth.keys import Keys, KeySet, KeySetError, Verifier
@@ -47,8 +44,7 @@ class IssuerStatus(Struct, frozen=True, kw_only=True):
 
     def as_json(self) -> JsonObject:
         """For the detailed health."""
-        age_s = None if self.age_s is None else round(self.age_s, 1)
-        return {"up": self.up, "age_s": age_s, "keys": self.keys, "last_error": self.last_error}
+        return asdict(self) | {"age_s": None if self.age_s is None else round(self.age_s, 1)}
 
 
 class RemoteKeys(Keys):
@@ -229,10 +225,8 @@ def _is_safe(url: str, *, loopback: bool) -> bool:
     """Whether keys may be fetched there: with https, or if `loopback` is allowed without, on this machine."""
     try:
         origin = Origin.parse(url)
-        return origin.is_tls or (loopback and _is_loopback(origin.host))
+        if origin.is_tls or not loopback:
+            return origin.is_tls
+        return origin.host == "localhost" or ipaddress.ip_address(origin.host).is_loopback
     except ValueError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or ipaddress.ip_address(host).is_loopback

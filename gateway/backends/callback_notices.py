@@ -47,14 +47,13 @@ class Notices:
 
     def cancel(self, id_: str, group: str) -> None:
         """Says that a result is not wanted any more; `id_` is that of the invocation."""
-        if self._is_first("cancel", id_):
-            self._post("cancel", callback.cancel_notice(id_, group))
+        self._post_once("cancel", id_, callback.cancel_notice(id_, group))
         self.close_if_over(group)
 
     def close_if_over(self, group: str) -> None:
         """Closes a conversation that has only one call, which is over; others may go on for ever."""
-        if group.startswith(ONCE) and self._is_first("close", group):
-            self._post("close", callback.close_notice(group))
+        if group.startswith(ONCE):
+            self._post_once("close", group, callback.close_notice(group))
 
     def choose(self, id_: str, choice: callback.Choice) -> bool:
         """Answers with the default; False if the answer is wanted at an origin that is not allowed."""
@@ -64,18 +63,13 @@ class Notices:
         self._queue("choice", *target, callback.encode_choice(id_, choice.default))
         return True
 
-    def _post(self, what: str, request: WireRequest) -> None:
-        self._queue(what, self._server.pool, self._server.target(request.path), request.body)
-
-    def _is_first(self, what: str, of: str) -> bool:
-        """Whether a notice has not been sent yet; from now on it has."""
-        notice = what, of
-        if notice in self._sent:
-            return False
+    def _post_once(self, what: str, of: str, request: WireRequest) -> None:
+        if (what, of) in self._sent:
+            return
         if len(self._sent) >= REMEMBERED:
             self._sent.popitem(last=False)
-        self._sent[notice] = None
-        return True
+        self._sent[what, of] = None
+        self._queue(what, self._server.pool, self._server.target(request.path), request.body)
 
     def _queue(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
         """Queues a message; `what` names it in the log. Drops it when too many wait, or the backend is closed."""

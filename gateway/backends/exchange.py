@@ -1,7 +1,4 @@
-"""The exchanges of a backend with its tool server over HTTP.
-
-What decides admission, retries, blame and `can_retry` stands here, once for every backend that speaks HTTP.
-"""
+"""The exchanges of a backend with its tool server over HTTP: admission, retries, blame and `can_retry`, for all."""
 
 from __future__ import annotations
 
@@ -242,10 +239,7 @@ class HttpExchange:
         return reply
 
     async def _read_large(self, codec: CallCodec, reply: Reply, invocation: Invocation) -> Json:
-        """Reads an answer of very many values in another process, a long one in a turn of its own.
-
-        None if it is neither, or cannot be read.
-        """
+        """Reads an answer of very many values in another process, a long one in a turn of its own, else None."""
         text = replies.without_mark(reply.body)
         try:
             if jsontext.is_wide(text):
@@ -328,7 +322,7 @@ class HttpExchange:
         )
 
     async def challenge_status(self, check_url: str) -> str:
-        """How a challenge of this backend stands: `pending`, `completed` or `failed`."""
+        """How a challenge stands: `pending`, `completed` or `failed`."""
         return await self._challenges.status(check_url)
 
     async def aclose(self) -> None:

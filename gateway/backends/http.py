@@ -33,7 +33,7 @@ class HttpBackend:
 
     def __init__(self, name: str, settings: HttpBackendSettings, context: BackendContext) -> None:
         self.name = name
-        self._fixed = None if settings.dialect == "auto" else recognise.SERVER_DIALECTS[settings.dialect]
+        self._fixed = None if settings.dialect == "auto" else recognise.DIALECTS[settings.dialect]
         self._dialect = self._fixed or LIST_DIALECTS[settings.protocol]
         self._exchange = HttpExchange(name, settings, context, self._dialect.request_list())
         self._reader = ListReader(read_list, name, settings, context.lists)
@@ -62,7 +62,7 @@ class HttpBackend:
         text, has_version = reply.body, reply.header(rest.HEADER) is not None
         del reply
         shown, listing = await self._reader.read(text, has_version=has_version)
-        learned = self._fixed or recognise.SERVER_DIALECTS[shown]
+        learned = self._fixed or recognise.DIALECTS[shown]
         if learned is not self._dialect:
             self._dialect, self._exchange.call_path = learned, None
         return listing

@@ -105,7 +105,7 @@ class RcrtBackend:
             finally:
                 self._admission.leave(lease)
         if not is_stored:  # should this replica die meanwhile, the call counts as one that may have run
-            await self._pending.make_sure(call, self._look_up, within_s=deadline - time.monotonic())
+            await self._pending.make_sure(call, within_s=deadline - time.monotonic())
         return None
 
     def _encode(self, invocation: Invocation) -> bytes:
@@ -175,20 +175,12 @@ class RcrtBackend:
             raise self._refused(status, reason)
         log.warning("a request may not have been stored", extra={"backend": self.name, "reason": reason})
         try:
-            crumb_id = await self._look_up(request_id)
+            crumb_id = await self._client.find_request(request_id)
         except FAILURES:
             return None
         if crumb_id is None and status in (500, 503):  # the server has given up, and left nothing behind
             raise unavailable(reason)
         return crumb_id
-
-    async def _look_up(self, request_id: str) -> str | None:
-        """The id of a request's breadcrumb by its tag, which is ours alone."""
-        schema = rcrt.REQUEST_SCHEMAS[self._settings.request_schema]
-        for document in await self._client.find(schema, rcrt.OWN_TAG + request_id, limit=1):
-            if (crumb := rcrt.decode_crumb(document)) is not None:
-                return crumb.id
-        return None
 
     def _refused(self, status: int, reason: str) -> GatewayError:
         if status == 413:

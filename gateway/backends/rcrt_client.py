@@ -16,7 +16,7 @@ from gateway import jsontext
 from gateway.backends.credentials import credentials_of
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects.fields import JSON_TYPE
-from gateway.dialects.rcrt import MAX_DEPTH
+from gateway.dialects.rcrt import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
 from gateway.errors import GatewayError, unavailable
 from gateway.model import Json, JsonObject
 from gateway.offload import Checker, OffloadError
@@ -171,6 +171,7 @@ class RcrtClient:
         self.tokens = Tokens(settings, server)
         self.max_response_bytes = settings.max_response_bytes
         self._checker = checker
+        self._request_schema = REQUEST_SCHEMAS[settings.request_schema]
 
     async def create(self, body: bytes, key: str, timeout_s: float, more: Headers) -> str:
         """Stores a breadcrumb under an `Idempotency-Key`; its id, empty if the server did not say.
@@ -185,16 +186,21 @@ class RcrtClient:
 
     async def find(
         self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False, narrow: bool = False
-    ) -> list[Json]:
-        """The breadcrumbs of a schema with a tag, the last changed first. The list knows no tenants.
+    ) -> list[Crumb | None]:
+        """The breadcrumbs of a schema with a tag, the last changed first; None for what is none of them.
 
-        `narrow`: raises WideAnswerError for an answer of very many values.
+        The list knows no tenants. `narrow`: raises WideAnswerError for an answer of very many values.
         """
         reply = await self.find_text(schema, tag, limit=limit, offset=offset, context=context)
         document = decode(reply) if narrow else await self._decode(reply)
         if not isinstance(document, list):
             raise BrokenAnswerError(reply.status, "not a list")
-        return document
+        return [decode_crumb(entry) for entry in document]
+
+    async def find_request(self, request_id: str) -> str | None:
+        """The id of a request's breadcrumb by its tag, which is ours alone."""
+        found = await self.find(self._request_schema, OWN_TAG + request_id, limit=1)
+        return next((crumb.id for crumb in found if crumb is not None), None)
 
     async def find_text(self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False) -> Reply:
         """As `find`, before it is read."""

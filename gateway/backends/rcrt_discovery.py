@@ -16,6 +16,7 @@ from gateway.dialects.listings import MAX_VALUES, most_values
 from gateway.errors import GatewayError, unavailable
 from gateway.jsontext import encode
 from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
+from gateway.naming import DefinitionError
 from gateway.offload import Offload
 from gateway.settings import RcrtBackendSettings
 
@@ -31,7 +32,7 @@ class _Read(Struct, frozen=True):
     """A record as it was read when the breadcrumb had this stamp."""
 
     stamp: object
-    outcome: ToolDefinition | rcrt_tools.ToolError | None  # None: it was gone
+    outcome: ToolDefinition | DefinitionError | None  # None: it was gone
     values: int = 0  # at least how many it holds
 
 
@@ -74,9 +75,10 @@ class Discovery:
             found = await self._client.find(rcrt.TOOL_CODE, rcrt_tools.TOOL_TAG + tool, limit=SAME_NAME)
         except FAILURES:
             return True
-        crumbs = [crumb for document in found if (crumb := rcrt.decode_crumb(document)) is not None]
         is_there = any(
-            rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval) for crumb in crumbs
+            rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval)
+            for crumb in found
+            if crumb is not None
         )
         if is_there:
             self._seen_at[tool] = monotonic()
@@ -92,13 +94,13 @@ class Discovery:
         """All tools of the workspace, without their contexts. Pages may overlap when one changes meanwhile."""
         found: dict[str, rcrt.Crumb] = {}
         for page in range(MAX_PAGES):
-            documents = await self._client.find(
+            crumbs = await self._client.find(
                 rcrt.TOOL_CODE, self._workspace, limit=PAGE, offset=page * PAGE, narrow=True
             )
-            for document in documents:
-                if (crumb := rcrt.decode_crumb(document)) is not None:
+            for crumb in crumbs:
+                if crumb is not None:
                     found.setdefault(crumb.id, crumb)
-            if len(documents) < PAGE:
+            if len(crumbs) < PAGE:
                 break
         return list(found.values())
 
@@ -117,22 +119,22 @@ class Discovery:
         try:
             record = await self._client.read(crumb.id, narrow=True)
         except WideAnswerError:
-            self._read[crumb.id] = _Read(_stamp(crumb), rcrt_tools.ToolError("its record holds too many values"))
+            self._read[crumb.id] = _Read(_stamp(crumb), DefinitionError("its record holds too many values"))
             return
         outcome = None if record is None else self._read_record(record)
         values = most_values(encode(outcome)) if isinstance(outcome, ToolDefinition) else 0
         if self._values + values > MAX_VALUES:
-            outcome, values = rcrt_tools.ToolError(f"with it the tools hold more than {MAX_VALUES} values"), 0
+            outcome, values = DefinitionError(f"with it the tools hold more than {MAX_VALUES} values"), 0
         self._values += values
         self._read[crumb.id] = _Read(_stamp(crumb), outcome, values)
 
-    def _read_record(self, record: JsonObject) -> ToolDefinition | rcrt_tools.ToolError:
+    def _read_record(self, record: JsonObject) -> ToolDefinition | DefinitionError:
         crumb = rcrt.decode_crumb(record)
         try:
             if crumb is None:
-                raise rcrt_tools.ToolError("its record has no id")
+                raise DefinitionError("its record has no id")
             definition, warnings = rcrt_tools.read_tool(record, rcrt_tools.tool_name(crumb), self._toolkit)
-        except rcrt_tools.ToolError as exc:
+        except DefinitionError as exc:
             return exc
         for warning in warnings:
             extra = {"backend": self._client.name, "tool": definition.id, "reason": warning}
@@ -148,7 +150,7 @@ class Discovery:
                         tools.append(tool)
                     else:
                         rejected.append(Rejected(id=tool.id, reason="it is not approved on its tool server"))
-                case rcrt_tools.ToolError() as error:
+                case DefinitionError() as error:
                     tags = (tag for tag in crumb.tags if tag.startswith(rcrt_tools.TOOL_TAG))
                     rejected.append(Rejected(id=next(tags, crumb.id)[:256], reason=str(error)))
                 case None:

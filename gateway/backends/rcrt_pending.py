@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -20,7 +20,7 @@ from gateway.backends.rcrt_stream import EventStream
 from gateway.backoff import Backoff
 from gateway.dialects import rcrt
 from gateway.errors import unavailable
-from gateway.model import Json, ToolResult
+from gateway.model import ToolResult
 from gateway.ports import Outcomes
 from gateway.transport import Kind, TransportError
 
@@ -48,7 +48,6 @@ class PendingCall:
     is_workflow: bool = False
     place: asyncio.TimerHandle | None = None
     crumb_ids: set[str] = field(default_factory=set)
-    since: float = 0.0
     nudge: asyncio.Event = field(default_factory=asyncio.Event)
     watch: asyncio.Task[None] | None = None
     settling: asyncio.Task[None] | None = None
@@ -78,7 +77,7 @@ class PendingCalls:
         return len(self._calls)
 
     async def take_place(self, call: PendingCall, timeout_s: float, gate: DispatchGate | None) -> None:
-        """Waits until one more workflow may run, which holds its place until its call is forgotten, or `workflow_s`.
+        """Waits until one more workflow may run; it holds its place until its call is forgotten, or for `workflow_s`.
 
         Raises BACKEND_UNAVAILABLE, and what its `gate` raises.
         """
@@ -109,7 +108,6 @@ class PendingCalls:
         """
         if (earlier := self._calls.get(call.call_id)) is not None:
             self.forget(earlier)
-        call.since = monotonic()
         self._calls[call.call_id] = self._by_id[call.request_id] = call
         call.watch = asyncio.create_task(self._watch(call))
 
@@ -126,18 +124,15 @@ class PendingCalls:
             call.crumb_ids.add(crumb_id)
             self._by_id[crumb_id] = call
 
-    async def make_sure(
-        self, call: PendingCall, look_up: Callable[[str], Awaitable[str | None]], *, within_s: float
-    ) -> None:
+    async def make_sure(self, call: PendingCall, *, within_s: float) -> None:
         """Looks for a request that may not have been stored, and ends its call if it was not.
 
         Returns once that is known, and after `within_s` at the latest; then the search continues in the background.
-        `look_up` finds the id of a request's breadcrumb.
         """
-        task = self._spawn(self._make_sure(call, look_up))
+        task = self._spawn(self._make_sure(call))
         await asyncio.wait([task], timeout=max(within_s, 0.0))
 
-    async def _make_sure(self, call: PendingCall, look_up: Callable[[str], Awaitable[str | None]]) -> None:
+    async def _make_sure(self, call: PendingCall) -> None:
         """Counts only searches that were answered: while the server is away they say nothing."""
         backoff, absent = Backoff(*self._timings.look_s), 0
         while absent < self._timings.looks:
@@ -146,7 +141,7 @@ class PendingCalls:
                 return
             try:
                 async with self._polling:
-                    crumb_id = await look_up(call.request_id)
+                    crumb_id = await self._client.find_request(call.request_id)
             except FAILURES:
                 continue
             if crumb_id is not None:
@@ -159,10 +154,7 @@ class PendingCalls:
         await self._end(call, rcrt.not_stored(idempotent=call.idempotent))
 
     def cancel(self, call_id: str) -> None:
-        """Stops looking for a call, whichever run of it that is; but not for a workflow.
-
-        That goes on at the server, which has no way to stop it, and its place is free when its outcome has come.
-        """
+        """Stops looking for any run of a call; but not of a workflow, which goes on and holds its place."""
         call = self._calls.get(call_id)
         if call is not None and not call.is_workflow:
             self.forget(call)
@@ -253,8 +245,8 @@ class PendingCalls:
     # Polling.
 
     async def _watch(self, call: PendingCall) -> None:
-        timings = self._timings
-        while (age_s := monotonic() - call.since) < timings.watch_s:
+        timings, since = self._timings, monotonic()
+        while (age_s := monotonic() - since) < timings.watch_s:
             first_s, last_s = timings.insurance_s if self._stream.is_up else timings.poll_s
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s)):
@@ -282,8 +274,7 @@ class PendingCalls:
         with contextlib.suppress(*FAILURES):
             self._search(await self._client.find(rcrt.TOOL_RESPONSE, "error", limit=UNTAGGED_PER_POLL, context=True))
 
-    def _search(self, documents: Sequence[Json]) -> None:
-        for document in reversed(documents):  # the oldest first
-            crumb = rcrt.decode_crumb(document)
+    def _search(self, crumbs: Sequence[rcrt.Crumb | None]) -> None:
+        for crumb in reversed(crumbs):  # the oldest first
             if crumb is not None:
                 self._found(crumb)

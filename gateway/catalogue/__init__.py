@@ -1,1 +1,1 @@
-"""Which tools there are: asked for in the background, judged, and kept as the bytes of lists."""
+"""Lists the tools of all backends in the background, evaluates them, and keeps encoded lists."""

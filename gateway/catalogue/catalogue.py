@@ -1,7 +1,6 @@
 """Asks every backend for its tools in the background, and builds the snapshot that calls are routed by.
 
-A backend that cannot be asked keeps its last good list, whose age is visible; the others are not affected. Backends
-answer in the neutral model, so no protocol shows here.
+A backend that cannot be asked keeps its last good list, whose age is visible; the others are not affected.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from functools import partial
 from msgspec import Struct
 
 from gateway.backoff import Backoff
-from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, evaluate
+from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, evaluate, merge
 from gateway.catalogue.schema_checks import TimeSlices
 from gateway.catalogue.unlisted import backend_of
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, Rejected
 from gateway.offload import Offload
-from gateway.routing import PublishedTool, Router
+from gateway.routing import Router
 
 log = logging.getLogger("gateway.catalogue")
 
@@ -233,7 +232,7 @@ class Catalogue:
             evaluations = [(entry.source, changed.get(entry.source.name, entry.evaluation)) for entry in entries]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
             unlisted = [it.source for it in entries if it.listed_at is None and it.source.name not in changed]
-            won, shadowed, self.router = await asyncio.to_thread(_merge, evaluations, unlisted)
+            won, shadowed, self.router = await asyncio.to_thread(merge, evaluations, partial(backend_of, unlisted))
             gc.freeze()  # what was just built stays: the collector would walk all of it every few thousand calls
             for entry in entries:
                 if entry.source.name in changed:
@@ -244,38 +243,6 @@ class Catalogue:
     def _note_tried(self) -> None:
         if all(entry.tried for entry in self._entries.values()):
             self._had_their_time.set()
-
-
-def _merge(
-    evaluations: Sequence[tuple[Source, Evaluation]], unlisted: Sequence[Source]
-) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:
-    """Puts all evaluations together; of two tools with one id, or two with one name, that of the earlier route stays.
-
-    Returns how many tools of each backend are published, which are not, and the new snapshot.
-    """
-    contenders = [
-        (entry.route, source.name, entry.tool)
-        for source, evaluation in evaluations
-        for entry in evaluation.by_id.values()
-        if entry.tool is not None
-    ]
-    contenders.sort(key=lambda contender: contender[0])
-    by_id: dict[str, PublishedTool] = {}
-    named: dict[str, PublishedTool] = {}
-    won: dict[str, int] = {}
-    shadowed: dict[str, list[Rejected]] = {}
-    for _, backend, tool in contenders:
-        definition = tool.definition
-        first = by_id.get(definition.id) or named.setdefault(definition.name, tool)
-        if definition.id in by_id or first.definition.tool != definition.tool:
-            reason = (
-                f"{first.definition.id} of backend {first.route.backend_name!r}, whose route comes first, hides it."
-            )
-            shadowed.setdefault(backend, []).append(Rejected(id=definition.id, reason=reason))
-            continue
-        by_id[definition.id] = tool
-        won[backend] = won.get(backend, 0) + 1
-    return won, shadowed, Router(by_id.values(), partial(backend_of, unlisted))
 
 
 def _note_failure(entry: BackendEntry, error: Exception) -> None:

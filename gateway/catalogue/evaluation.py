@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdicts
 from gateway.dialects import listings
-from gateway.model import Listing, Rejected, ToolDefinition
+from gateway.model import Listing, Rejected, ToolDefinition, ToolRef
 from gateway.offload import Offload
 from gateway.offload.tasks import Verdict
-from gateway.ports import Backend
-from gateway.routing import PublishedTool, Route
+from gateway.ports import Backend, Caller
+from gateway.routing import PublishedTool, Route, Router
 from gateway.schemas import CompiledSchema
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool
@@ -190,3 +190,35 @@ def _asked_for(definition: ToolDefinition) -> frozenset[str]:
     """The ids of the tokens and secrets that a tool asks for."""
     requires = definition.requires
     return frozenset((*(provider.id for provider in requires.authorization), *requires.secrets))
+
+
+def merge(
+    evaluations: Sequence[tuple[Source, Evaluation]], unlisted: Callable[[ToolRef, Caller], str | None]
+) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:
+    """Makes a snapshot of all evaluations; of two tools with one id or name, that of the earlier route stays.
+
+    Returns how many tools of each backend are published, which are not, and the new snapshot. `unlisted` as in Router.
+    """
+    contenders = [
+        (entry.route, source.name, entry.tool)
+        for source, evaluation in evaluations
+        for entry in evaluation.by_id.values()
+        if entry.tool is not None
+    ]
+    contenders.sort(key=lambda contender: contender[0])
+    by_id: dict[str, PublishedTool] = {}
+    named: dict[str, PublishedTool] = {}
+    won: dict[str, int] = {}
+    shadowed: dict[str, list[Rejected]] = {}
+    for _, backend, tool in contenders:
+        definition = tool.definition
+        first = by_id.get(definition.id) or named.setdefault(definition.name, tool)
+        if definition.id in by_id or first.definition.tool != definition.tool:
+            reason = (
+                f"{first.definition.id} of backend {first.route.backend_name!r}, whose route comes first, hides it."
+            )
+            shadowed.setdefault(backend, []).append(Rejected(id=definition.id, reason=reason))
+            continue
+        by_id[definition.id] = tool
+        won[backend] = won.get(backend, 0) + 1
+    return won, shadowed, Router(by_id.values(), unlisted)

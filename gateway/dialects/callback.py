@@ -1,8 +1,7 @@
-"""The callback protocol: a tool server takes a call at once and posts what becomes of it to a URL of ours, later.
+"""The callback protocol: a tool server takes a call at once and posts its outcome to a URL of ours later.
 
 Reactive Agent Protocol: Tool Invocation, Tool Result and the other messages of Transport, Tool Cancellation, Thread
-Closure. There is no version to negotiate and no flag for failure. What such a server offers is read in
-`callback_toolset`.
+Closure. It has no version and no flag for failure.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway import jsontext
-from gateway.dialects.fields import JSON_TYPE
-from gateway.dialects.servers import post
+from gateway.dialects.fields import JSON_TYPE, NO_REASON, post
 from gateway.model import Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Headers, WireRequest
 
@@ -28,15 +26,11 @@ FAILED = "Error: "  # Tool Result, Error Results: there is no flag, only this pr
 SECRET_CHARACTERS = 32  # of a run: they are for callback URLs alone, and nothing else may show them
 
 
-# What we say.
-
-
 def invocation_id(call_id: str, run: str) -> str:
-    """The id of a run at the tool server, which may take no second invocation under one id.
+    """The id of a run at the tool server, which takes no second invocation under one id.
 
-    For a tool that must not run twice that is as it should be, and the id is the call's. The runs of one that may have
-    names behind their secrets, which make another id for each: a call that is sent again has another callback URL, and
-    has to be taken.
+    A tool that must not run twice gets the id of the call. Runs of other tools have a name behind their secret, and so
+    an id each: a call that is sent again has another callback URL, and has to be taken.
     """
     return f"{call_id}-{run[SECRET_CHARACTERS:]}" if len(run) > SECRET_CHARACTERS else call_id
 
@@ -70,9 +64,6 @@ def close_notice(group: str) -> WireRequest:
 def encode_choice(id_: str, selected: int) -> bytes:
     """User Choice, Response."""
     return jsontext.encode({"id": id_, "selected": selected})
-
-
-# What a tool server says (Transport, Callbacks).
 
 
 class _TextItem(Struct, frozen=True, tag_field="type", tag="text"):
@@ -135,10 +126,7 @@ class View(_Message, frozen=True, tag="view_update"):
 
 
 class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
-    """Not a message of this call; `status` is the HTTP status of the answer.
-
-    With `settles` the outcome was in it, and it will not be sent again (Transport: 4xx is final).
-    """
+    """Not a message of this call, answered with `status`. With `settles` it ends the call: it will not come again."""
 
     reason: str
     status: int = 400
@@ -177,11 +165,10 @@ def may_take_long(body: bytes) -> bool:
 def decode_callback(
     body: bytes, own_id: str, own_group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
 ) -> Callback:
-    """Reads what was posted to the callback URL of one run of a call, whose ids are `own_id` and `own_group`.
+    """Reads a message that was posted to the callback URL of one run, whose ids are `own_id` and `own_group`.
 
-    `decode` says which texts are read as JSON: auto, always or never. `failure_patterns` are regular expressions.
-    The URL already says which call it is, so ids that are not there, or null, are a flaw of the message; ids that are
-    there and differ belong to another call (Tool Result, Security).
+    `decode` says which texts are read as JSON. The URL names the call, so ids that are absent or null are a flaw of the
+    message; ids that differ are of another call (Tool Result, Security).
     """
     try:
         document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)
@@ -213,7 +200,7 @@ def _without_values(exc: msgspec.ValidationError) -> str:
 
 
 def _read_result(message: _ToolResult, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> ToolResult:
-    """The value of a result: its `content`, which wins over `text`; or the failure its text tells of."""
+    """The value of a result, of its `content` before its `text`; or the failure in its text."""
     items = message.content
     text = "\n".join([item.text for item in items if isinstance(item, _TextItem)]) if items else message.text or ""
     if text.startswith(FAILED):
@@ -226,7 +213,7 @@ def _read_result(message: _ToolResult, decode: Decode, failure_patterns: Sequenc
 
 
 def _failed(text: str) -> ToolResult:
-    return ToolResult(failure=ToolFailure(message=text or "The tool failed and did not say why."))
+    return ToolResult(failure=ToolFailure(message=text or NO_REASON))
 
 
 def _value(text: str, decode: Decode) -> Json:

@@ -1,11 +1,7 @@
-"""What a callback tool server offers: its manifest, of which all is good or nothing is used.
-
-Reactive Agent Protocol: Toolsets. Manifests are written in camel case, unlike every other message.
-"""
+"""The manifest of a callback tool server; one flaw and none of it is used (Reactive Agent Protocol: Toolsets)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -15,35 +11,26 @@ from msgspec import Meta, Raw, Struct
 
 from gateway import naming
 from gateway.dialects.definitions import UnreadableTool
+from gateway.dialects.fields import get
 from gateway.dialects.listings import MAX_VALUES, Gathered, Summary, decode_bounds, most_as_sent, most_values
-from gateway.dialects.lists import TooLongTool, read_array
-from gateway.dialects.servers import get
+from gateway.dialects.lists import TooLongTool, begin_of, read_array
 from gateway.jsontext import JsonError, decode, encode
 from gateway.model import Json, JsonObject, Rejected, ToolDefinition
+from gateway.naming import DefinitionError
 from gateway.wire import WireRequest
 
 MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
 
 # Passed on to callers; the gateway does not rely on them (Toolsets, Annotations: informational).
-ANNOTATIONS: Mapping[str, type] = {
-    "requiresAuth": str,
-    "readOnly": bool,
-    "destructive": bool,
-    "idempotent": bool,
-    "longRunning": bool,
-}
+FLAGS = dict.fromkeys(("readOnly", "destructive", "idempotent", "longRunning"), bool)
+ANNOTATIONS: Mapping[str, type] = {"requiresAuth": str, **FLAGS}
 # The library would fetch any other `$schema` from wherever it points.
 DRAFTS = frozenset(
-    {"http://json-schema.org/draft-04/schema", "http://json-schema.org/draft-06/schema"}
-    | {"http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2019-09/schema"}
-    | {"https://json-schema.org/draft/2020-12/schema"}
+    {f"http://json-schema.org/draft-{number}/schema" for number in ("04", "06", "07")}
+    | {f"https://json-schema.org/draft/{year}/schema" for year in ("2019-09", "2020-12")}
 )
 
 _Name = Annotated[str, Meta(min_length=1, max_length=128)]
-
-
-class ToolsetError(ValueError):
-    """A manifest of which no tool may be offered; the text says why, for the operator."""
 
 
 class _Tool(Struct, frozen=True, rename="camel"):
@@ -84,29 +71,29 @@ def read_toolset(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         manifest = _valid(_within_bounds(text, gathered))
     except JsonError as exc:
         return (encode(Summary(failure=str(exc))),)
-    except ToolsetError as exc:
+    except DefinitionError as exc:
         return (encode(Summary(rejected=(Rejected(id=gathered.bounds.backend, reason=str(exc)),))),)
     for tool in manifest.tools:
         try:
             gathered.take(_definition(manifest, tool))
-        except naming.NamingError as exc:  # a limit of ours, so the others may stay
-            gathered.reject(tool.name, exc.reason)
+        except DefinitionError as exc:  # a limit of ours, so the others may stay
+            gathered.reject(tool.name, str(exc))
     return gathered.encoded(manifest.endpoint)
 
 
 def _valid(document: Json) -> _Manifest:
-    """Reads a manifest; one flaw in one tool and none may be offered (Toolsets, Validation). Raises ToolsetError."""
+    """Reads a manifest; one flaw in one tool and none may be offered (Toolsets, Validation). Raises DefinitionError."""
     try:
         manifest = msgspec.convert(document, _Manifest)
     except msgspec.ValidationError as exc:
-        raise ToolsetError(f"the toolset is not valid: {exc}") from exc
+        raise DefinitionError(f"the toolset is not valid: {exc}") from exc
     names: set[str] = set()
     for tool in manifest.tools:
         if tool.name in names:
-            raise ToolsetError(f"the toolset has two tools named {tool.name!r}")
+            raise DefinitionError(f"the toolset has two tools named {tool.name!r}")
         names.add(tool.name)
         if not _is_schema(tool.input_schema):
-            raise ToolsetError(f"the inputSchema of {tool.name!r} is not a JSON Schema")
+            raise DefinitionError(f"the inputSchema of {tool.name!r} is not a JSON Schema")
     return manifest
 
 
@@ -120,8 +107,7 @@ def _is_schema(schema: JsonObject) -> bool:
 
 def _definition(manifest: _Manifest, tool: _Tool) -> ToolDefinition:
     # A dot or an @ in a name is part of it here, not where a toolkit ends or a version begins.
-    toolkit, word = (re.sub("[.@]", "_", name) for name in (manifest.name, tool.name))
-    named = naming.tool_and_version(f"{toolkit}.{word}", None, toolkit)
+    named = naming.tool_and_version(naming.word(tool.name), None, manifest.name)
     annotations = tool.annotations or {}
     known = {key: annotations[key] for key, kind in ANNOTATIONS.items() if isinstance(annotations.get(key), kind)}
     return ToolDefinition(
@@ -148,17 +134,14 @@ def _within_bounds(text: bytes, gathered: Gathered) -> Json:
     if sum(map(len, head.values())) > MAX_HEAD_BYTES:
         raise JsonError(f"it says more than {MAX_HEAD_BYTES} bytes besides its tools")
     document: dict[str, Any] = {name: decode(bytes(said)) for name, said in head.items() if bytes(said) != b"null"}
-    if bytes(memoryview(top.tools)[:1]) != b"[":
-        return document | {"tools": decode(bytes(top.tools))}
-    return document | {"tools": _tools(top.tools, gathered)}
+    is_array = begin_of(top.tools) == b"["
+    return document | {"tools": _tools(top.tools, gathered) if is_array else decode(bytes(top.tools))}
 
 
 def _tools(array: Raw, gathered: Gathered) -> list[Json]:
     bounds, tools, values = gathered.bounds, list[Json](), 0
-    for count, tool in enumerate(read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes)), 1):
-        if count > bounds.max_tools:
-            gathered.cut_off()
-            break
+    entries = read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
+    for count, tool in gathered.numbered(entries):
         if isinstance(tool, TooLongTool):
             gathered.reject(str(tool.get("name", f"number {count} of the list")), tool.reason)
             continue

@@ -1,8 +1,7 @@
-"""Tool definitions: read in any form a real tool server lists them, and written piece by piece.
+"""Tool definitions of the RFC (section 4.1), OTC 1.0, OXP 1.0 and the LangChain family, read and written.
 
-The forms are those of the RFC (section 4.1), OTC 1.0, OXP 1.0 and the LangChain family. What only the RFC can say
-(toolkit description, parameters a model must not infer, output modes, examples) travels in the other forms as
-`x-otc-...` annotations inside `input_schema`, the one open object that all of them have.
+What only the RFC can say travels in the other forms as `x-otc-...` annotations inside `input_schema`, the one open
+object that all of them have.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ import re
 from typing import Any
 
 from gateway import naming
+from gateway.dialects.fields import string
 from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements, ToolDefinition
+from gateway.naming import DefinitionError
 
-# Annotation -> the definition's field; see the module's text.
+# Annotation -> the definition's field.
 ANNOTATIONS = {
     "x-otc-toolkit-description": "toolkit_description",
     "x-otc-non-inferrable-parameters": "non_inferrable_parameters",
@@ -26,20 +27,10 @@ OUTPUT_MODES = ("value", "error", "null")
 # Members that may stand beside `parameters` in a wrapper; anything else makes the object a schema itself.
 _DEFINITIONS = ("$defs", "definitions")
 WRAPPER_MEMBERS = {
-    "parameters",
-    "required",
-    "non_inferrable_parameters",
-    "$schema",
-    "type",
-    "title",
-    "description",
+    *("parameters", "required", "non_inferrable_parameters", "$schema", "type", "title", "description"),
     *_DEFINITIONS,
     *ANNOTATIONS,
 }
-
-
-class DefinitionError(ValueError):
-    """A listed tool that cannot be used; the text says why, for the operator."""
 
 
 class UnreadableTool(dict[str, Any]):
@@ -61,10 +52,7 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         raise DefinitionError("a listed tool has no id")
     given = _version(raw)
     version = given if isinstance(given, str) and given else None
-    try:
-        named = naming.tool_and_version(remote_id, version, toolkit)
-    except ValueError as exc:
-        raise DefinitionError(str(exc)) from exc
+    named = naming.tool_and_version(remote_id, version, toolkit)
     # Only a version that every tool server must understand is asked for; an odd one is left to its latest.
     if version is not None and ASKABLE_VERSION.fullmatch(version) and "@" not in remote_id:
         remote_id = f"{remote_id}@{version}"
@@ -74,32 +62,24 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         tool=named.tool,
         version=named.version,
         name=naming.published_name(named.tool),
-        description=_text(raw, "description") or "",
+        description=_description(raw),
         input_schema=schema,
         output_schema=output_schema,
         remote_id=remote_id,
         requires=_requirements(raw.get("requirements")),
         **_only_in_rfc(raw, extras, output_schema),
     )
-    warnings = named.warnings
-    if (
-        given is not None and not isinstance(given, str) and not remote_id.partition("@")[2]
-    ):  # the number 1.1 may mean 1.10
-        warnings = (*warnings, f"Its version is not a string; {naming.DEFAULT_VERSION} stands in.")
-    return definition, warnings
+    if given is None or isinstance(given, str) or remote_id.partition("@")[2]:
+        return definition, named.warnings
+    # The number 1.1 may mean 1.10.
+    return definition, (*named.warnings, f"Its version is not a string; {naming.DEFAULT_VERSION} stands in.")
 
 
-def _either(raw: JsonObject, member: str, other: str) -> Json:
-    """The first of two members that says anything: some servers write out every member, most as null."""
-    value = raw.get(member)
-    return raw.get(other) if value is None else value
-
-
-def _text(raw: JsonObject, member: str) -> str | None:
-    value = raw.get(member)
+def _description(raw: JsonObject) -> str:
+    value = raw.get("description")
     if value is not None and not isinstance(value, str):
-        raise DefinitionError(f"{member} is not a string")
-    return value
+        raise DefinitionError("description is not a string")
+    return value or ""
 
 
 def _version(raw: JsonObject) -> Json:
@@ -108,24 +88,19 @@ def _version(raw: JsonObject) -> Json:
 
 
 def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The schema of the arguments, and what stood around it."""
-    given = _either(raw, "input_schema", "input")
-    if given is None:
-        given = {}
+    """The schema of the arguments, and what only the RFC has. Members that are null are as if they were not there."""
+    given: Json = next((raw[name] for name in ("input_schema", "input") if raw.get(name) is not None), {})
     if not isinstance(given, dict):
         raise DefinitionError("the input schema is not an object")
-    inner = given.get("parameters")
+    schema, inner = dict(given), given.get("parameters")
     if isinstance(inner, dict) and given.keys() <= WRAPPER_MEMBERS:
-        schema, around = dict(inner), given
+        schema = {key: given[key] for key in _DEFINITIONS if key in given} | inner  # what its references may name
         # One draft's example puts `required` beside `parameters`.
-        if isinstance(given.get("required"), list) and "required" not in schema:
+        if isinstance(given.get("required"), list) and "required" not in inner:
             schema["required"] = given["required"]
-        schema = {key: given[key] for key in _DEFINITIONS if key in given} | schema  # what its references may name
-    else:
-        schema, around = dict(given), given
-    extras = {field: schema.pop(key, around.get(key)) for key, field in ANNOTATIONS.items()}
-    if "non_inferrable_parameters" in around:
-        extras["non_inferrable_parameters"] = around["non_inferrable_parameters"]
+    extras = {field: schema.pop(key, given.get(key)) for key, field in ANNOTATIONS.items()}
+    if "non_inferrable_parameters" in given:
+        extras["non_inferrable_parameters"] = given["non_inferrable_parameters"]
     return schema, extras
 
 
@@ -158,11 +133,11 @@ def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject 
         extras["output_description"] = output.get("description")
     modes = tuple(mode for mode in _strings(extras["output_modes"]) if mode in OUTPUT_MODES)
     return {
-        "toolkit_description": _string(extras["toolkit_description"]),
+        "toolkit_description": string(extras["toolkit_description"]),
         "non_inferrable_parameters": _strings(extras["non_inferrable_parameters"]),
         # What only the RFC must state, and is the default elsewhere, is left out.
         "output_modes": modes if modes and modes != usual_modes(output_schema) else None,
-        "output_description": _string(extras["output_description"]),
+        "output_description": string(extras["output_description"]),
         "examples": raw.get("examples", extras["examples"]),
     }
 
@@ -170,10 +145,6 @@ def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject 
 def usual_modes(output_schema: JsonObject | None) -> tuple[str, ...]:
     """The output modes of a tool that does not name any (RFC 4.1, Output Schema)."""
     return ("null", "error") if output_schema is None else ("value", "error")
-
-
-def _string(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _strings(value: Json) -> tuple[str, ...]:
@@ -206,11 +177,9 @@ def _id(entry: Json, member: str) -> str:
 
 
 def _authorization(entry: Json) -> AuthorizationRequirement:
-    provider = _id(entry, "authorization")
-    oauth2 = entry.get("oauth2")
-    return AuthorizationRequirement(
-        id=provider, scopes=_strings(oauth2.get("scopes")) if isinstance(oauth2, dict) else None
-    )
+    provider, oauth2 = _id(entry, "authorization"), entry.get("oauth2")
+    scopes = _strings(oauth2.get("scopes")) if isinstance(oauth2, dict) else None
+    return AuthorizationRequirement(id=provider, scopes=scopes)
 
 
 def requirements_object(requires: Requirements) -> JsonObject | None:

@@ -1,7 +1,8 @@
-"""What the dialects of OTC and OXP share towards callers: request objects in, results and refusals out."""
+"""What the dialects share: call requests in and out, results and refusals out."""
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 
@@ -9,20 +10,24 @@ from msgspec import Raw
 
 from gateway.errors import CODE, ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
-from gateway.model import CallContext, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
-from gateway.wire import Headers, WireReply
+from gateway.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
+from gateway.naming import full_version
+from gateway.wire import Headers, WireReply, WireRequest
 
 JSON_TYPE = (b"content-type", b"application/json")
+ACCEPT = (b"accept", b"application/json")
+CALL_HEADERS = (JSON_TYPE, ACCEPT)
 NO_STORE = (b"cache-control", b"no-store")
 
 REQUEST_MEMBERS = frozenset({"call_id", "trace_id", "tool_id", "input", "context"})
+NO_REASON = "The tool failed and did not say why."
 MAX_CALL_ID = 256  # characters
 MAX_ANCESTORS = 64  # a conversation that deep is a loop
 MAX_TRACE_ID = 1024  # characters; a W3C traceparent has 55
 MAX_TOOL_ID = 256  # characters; a name has at most 64, a version needs a dozen
 
 # OTC and OXP 1.0, ToolId. Matched whole: the published pattern ends in `$`, which lets a newline through.
-TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
+TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+(?:\.[0-9]+\.[0-9]+)?))?")
 
 
 def invalid(message: str) -> GatewayError:
@@ -37,6 +42,17 @@ def object_(value: Json, what: str) -> JsonObject:
     return value
 
 
+def string(value: Json) -> str | None:
+    """The value if it is a text."""
+    return value if isinstance(value, str) else None
+
+
+def duration(value: Json) -> float | None:
+    """The value if it can be a duration."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < math.inf else None
+
+
 def _text(value: Json, what: str) -> str:
     if not isinstance(value, str):
         raise invalid(f"{what} must be a string.")
@@ -48,17 +64,13 @@ def _split_tool_id(wire_id: str) -> ToolRef | None:
     match = TOOL_ID.fullmatch(wire_id)
     if match is None:
         return None
-    tool, *numbers = match.groups()
-    if numbers[0] is None:
-        return ToolRef(tool=tool)
-    return ToolRef(tool=tool, version=".".join(str(int(number or 0)) for number in numbers))
+    tool, version = match.groups()
+    return ToolRef(tool=tool, version=version and full_version(version))
 
 
 def tool_ref(wire_id: Json) -> ToolRef:
     """Splits `Toolkit.Tool[@x|@x.y.z]`; `@1` means exactly `1.0.0` (OTC and OXP 1.0, Tool Version Resolution)."""
-    if not isinstance(wire_id, str):
-        raise invalid("tool_id must be a string.")
-    ref = _split_tool_id(wire_id) if len(wire_id) <= MAX_TOOL_ID else None
+    ref = _split_tool_id(wire_id) if len(_text(wire_id, "tool_id")) <= MAX_TOOL_ID else None
     if ref is None:
         raise invalid("The tool_id is not of the form Toolkit.Tool, Toolkit.Tool@x or Toolkit.Tool@x.y.z.")
     return ref
@@ -104,10 +116,7 @@ _EMPTY_CONTEXT = CallContext()
 
 
 def _read_context(context: JsonObject) -> CallContext:
-    """Reads `context`: tokens, secrets and the user; an empty user id counts as absent.
-
-    Entries that the tool does not declare are dropped later, not here.
-    """
+    """Reads `context`, also what the tool does not declare; an empty user id counts as absent."""
     return CallContext(
         tokens=_pairs(context.get("authorization", []), "context.authorization", "token"),
         secrets=_pairs(context.get("secrets", []), "context.secrets", "value"),
@@ -173,8 +182,7 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     return _reply(error.code, error.retry_after_s, (*headers, *error.headers), body)
 
 
-# There are few such sentences, in each version of each dialect, and callers refused for one reason have about as long
-# to wait. A cached answer costs a fifth of an encoded one.
+# There are few such sentences, versions and times to wait. A cached answer costs a fifth of an encoded one.
 @lru_cache(maxsize=256)
 def _fixed(
     code: ErrorCode, message: str, retry_after_s: float | None, own: Headers, first: Members, headers: Headers
@@ -216,3 +224,41 @@ def ok(body: bytes, failure: ToolFailure | None, headers: Headers = ()) -> WireR
     if failure is not None:
         headers = (*headers, (CODE, failure.word.encode("ascii")))
     return WireReply(status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=body)
+
+
+def post(path: str, body: bytes, headers: Headers = CALL_HEADERS) -> WireRequest:
+    """A call's request."""
+    return WireRequest(method=b"POST", path=path, headers=headers, body=body)
+
+
+def get(path: str, headers: Headers = ()) -> WireRequest:
+    """A list's request."""
+    return WireRequest(method=b"GET", path=path, headers=(ACCEPT, *headers))
+
+
+def request_object(invocation: Invocation) -> JsonObject:
+    """CallToolRequest of every form (OTC and OXP 1.0)."""
+    request: JsonObject = {
+        "call_id": invocation.call_id,
+        "tool_id": invocation.tool.remote_id,
+        "input": invocation.arguments,
+    }
+    if invocation.trace_id is not None:
+        request["trace_id"] = invocation.trace_id
+    context = _context_object(invocation.context)
+    if context:
+        request["context"] = context
+    return request
+
+
+def _context_object(context: CallContext) -> JsonObject:
+    body: JsonObject = {}
+    if context.tokens:
+        body["authorization"] = [{"id": key, "token": token} for key, token in context.tokens.items()]
+    if context.secrets:
+        body["secrets"] = [{"id": key, "value": value} for key, value in context.secrets.items()]
+    if context.user_id is not None:
+        body["user_id"] = context.user_id
+        if context.user_info is not None:
+            body["user_info"] = context.user_info
+    return body

@@ -1,7 +1,7 @@
 """Reads whole lists of tools into definitions, as text, so that another process can do it.
 
-A list of 64 MiB can hold twenty million tools, or one with as many values. What is read here keeps to bounds, tool by
-tool and in all, so that decoding it afterwards takes neither much memory nor long at a time.
+A list of 64 MiB can hold twenty million tools, or one with as many values. What is returned keeps to bounds, so that
+decoding it takes neither much memory nor long at a time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from gateway.dialects import definitions, lists, recognise
-from gateway.dialects.rest import HEADER
 from gateway.jsontext import JsonError, encode
-from gateway.model import Json, JsonObject, Rejected, ToolDefinition
+from gateway.model import Json, Rejected, ToolDefinition
+from gateway.naming import DefinitionError
 
 # A value takes about 100 bytes in memory, on top of its text.
 MAX_TOOL_VALUES = 50_000  # of one tool: some 5 ms to decode
@@ -59,27 +59,22 @@ def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
     bounds = decode_bounds(encoded_bounds)
     try:
         document, entries = lists.open_list(text, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
-    except (JsonError, definitions.DefinitionError) as exc:
+    except (JsonError, DefinitionError) as exc:
         return (encode(Summary(failure=str(exc))),)
-    gathered, adapted, listed = Gathered(bounds), set[tuple[str, str]](), Counter[str]()
-    for count, entry in enumerate(entries, 1):
-        if count > bounds.max_tools:
-            gathered.cut_off()
-            break
-        if recognise.is_rfc(entry) and isinstance(document, dict):
-            document["tools"] = [{"toolkit": {}}]  # what they speak shows in one of them
-        listed[_bare_id(entry)] += 1
+    gathered, adapted, listed, lists_rfc = Gathered(bounds), set[tuple[str, str]](), Counter[str](), False
+    for count, entry in gathered.numbered(entries):
+        lists_rfc = lists_rfc or recognise.is_rfc(entry)
+        listed[_named(entry).partition("@")[0]] += 1
         try:
             definition, warnings = definitions.read_definition(entry, bounds.toolkit)
-        except definitions.DefinitionError as exc:
-            gathered.reject(_shown(entry, count), str(exc))
+        except DefinitionError as exc:
+            gathered.reject(_named(entry)[:MAX_SHOWN] or f"number {count} of the list", str(exc))
             continue
         if gathered.take(definition):
             adapted.update((definition.id, warning) for warning in warnings)
     gathered.drop_ambiguous(listed)
-    headers = ((HEADER, b""),) if bounds.has_version else ()
-    dialect = recognise.of_server(headers, document).name
-    return gathered.encoded(dialect, tuple(sorted(adapted)))
+    dialect = recognise.of_server(document, has_version=bounds.has_version, lists_rfc=lists_rfc)
+    return gathered.encoded(dialect.name, tuple(sorted(adapted)))
 
 
 def most_as_sent(max_schema_bytes: int) -> int:
@@ -116,14 +111,24 @@ class Gathered:
         """Leaves a tool out."""
         self.rejected.append(Rejected(id=tool_id, reason=reason))
 
-    def cut_off(self) -> None:
-        """Says that there are more tools than are looked at."""
+    def numbered(self, entries: Iterable[Json]) -> Iterator[tuple[int, Json]]:
+        """The entries of a list with their numbers, as many as may be looked at; the rest is reported as rejected."""
         most = self.bounds.max_tools
-        self.reject(self.bounds.backend, f"It lists more than {most} tools; only the first {most} are looked at.")
+        for count, entry in enumerate(entries, 1):
+            if count > most:
+                reason = f"It lists more than {most} tools; only the first {most} are looked at."
+                self.reject(self.bounds.backend, reason)
+                return
+            yield count, entry
 
     def drop_ambiguous(self, listed: Mapping[str, int]) -> None:
-        """Takes out tools that a caller of another version would run. `listed`: how often, by ids without versions."""
-        ambiguous = _ambiguous((remote_id for _, remote_id, _ in self._tools), listed)
+        """Takes out tools that a caller of another version would run.
+
+        `listed`: how often each id stands in the list, without its version, usable or not. An id with a version names
+        that one; without, whichever version the tool server takes for the latest.
+        """
+        named = Counter(remote_id for _, remote_id, _ in self._tools)
+        ambiguous = {name for name, count in named.items() if count > 1 or ("@" not in name and listed[name] > 1)}
         reason = "its tool server lists several tools under this id, and no version tells them apart"
         for tool_id, remote_id, _ in self._tools:
             if remote_id in ambiguous:
@@ -156,35 +161,12 @@ def most_values(text: bytes) -> int:
 def too_large(definition: ToolDefinition, size: int, most: int) -> str | None:
     """Why a definition of that many bytes is too much for the list of every caller; None when it is not."""
     schemas = {"input": definition.input_schema, "output": definition.output_schema}
-    sizes = {which: _size(schema) for which, schema in schemas.items()}
+    sizes = {which: 0 if schema is None else len(encode(schema)) for which, schema in schemas.items()}
     for which, bytes_ in sizes.items():
         if bytes_ > most:
             return f"Its {which} schema has {bytes_} bytes; {most} are allowed."
     rest = size - sum(sizes.values())  # descriptions, examples, what it requires
     return f"Besides its schemas it has {rest} bytes; {most} are allowed." if rest > most else None
-
-
-def _size(schema: JsonObject | None) -> int:
-    return 0 if schema is None else len(encode(schema))
-
-
-def _ambiguous(remote_ids: Iterable[str], listed: Mapping[str, int]) -> set[str]:
-    """The ids under which a tool server may run more than one tool. `listed`: how often, usable or not, by bare ids.
-
-    An id with a version names that one; without, whichever version the tool server takes for the latest.
-    """
-    named = Counter(remote_ids)
-    return {name for name, count in named.items() if count > 1 or ("@" not in name and listed[name] > 1)}
-
-
-def _bare_id(entry: Json) -> str:
-    """The id of a listed tool without a version; empty if there is none."""
-    return _named(entry).partition("@")[0]
-
-
-def _shown(entry: Json, number: int) -> str:
-    """What an operator finds a listed tool by that is none."""
-    return _named(entry)[:MAX_SHOWN] or f"number {number} of the list"
 
 
 def _named(entry: Json) -> str:

@@ -6,14 +6,16 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
-from gateway.dialects.definitions import DefinitionError, UnreadableTool
+from gateway.dialects.definitions import UnreadableTool
 from gateway.model import Json, JsonObject
+from gateway.naming import DefinitionError
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
 MAX_MARK_BYTES = 1024  # of the `$schema` of a list, and of the names of a tool that is not read
@@ -26,7 +28,7 @@ _ESCAPES = re.compile(  # backslashes and whole surrogate pairs; or half a pair,
     rb"((?:\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})+)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 _SPACE = re.compile(rb"[ \t\n\r]*")
-_NOTHING = Raw(b"")
+_NOTHING, _NULL = Raw(b""), Raw(b"null")
 
 
 class TooLongTool(UnreadableTool):
@@ -36,21 +38,21 @@ class TooLongTool(UnreadableTool):
 class _Top(Struct):
     """The members of a list that mean something, each as text."""
 
-    mark: Raw = msgspec.field(name="$schema", default=_NOTHING)
-    tools: Raw = _NOTHING
-    items: Raw = _NOTHING
+    mark: Raw = msgspec.field(name="$schema", default=_NULL)
+    tools: Raw = _NULL
+    items: Raw = _NULL
 
 
 class _Names(Struct):
-    id: Raw = _NOTHING
-    name: Raw = _NOTHING
+    id: Raw = _NULL
+    name: Raw = _NULL
 
 
 def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:
-    """An answer to `GET /tools` without its tools, and the first `most` of these, read one at a time.
+    """An answer to `GET /tools` without its tools, and the first `most` of these, one at a time to bound the memory.
 
-    A tool that cannot be read, or whose text has more than `max_tool_bytes`, becomes an UnreadableTool. The memory this
-    takes is that of one tool, whatever the list. Raises JsonError, DefinitionError.
+    A tool that cannot be read, or whose text has more than `max_tool_bytes`, becomes an UnreadableTool. Raises
+    JsonError, DefinitionError.
     """
     text = text.removeprefix(BOM_UTF8)
     try:
@@ -65,7 +67,7 @@ def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterat
 
 
 def _open(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:
-    """Does what `open_list` says. Raises DecodeError, RecursionError, DefinitionError."""
+    """Raises DecodeError, RecursionError, DefinitionError."""
     begin = _spaces_end(text, 0)
     if text[begin : begin + 1] == b"[":
         return [], _read_each(text, most, max_tool_bytes)
@@ -73,10 +75,10 @@ def _open(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[J
         top = msgspec.json.decode(text, type=_Top)
     except msgspec.ValidationError:  # no object
         raise DefinitionError(NO_LIST) from None
-    entries = top.items if _is_nothing(top.tools) else top.tools
-    if _begin(entries) != b"[":
+    entries = top.items if begin_of(top.tools) == b"n" else top.tools
+    if begin_of(entries) != b"[":
         raise DefinitionError(NO_LIST)
-    document: Json = {"$schema": _short_text(top.mark), "items": None if _is_nothing(top.items) else []}
+    document: Json = {"$schema": _short_text(top.mark), "items": None if begin_of(top.items) == b"n" else []}
     return document, _read_each(entries, most, max_tool_bytes)
 
 
@@ -88,11 +90,8 @@ def read_array(array: Raw, most: int, max_tool_bytes: int) -> Iterator[Json]:
         raise jsontext.JsonError(str(exc)) from exc
 
 
-def _is_nothing(member: Raw) -> bool:
-    return len(member) == 0 or _begin(member) == b"n"
-
-
-def _begin(member: Raw) -> bytes:
+def begin_of(member: Raw) -> bytes:
+    """The first byte of a text, which tells what kind of value it is."""
     return bytes(memoryview(member)[:1])
 
 
@@ -116,13 +115,8 @@ def _read_entries(array: Raw | bytes, entries: list[Raw], most: int, max_tool_by
 def _split(array: Raw | bytes, most: int) -> list[Raw]:
     """The texts of the first entries of an array. The others are passed over, but have to be JSON."""
     found = _first_fields(most)(array)
-    texts: list[Raw] = []
-    for name in found.__struct_fields__:
-        entry = getattr(found, name)
-        if len(entry) == 0:
-            break
-        texts.append(entry)
-    return texts
+    texts = (getattr(found, name) for name in found.__struct_fields__)
+    return list(takewhile(len, texts))
 
 
 @lru_cache(4)
@@ -158,7 +152,7 @@ def _read_entry(entry: Raw, max_tool_bytes: int) -> Json:
 
 
 def _names(entry: Raw) -> JsonObject:
-    """As much of a tool as tells the operator which one it is."""
+    """The id and the name of a tool, by which an operator finds it."""
     try:
         found = msgspec.json.decode(entry, type=_Names)
     except (msgspec.DecodeError, RecursionError):
@@ -169,6 +163,6 @@ def _names(entry: Raw) -> JsonObject:
 
 def _short_text(member: Raw) -> str | None:
     try:
-        return msgspec.json.decode(member, type=str) if 0 < len(member) <= MAX_MARK_BYTES else None
+        return msgspec.json.decode(member, type=str) if len(member) <= MAX_MARK_BYTES else None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

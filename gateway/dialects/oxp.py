@@ -1,17 +1,17 @@
-"""Open eXecution Protocol 1.0 in its two wire forms, towards callers and towards tool servers."""
+"""Open eXecution Protocol 1.0 in its two wire forms, towards callers and towards tool fields."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.dialects import fields, rest, servers
+from gateway.dialects import fields, rest
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolResult
 from gateway.wire import Head, WireReply, WireRequest
 
 VERSION_HEADER = (rest.HEADER, rest.HEADER_VERSION.encode("ascii"))
-CALL_HEADERS = (*servers.CALL_HEADERS, VERSION_HEADER)
+CALL_HEADERS = (*fields.CALL_HEADERS, VERSION_HEADER)
 SCHEMAS = rest.OTC_URLS | {rest.RFC_SCHEMA, rest.OTC_SCHEMA, rest.OXP_SCHEMA}
 
 
@@ -53,8 +53,8 @@ class OxpFlat(rest.RestDialect):
         return b'{"items":[%b]}' % b",".join(tools)
 
     def request_call(self, invocation: Invocation) -> WireRequest:
-        body = encode(servers.request_object(invocation))
-        return servers.post(self.call_paths[0], body, CALL_HEADERS)
+        body = encode(fields.request_object(invocation))
+        return fields.post(self.call_paths[0], body, CALL_HEADERS)
 
     def request_list(self) -> WireRequest:
-        return servers.get("/tools", (VERSION_HEADER,))
+        return fields.get("/tools", (VERSION_HEADER,))

@@ -6,7 +6,6 @@ is `tool.request.v1` where the standard's letter says `agent.response.v1`.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Literal
 
@@ -14,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
+from gateway.dialects.fields import NO_REASON, duration
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.model import ONCE, Invocation, Json, JsonObject, ToolFailure, ToolResult
 
@@ -52,8 +52,8 @@ class Crumb(Struct, frozen=True, kw_only=True):
 def request_id(call_id: str, run: str) -> str:
     """The id of a run at the server: of its request, of the key that is stored under, and in the response.
 
-    It is not the call id, which comes again with the next run: keys and responses stay, and that run would be given
-    them. A run without a name, from a record that an older version wrote, has only its call id.
+    It is not the call id, under which the next run would find this one's key and response. A run without a name, from
+    a record of an older version, has only its call id.
     """
     return REQUEST_ID + run if run else call_id
 
@@ -105,19 +105,21 @@ class _Picked(Struct):
 
 
 def config_of(invocation: Invocation) -> str | None:
-    """The tool configuration a caller picks with `config_id`. It decides whose API keys a tool uses.
+    """The tool configuration a caller picks with `config_id`, which decides whose API keys a tool uses.
 
-    Raises INVALID_ARGUMENTS for one that is not allowed; tools read it out of their input, so it must not pass.
+    Raises INVALID_ARGUMENTS for one that is not allowed, because tools read it out of their input.
     """
     arguments = invocation.arguments
     if isinstance(arguments, Raw):
         if invocation.tool.remote_id == WORKFLOW:
-            parameters = {"steps": "There are too many values in the steps."}
-            raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "The arguments are not valid.", parameters=parameters)
+            raise _invalid("steps", "There are too many values in the steps.")
         arguments = {"config_id": msgspec.json.decode(arguments, type=_Picked).config_id}
-    if invocation.tool.remote_id == WORKFLOW:
-        for step in _steps(arguments):
-            _check_config(_input_of(step).get("config_id"), invocation, "steps")
+    steps = arguments.get("steps")
+    if invocation.tool.remote_id == WORKFLOW and isinstance(steps, list):
+        for step in steps:
+            given = step.get("input") if isinstance(step, dict) else None
+            if isinstance(given, dict):
+                _check_config(given.get("config_id"), invocation, "steps")
     return _check_config(arguments.get("config_id"), invocation, "config_id")
 
 
@@ -125,19 +127,12 @@ def _check_config(picked: Json, invocation: Invocation, parameter: str) -> str |
     if picked is None:
         return None
     if not isinstance(picked, str) or picked not in invocation.config_ids:
-        parameters = {parameter: "This configuration may not be used."}
-        raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "The arguments are not valid.", parameters=parameters)
+        raise _invalid(parameter, "This configuration may not be used.")
     return picked
 
 
-def _steps(arguments: JsonObject) -> list[Json]:
-    steps = arguments.get("steps")
-    return steps if isinstance(steps, list) else []
-
-
-def _input_of(step: Json) -> JsonObject:
-    given = step.get("input") if isinstance(step, dict) else None
-    return given if isinstance(given, dict) else {}
+def _invalid(parameter: str, reason: str) -> GatewayError:
+    return GatewayError(ErrorCode.INVALID_ARGUMENTS, "The arguments are not valid.", parameters={parameter: reason})
 
 
 def decode_event(document: Json) -> Crumb | None:
@@ -223,15 +218,9 @@ def decode_response(context: JsonObject | None, *, idempotent: bool) -> ToolResu
 def _duration(context: JsonObject) -> float | None:
     """The time of the process; failing that, the runner's own, which counts waiting for a place."""
     metadata = context.get("metadata")
-    candidates = (
-        metadata.get("duration_ms") if isinstance(metadata, dict) else None,
-        context.get("execution_time_ms"),
-        context.get("executionTime"),
-    )
-    for value in candidates:
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
-            return value
-    return None
+    own = metadata.get("duration_ms") if isinstance(metadata, dict) else None
+    found = map(duration, (own, context.get("execution_time_ms"), context.get("executionTime")))
+    return next((value for value in found if value is not None), None)
 
 
 def not_stored(*, idempotent: bool) -> ToolResult:
@@ -246,29 +235,14 @@ def _failure_inside(output: Json) -> ToolFailure | None:
     return ToolFailure(message=_first_line(output["error"]))
 
 
-# What a runner's error begins with -> what it means for the caller, and whether the tool may have run.
-MEANINGS: tuple[tuple[re.Pattern[str], str, bool], ...] = (
-    (
-        re.compile(r"(Error: )?Tool (\S+ not found|not found: )"),
-        "The tool server no longer knows the tool; it has not run.",
-        False,
-    ),
-    (
-        re.compile(r"Error: Tool execution timed out"),
-        "The tool took too long and was stopped; it may have done part of its work.",
-        True,
-    ),
-    (
-        re.compile(r"Error: Failed to parse tool output"),
-        "The tool ran, but its output could not be read.",
-        True,
-    ),
-    (
-        re.compile(r"Error: Failed to create breadcrumb"),
-        "The tool ran, but its server did not take its result, which may be too large.",
-        True,
-    ),
-)
+NOT_FOUND = re.compile(r"(Error: )?Tool (\S+ not found|not found: )")
+# What a runner's error begins with after a run of uncertain end -> what it means for the caller.
+UNCERTAIN = {
+    "Error: Tool execution timed out": "The tool took too long and was stopped; it may have done part of its work.",
+    "Error: Failed to parse tool output": "The tool ran, but its output could not be read.",
+    "Error: Failed to create breadcrumb": "The tool ran, but its server did not take its result, which may be too "
+    "large.",
+}
 MAX_SEARCHED = 64 * 1024  # characters of an error; all that may come, 8 MiB, would hold everybody up for a second
 THROWN = re.compile(r"Tool Error: (.*?)(?:\nStack:|\Z)", re.DOTALL)
 
@@ -279,14 +253,16 @@ def _failure(error: Json, idempotent: bool) -> ToolFailure:
     What a tool threw is passed on without the stack, which holds paths of its server.
     """
     if not isinstance(error, str) or not error.strip():
-        return ToolFailure(message="The tool failed and did not say why.")
-    for pattern, message, uncertain in MEANINGS:
-        if pattern.match(error):
-            return ToolFailure(message=message, can_retry=uncertain and idempotent)
+        return ToolFailure(message=NO_REASON)
+    if NOT_FOUND.match(error):
+        return ToolFailure(message="The tool server no longer knows the tool; it has not run.")
+    for beginning, message in UNCERTAIN.items():
+        if error.startswith(beginning):
+            return ToolFailure(message=message, can_retry=idempotent)
     thrown = THROWN.search(error, 0, MAX_SEARCHED)
     return ToolFailure(message=_first_line(thrown[1] if thrown else error.removeprefix("Error: ")))
 
 
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0].strip()
-    return line[:MAX_ERROR_TEXT] or "The tool failed and did not say why."
+    return line[:MAX_ERROR_TEXT] or NO_REASON

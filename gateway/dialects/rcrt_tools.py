@@ -1,37 +1,33 @@
-"""What an RCRT workspace offers: `tool.code.v1` breadcrumbs, and the older `tool.catalog.v1` that sums them up.
+"""The tools of an RCRT workspace: `tool.code.v1` breadcrumbs, and the older `tool.catalog.v1` that sums them up.
 
-As the runners of November 2025 read them; older spellings of the members are understood too.
+As the runners of November 2025 read them; older names of the members are understood too.
 """
 
 from __future__ import annotations
 
-import re
-
 from gateway import naming
+from gateway.dialects.fields import string
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_crumb
 from gateway.jsontext import JsonError, decode, encode
 from gateway.model import Json, JsonObject, ToolDefinition
+from gateway.naming import DefinitionError
 
 TOOL_TAG = "tool:"
 APPROVED = "approved"  # the newer edition runs nothing without this tag; the older knows none
 
 
-class ToolError(ValueError):
-    """A tool that cannot be used; the text says why, for the operator."""
-
-
 def tool_name(crumb: Crumb) -> str:
-    """What a runner calls the tool. Raises ToolError when no request could reach it."""
+    """What a runner calls the tool. Raises DefinitionError when no request could reach it."""
     tagged = [tag.removeprefix(TOOL_TAG) for tag in crumb.tags if tag.startswith(TOOL_TAG)]
     named = (crumb.context or {}).get("name")
     if not isinstance(named, str) or not named:
         if not tagged:
-            raise ToolError("neither its context nor its tags name it")
+            raise DefinitionError("neither its context nor its tags name it")
         return tagged[0]
     # A runner looks for the breadcrumb by its tag and for the code by its name.
     if named not in tagged:
-        raise ToolError(f"its tags do not name it as its context does, {TOOL_TAG}{named[:64]}")
+        raise DefinitionError(f"its tags do not name it as its context does, {TOOL_TAG}{named[:64]}")
     return named
 
 
@@ -41,10 +37,10 @@ def is_callable(crumb: Crumb, workspace: str, *, needs_approval: bool) -> bool:
 
 
 def read_tool(record: JsonObject, name: str, toolkit: str) -> tuple[ToolDefinition, tuple[str, ...]]:
-    """Reads the whole record of a `tool.code.v1`, and warnings about its name. Raises ToolError."""
+    """Reads the whole record of a `tool.code.v1`, and warnings about its name. Raises DefinitionError."""
     context = _object(record.get("context"))
-    version = _text(record.get("semantic_version")) or _text(context.get("version"))
-    description = _text(record.get("description")) or _text(context.get("description"))
+    version = string(record.get("semantic_version")) or string(context.get("version"))
+    description = string(record.get("description")) or string(context.get("description"))
     return _definition(context, name, version, description, toolkit)
 
 
@@ -62,20 +58,17 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         return (encode(Summary(failure="not a list")),)
     crumb = decode_crumb(found[0]) if found else None
     entries = (crumb.context or {}).get("tools") if crumb else None
-    for count, entry in enumerate(entries if isinstance(entries, list) else [], 1):
-        if count > gathered.bounds.max_tools:
-            gathered.cut_off()
-            break
+    for _, entry in gathered.numbered(entries if isinstance(entries, list) else []):
         tool = _object(entry)
-        name = _text(tool.get("name"))
-        if name is None:
+        name = string(tool.get("name"))
+        if not name:
             gathered.reject("?", "it has no name")
             continue
         # Its version is always 1.0.0, whatever the tool's own.
-        version, description = _text(tool.get("version")), _text(tool.get("description"))
+        version, description = string(tool.get("version")), string(tool.get("description"))
         try:
             gathered.take(_definition(tool, name, version, description, gathered.bounds.toolkit)[0])
-        except ToolError as exc:
+        except DefinitionError as exc:
             gathered.reject(name[:MAX_SHOWN], str(exc))
     return gathered.encoded(crumb.id if crumb else "")
 
@@ -83,45 +76,31 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
 def _definition(
     source: JsonObject, name: str, version: str | None, description: str | None, toolkit: str
 ) -> tuple[ToolDefinition, tuple[str, ...]]:
-    older = _object(source.get("definition"))
-    try:
-        # A dot or an @ in a name is part of it, not where a toolkit ends or a version begins: names have neither.
-        named = naming.tool_and_version(re.sub("[.@]", "_", name), version, toolkit)
-    except naming.NamingError as exc:
-        raise ToolError(exc.reason) from exc
+    # A dot or an @ in a name is part of it, not where a toolkit ends or a version begins: names have neither.
+    named = naming.tool_and_version(naming.word(name), version, toolkit)
     examples = source.get("examples")
     definition = ToolDefinition(
         tool=named.tool,
         version=named.version,
         name=naming.published_name(named.tool),
         description=description or "",
-        input_schema=_schema(
-            "input",
-            source.get("input_schema"),
-            source.get("inputSchema"),
-            older.get("inputSchema"),
-            source.get("parameters"),
-        ),
-        output_schema=_schema(
-            "output", source.get("output_schema"), source.get("outputSchema"), older.get("outputSchema")
-        ),
+        input_schema=_schema(source, "input", source.get("parameters")),
+        output_schema=_schema(source, "output", None),
         remote_id=name,
         examples=examples if isinstance(examples, list) and examples else None,
     )
     return definition, named.warnings
 
 
-def _schema(which: str, *candidates: Json) -> JsonObject:
-    """The first schema there is; without one, anything goes."""
+def _schema(source: JsonObject, which: str, last: Json) -> JsonObject:
+    """The first schema there is under its present name or older ones; without one, anything goes."""
+    older = _object(source.get("definition"))
+    candidates = (source.get(f"{which}_schema"), source.get(f"{which}Schema"), older.get(f"{which}Schema"), last)
     found: Json = next((candidate for candidate in candidates if candidate is not None), {})
     if not isinstance(found, dict):
-        raise ToolError(f"its {which} schema is not an object")
+        raise DefinitionError(f"its {which} schema is not an object")
     return found
 
 
 def _object(value: Json) -> JsonObject:
     return value if isinstance(value, dict) else {}
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None

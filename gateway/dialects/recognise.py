@@ -14,21 +14,15 @@ from gateway.dialects.oxp import OxpEnveloped, OxpFlat
 from gateway.dialects.rest import RestDialect
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject
-from gateway.ports import Encoder, Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening, ServerDialect
-from gateway.wire import Head, Headers, WireReply
+from gateway.ports import Encoder, Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.wire import Head, WireReply
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
 DIALECTS: dict[str, RestDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
-SERVER_DIALECTS: dict[str, ServerDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
 
 LC_AGENTS = (b"universal-tool-sdk-py/", b"langchain-tool-sdk-py/")
 OXP_AGENTS = (b"Oxp/",)
-BY_SCHEMA: dict[str, RestDialect] = {
-    rest.OTC_SCHEMA: OTC,
-    rest.RFC_SCHEMA: RFC,
-    rest.OXP_SCHEMA: OXP_ENV,
-}
-
+BY_SCHEMA: dict[str, RestDialect] = {rest.OTC_SCHEMA: OTC, rest.RFC_SCHEMA: RFC, rest.OXP_SCHEMA: OXP_ENV}
 BOUND: dict[tuple[str, str], RestDialect] = {
     (name, version): type(dialect)(version) for name, dialect in DIALECTS.items() for version in dialect.wire_versions
 }
@@ -64,14 +58,13 @@ def of_call(head: Head, document: JsonObject) -> RestDialect:
         return DIALECTS[head.dialect]
     if head.headers.get(b"user-agent", b"").startswith(LC_AGENTS):
         return LC
-    enveloped, flat = "request" in document, "tool_id" in document
-    if enveloped and flat:
+    if "request" not in document:
+        if "tool_id" in document:
+            return OXP
+        raise fields.invalid("The body is not a call: it has neither 'request' nor 'tool_id' at its top level.")
+    if "tool_id" in document:
         raise fields.invalid("A call has 'request' or 'tool_id' at its top level, not both.")
-    if flat:
-        return OXP
-    if enveloped:
-        return _by_schema(document) or (RFC if head.path == "/call" else OTC)
-    raise fields.invalid("The body is not a call: it has neither 'request' nor 'tool_id' at its top level.")
+    return _by_schema(document) or (RFC if head.path == "/call" else OTC)
 
 
 def of_list(head: Head, document: Json) -> RestDialect:
@@ -84,7 +77,7 @@ def of_list(head: Head, document: Json) -> RestDialect:
 
 
 def _by_schema(document: Json) -> RestDialect | None:
-    """The dialect a `$schema` names. The OpenToolCalling address was never renamed in OXP's pages; it counts as OTC."""
+    """The dialect that `$schema` names. OXP's pages still print the OpenToolCalling address; it counts as OTC."""
     schema = document.get("$schema") if isinstance(document, dict) else None
     if not isinstance(schema, str):
         return None
@@ -97,23 +90,19 @@ def _by_schema(document: Json) -> RestDialect | None:
     return OTC if schema.startswith(("otc://", "https://github.com/OpenToolCalling/")) else None
 
 
-def of_server(headers: Headers, document: Json) -> ServerDialect:
-    """The dialect of a tool server by its catalogue, the one request that is safe to repeat."""
-    if any(name == rest.HEADER for name, _ in headers):  # only flat OXP has it, whatever its list looks like
+def of_server(document: Json, *, has_version: bool, lists_rfc: bool) -> RestDialect:
+    """The dialect of a tool server by its list, of which `document` has all but the tools.
+
+    `has_version`: it came with OXP-Version. `lists_rfc`: one of the tools has the form of the RFC.
+    """
+    if has_version:  # only flat OXP has it, whatever its list looks like
         return OXP
     if isinstance(document, list):
         return LC
-    if not isinstance(document, dict):
-        return OTC
     named = _by_schema(document)
-    if named is OXP_ENV or document.get("items") is not None:
+    if named is OXP_ENV or document["items"] is not None:
         return OXP_ENV  # OXP's own pages print `tools`, and its servers know no other version
-    if named is RFC:
-        return RFC
-    entries = document.get("tools")
-    if isinstance(entries, list) and any(is_rfc(entry) for entry in entries):
-        return RFC
-    return OTC
+    return RFC if named is RFC or lists_rfc else OTC
 
 
 def is_rfc(entry: Json) -> bool:
@@ -125,7 +114,7 @@ def is_rfc(entry: Json) -> bool:
 
 
 def _endpoints(dialect: str | None) -> dict[str, Endpoint]:
-    """Those below the prefix of a dialect, or the bare ones, where it is recognised."""
+    """The paths below the prefix of a dialect, or the bare ones, where it is recognised."""
     prefix = "" if dialect is None else f"/{dialect}"
     listing = Endpoint(
         route=LIST,
@@ -160,12 +149,9 @@ class RestSurface:
 
     def open(self, head: Head, document: Json) -> Opened:
         is_list = head.path == LIST
-        if is_list:
-            dialect = of_list(head, document)
-        else:
-            if not isinstance(document, dict):
-                raise fields.invalid("The body must be a JSON object.")
-            dialect = of_call(head, document)
+        if not is_list and not isinstance(document, dict):
+            raise fields.invalid("The body must be a JSON object.")
+        dialect = of_list(head, document) if is_list else of_call(head, document)
         bound = dialect
         try:
             bound = BOUND[dialect.name, dialect.negotiate(head, document)]
@@ -174,7 +160,7 @@ class RestSurface:
             return RefusedOpening(bound, error)
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
-        """A refusal in the dialect that the head tells, else `{message, code}`, which is valid in all of them."""
+        """A refusal in the dialect of the head, else `{message, code}`, which is valid in all of them."""
         dialect = by_head(head)
         if dialect is None:
             return fields.error_reply(error)

@@ -1,7 +1,6 @@
-"""What tool servers answer to a call, read in any shape real ones send.
+"""Answers of tool servers to calls, read in any shape real ones send.
 
-Enveloped (OTC, OXP), flat (OXP, the LangChain family), the RFC's `output`, and error bodies of all of them. The
-letter of a dialect decides what we say; here what the tool server meant is all that counts.
+Enveloped (OTC, OXP), flat (OXP, the LangChain family), the RFC's `output`, and error bodies of all of them.
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 import math
 import re
 from codecs import BOM_UTF8
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import ClassVar
 
 from gateway import jsontext
+from gateway.dialects.fields import NO_REASON, duration, string
 from gateway.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.wire import Answer
@@ -23,16 +21,12 @@ ERROR_MEMBERS = frozenset(
     {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}
 )
 OUR_CODES: tuple[Json, ...] = (*ErrorCode, *FailureCode)  # no set: what is looked for may be a list
-# What another gateway refuses a call with, if that says more than `invalid_request`: these words are passed on.
-PASSED_ON: dict[bytes | None, ErrorCode] = {
-    code.encode("ascii"): code
-    for code in (
-        ErrorCode.BACKEND_UNAVAILABLE,
-        ErrorCode.TOOL_NOT_FOUND,
-        ErrorCode.CALL_CONFLICT,
-        ErrorCode.RESULT_EXPIRED,
-    )
-}
+# Codes of another gateway's refusals that say more than `invalid_request`: these are passed on.
+PASSED_ON = (
+    *(ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.TOOL_NOT_FOUND),
+    *(ErrorCode.CALL_CONFLICT, ErrorCode.RESULT_EXPIRED),
+)
+TEXTS = ("message", "detail", "error")  # the members in which a refusal may say why
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some dialect's wrapping
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # a day: no caller should wait longer
 SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
@@ -69,14 +63,6 @@ def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -
     if reply.status >= 500:
         return ToolResult(failure=ToolFailure(message="The tool failed inside its server."))
     raise BrokenReplyError(f"status {reply.status}")
-
-
-class CallReplies:
-    """How a dialect of this family answers calls: the part of `CallCodec` that all of them share."""
-
-    value_members: ClassVar[tuple[bytes, ...]] = (b"value",)
-    fails_with_500: ClassVar[bool] = False
-    decode_reply = staticmethod(decode_reply)
 
 
 class NotOursError(GatewayError):
@@ -123,7 +109,7 @@ def _result(reply: Answer, document: JsonObject, invocation: Invocation) -> Tool
     body = result
     if isinstance(result.get("output"), dict) and ("value" if success else "error") in result["output"]:
         body = result["output"]  # of the RFC; in others an extra member that means nothing
-    duration_ms = _duration(result["duration"]) if "duration" in result else None
+    duration_ms = duration(result["duration"]) if "duration" in result else None
     if success:
         return ToolResult(value=body.get("value"), duration_ms=duration_ms, value_bytes=len(reply.body))
     error = body.get("error")
@@ -132,12 +118,6 @@ def _result(reply: Answer, document: JsonObject, invocation: Invocation) -> Tool
         if refusal is not None:
             raise refusal
     return ToolResult(failure=_failure(error, reply.header(CODE)), duration_ms=duration_ms)
-
-
-def _duration(value: Json) -> float | None:
-    if value is None or isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        return None
-    return value
 
 
 def _failure(error: Json, said: bytes | None) -> ToolFailure:
@@ -155,18 +135,14 @@ def _failure(error: Json, said: bytes | None) -> ToolFailure:
         else:  # a tool's own, which must not pass for one of ours
             extras.setdefault("tool_code", own)
     return ToolFailure(
-        message=message if isinstance(message, str) and message else "The tool failed and did not say why.",
-        developer_message=_string(error.get("developer_message")),
+        message=string(message) or NO_REASON,
+        developer_message=string(error.get("developer_message")),
         can_retry=can_retry,
         retry_after_ms=_milliseconds(error.get("retry_after_ms")),
-        prompt_hint=_string(error.get("additional_prompt_content")),
+        prompt_hint=string(error.get("additional_prompt_content")),
         extras=extras,
         code="" if code == FailureCode.TOOL_ERROR else code,
     )
-
-
-def _string(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _milliseconds(value: Json) -> int | None:
@@ -179,13 +155,10 @@ def _milliseconds(value: Json) -> int | None:
 def busy(reply: Answer, invocation: Invocation) -> ToolResult:
     """The outcome of a call that a tool server has no time for (429 and 503)."""
     seconds = _retry_after_s(reply)
-    failure = ToolFailure(
-        message="The tool server is busy.",
-        can_retry=invocation.idempotent,
-        retry_after_ms=None if seconds is None else seconds * 1000,
-        code=FailureCode.BACKEND_BUSY,
-    )
-    return ToolResult(failure=failure)
+    after_ms = None if seconds is None else seconds * 1000
+    code, can_retry = FailureCode.BACKEND_BUSY, invocation.idempotent
+    message = "The tool server is busy."
+    return ToolResult(failure=ToolFailure(message=message, can_retry=can_retry, retry_after_ms=after_ms, code=code))
 
 
 def _retry_after_s(reply: Answer) -> int | None:
@@ -221,27 +194,24 @@ def is_unknown_path(reply: Answer) -> bool:
     document = _known_error(reply)
     if document is None:
         return True
-    texts = [text for member in ("message", "detail", "error") if isinstance(text := document.get(member), str)]
+    texts = [text for member in TEXTS if isinstance(text := document.get(member), str)]
     return all(not text or NO_SUCH_PATH.fullmatch(text) for text in texts) and any(texts)
 
 
 def _known_error(reply: Answer) -> JsonObject | None:
-    """The body of a refusal if it has a known error shape: `message`, `detail` or `error` as text."""
+    """The body of a refusal if it has a known error shape; None if it has not."""
     try:
         document = _document(reply)
     except BrokenReplyError:
         return None
-    for member in ("message", "detail", "error"):
-        if isinstance(document.get(member), str | list):
-            return document
-    return None
+    return document if any(isinstance(document.get(member), str | list) for member in TEXTS) else None
 
 
 def _refusal(reply: Answer, invocation: Invocation) -> GatewayError:
     document = _known_error(reply)
     if document is None:
         raise BrokenReplyError(f"status {reply.status} without a known error body")
-    texts = (document.get(member) for member in ("message", "detail", "error"))
+    texts = (document.get(member) for member in TEXTS)
     message = next((text for text in texts if isinstance(text, str) and text), "The tool server refused the call.")
     detail = f"the tool server answered {reply.status}: {document.get('developer_message', '')!s:.500}"
     if reply.status == 400 and "missing_requirements" in document:
@@ -252,19 +222,15 @@ def _refusal(reply: Answer, invocation: Invocation) -> GatewayError:
         return GatewayError(ErrorCode.TOOL_NOT_FOUND, message, detail=detail)
     # FastAPI's own 422 has `detail` alone and is about the request, not about the tool's input.
     if reply.status == 422 and "message" in document:
-        parameters = document.get("parameter_errors")
-        return GatewayError(ErrorCode.INVALID_ARGUMENTS, message, detail=detail, parameters=_texts(parameters))
-    code = ErrorCode.INVALID_REQUEST
+        errors = document.get("parameter_errors")
+        parameters = (
+            {key: it for key, it in errors.items() if isinstance(it, str)} if isinstance(errors, dict) else None
+        )
+        return GatewayError(ErrorCode.INVALID_ARGUMENTS, message, detail=detail, parameters=parameters)
     said = reply.header(CODE)
-    if said in PASSED_ON and document.get("code") == PASSED_ON[said]:
-        code = PASSED_ON[said]
+    passed_on = (code for code in PASSED_ON if document.get("code") == code and said == code.encode("ascii"))
+    code = next(passed_on, ErrorCode.INVALID_REQUEST)
     return GatewayError(code, message, detail=detail, retry_after_s=_retry_after_s(reply))
-
-
-def _texts(value: Json) -> Mapping[str, str] | None:
-    if not isinstance(value, dict):
-        return None
-    return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
 def _missing(missing: Json) -> JsonObject:
@@ -280,9 +246,8 @@ def _missing(missing: Json) -> JsonObject:
         found["authorization"] = [challenge for entry in challenges if (challenge := _challenge(entry))]
     secrets = missing.get("secrets")
     if isinstance(secrets, list) and secrets:
-        found["secrets"] = [
-            {"id": entry["id"]} for entry in secrets if isinstance(entry, dict) and isinstance(entry.get("id"), str)
-        ]
+        ids = (entry.get("id") for entry in secrets if isinstance(entry, dict))
+        found["secrets"] = [{"id": secret} for secret in ids if isinstance(secret, str)]
     if missing.get("user_id") is True:
         found["user_id"] = True
     return found
@@ -302,7 +267,7 @@ def _requirements_refusal(message: Json, said: Json, invocation: Invocation) -> 
             return _not_ours("the tool server refused a secret of the route")
     if not missing:
         return None
-    text = message if isinstance(message, str) and message else "The tool needs something more before it can run."
+    text = string(message) or "The tool needs something more before it can run."
     return GatewayError(ErrorCode.MISSING_REQUIREMENTS, text, missing=missing)
 
 
@@ -320,6 +285,5 @@ def in_band_challenge(value: Json) -> GatewayError | None:
     challenge = _challenge({"id": str(value.get("auth_id")), "url": value.get("auth_url")})
     if challenge is None:
         return None
-    return GatewayError(
-        ErrorCode.MISSING_REQUIREMENTS, "Authorization is needed first.", missing={"authorization": [challenge]}
-    )
+    missing = {"authorization": [challenge]}
+    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, "Authorization is needed first.", missing=missing)

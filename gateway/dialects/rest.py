@@ -1,7 +1,6 @@
-"""What the dialects of OTC and OXP share: wire versions, the enveloped form, lists that are revalidated.
+"""The enveloped form and what the dialects of OTC and OXP share: wire versions, lists that are revalidated.
 
-An instance of a dialect is bound to one wire version; there is one for each that is accepted, made once. No draft was
-ever frozen, so versions are exact strings; a near miss is refused (OTC 1.0 and OXP 1.0, Versioning).
+No draft was ever frozen, so versions are exact strings; a near miss is refused (OTC 1.0 and OXP 1.0, Versioning).
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from gateway.dialects import definitions, fields, servers
-from gateway.dialects.replies import CallReplies
+from gateway.dialects import definitions, fields
+from gateway.dialects.replies import decode_reply
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
@@ -39,11 +38,10 @@ VARY_PREFIXED = (b"vary", b"Authorization, OXP-API-Key, OTC-API-Key, Accept-Enco
 PRIVATE = (b"cache-control", b"private, no-cache")
 
 
-class RestDialect(CallReplies):
-    """One dialect in one wire version: the `ListEncoder` of its answers, the decoder of its calls, a `ServerDialect`.
+class RestDialect:
+    """One dialect in one wire version, made once for each; a `ListEncoder` and a `ServerDialect`.
 
-    What stands here is the enveloped form, which the dialects vary: `{$schema, request}` in, `{$schema, result}` out.
-    `headers` are on every answer.
+    Here it is the enveloped form: `{$schema, request}` in, `{$schema, result}` out. `headers` are on every answer.
     """
 
     name: ClassVar[str]
@@ -51,6 +49,9 @@ class RestDialect(CallReplies):
     wire_versions: ClassVar[frozenset[str]]  # all that are accepted
     list_member: ClassVar[str] = "tools"
     call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
+    value_members: ClassVar[tuple[bytes, ...]] = (b"value",)
+    fails_with_500: ClassVar[bool] = False
+    decode_reply = staticmethod(decode_reply)
 
     def __init__(self, wire_version: str | None = None) -> None:
         self.wire_version = self.canonical if wire_version is None else wire_version
@@ -104,11 +105,11 @@ class RestDialect(CallReplies):
         return WireReply(status=200, headers=(fields.JSON_TYPE, *encoding, *headers), body=body)
 
     def request_call(self, invocation: Invocation) -> WireRequest:
-        body = encode({"$schema": self.canonical, "request": servers.request_object(invocation)})
-        return servers.post(self.call_paths[0], body)
+        body = encode({"$schema": self.canonical, "request": fields.request_object(invocation)})
+        return fields.post(self.call_paths[0], body)
 
     def request_list(self) -> WireRequest:
-        return servers.get("/tools")
+        return fields.get("/tools")
 
 
 def schema_version(document: Json, canonical: str, accepted: frozenset[str]) -> str:
@@ -141,8 +142,5 @@ def _accepts_gzip(accepted: bytes) -> bool:
 
 def _matches(if_none_match: bytes, etag: bytes) -> bool:
     """Weak comparison; our two encodings of one list count as the same."""
-    for candidate in if_none_match.split(b","):
-        tag = candidate.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip")
-        if tag in (etag, b"*"):
-            return True
-    return False
+    tags = (tag.strip().removeprefix(b"W/").strip(b'"').removesuffix(b"-gzip") for tag in if_none_match.split(b","))
+    return any(tag in (etag, b"*") for tag in tags)

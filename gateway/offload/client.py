@@ -44,19 +44,11 @@ ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "L
 
 
 class OffloadError(Exception):
-    """A task that was not done."""
+    """A task that was not done: too many tasks waited, or the child could not be started or broke down."""
 
 
 class OverrunError(OffloadError):
     """The task needed more time or memory than it may have."""
-
-
-class BusyError(OffloadError):
-    """Too many tasks wait; this one was not begun."""
-
-
-class FailedError(OffloadError):
-    """The child could not be started, or broke down for a reason of its own."""
 
 
 class _Child(NamedTuple):
@@ -99,19 +91,19 @@ class Offload:
     ) -> Parts:
         """Runs a function of `tasks.TASKS` in the child on `parts` and returns what it returns.
 
-        Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is,
-        BusyError if too many tasks wait or there is no answer within `within_s` seconds, FailedError if there is no
-        child to run it. A task that `is_owed`, because a tool has run for it, is queued however many wait.
+        Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is, and
+        OffloadError if too many tasks wait, there is no answer within `within_s` seconds, or there is no child to run
+        it. A task that `is_owed`, because a tool has run for it, is queued however many wait.
         """
         if self._closed:
-            raise FailedError
+            raise OffloadError
         queue, size = self._waiting.get(owner, ()), sum(map(len, parts))
         if not is_owed and (
             self._waiting_count >= MAX_WAITING
             or len(queue) >= MAX_WAITING_PER_OWNER
             or (self._waiting_count and self._waiting_bytes + size > MAX_WAITING_BYTES)
         ):
-            raise BusyError
+            raise OffloadError
         job = _Job(task, parts, size, cpu_s, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(owner, deque()).append(job)
         self._waiting_count += 1
@@ -126,16 +118,16 @@ class Offload:
             async with asyncio.timeout(within_s):
                 return await job.answer
         except TimeoutError as exc:
-            raise BusyError from exc
+            raise OffloadError from exc
 
     async def aclose(self) -> None:
-        """Ends the child; tasks that wait get a FailedError."""
+        """Ends the child; tasks that wait get an OffloadError."""
         self._closed = True
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
         while (job := self._next()) is not None:
-            _settle(job, FailedError())
+            _settle(job, OffloadError())
 
     def _next(self) -> _Job | None:
         """Takes the oldest job of the next owner, who goes to the end of the queue."""
@@ -170,7 +162,7 @@ class Offload:
                 self._running = asyncio.create_task(self._work())
 
     async def _run_job(self, job: _Job) -> None:
-        outcome: Parts | OffloadError = FailedError()  # if it is closed in the middle
+        outcome: Parts | OffloadError = OffloadError()  # if it is closed in the middle
         try:
             outcome = await self._ask(job)
         except OffloadError as exc:
@@ -190,7 +182,7 @@ class Offload:
                 await child.writer.drain()
                 size, _ = HEAD.unpack(await child.reader.readexactly(HEAD.size))
                 if size > MAX_FRAME_BYTES:
-                    raise FailedError
+                    raise OffloadError
                 return tasks.decode_answer(await child.reader.readexactly(size))
         except TimeoutError as exc:
             raise OverrunError from exc
@@ -199,7 +191,7 @@ class Offload:
             if -ended in OVERRUN:
                 raise OverrunError from exc
             log.error("the process for long checks broke down", extra={"status": ended})
-            raise FailedError from exc
+            raise OffloadError from exc
 
     async def _end(self) -> None:
         child, self._child = self._child, None
@@ -266,14 +258,14 @@ def _settle(job: _Job, outcome: Parts | OffloadError) -> None:
 
 
 async def _start(memory_bytes: int) -> _Child:
-    """Raises FailedError."""
+    """Raises OffloadError."""
     ours, theirs = socket.socketpair()
     try:
         process = _process(memory_bytes, theirs.fileno())
     except OSError as exc:
         ours.close()
         log.error("the process for long checks cannot be started", extra={"reason": str(exc)})
-        raise FailedError from exc
+        raise OffloadError from exc
     finally:
         theirs.close()
     reader, writer = await asyncio.open_connection(sock=ours, limit=READ_BYTES)

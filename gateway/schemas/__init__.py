@@ -5,7 +5,7 @@ Pure. JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12, by `$schema`; 2020-12 whe
 
 from gateway.schemas.compiled import CompiledSchema, compile_input, is_json_schema
 from gateway.schemas.inline import inline_refs, inlined
-from gateway.schemas.keywords import SchemaError
+from gateway.schemas.references import SchemaError
 from gateway.schemas.wording import Finding, by_parameter
 
 __all__ = [

@@ -19,7 +19,7 @@ from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import Document
 from gateway.schemas.forms import shortened
 from gateway.schemas.inline import inline_refs, with_subschemas
-from gateway.schemas.keywords import Schema, SchemaError, is_before_2019, names_draft, subschemas
+from gateway.schemas.references import Schema, SchemaError, is_before_2019, names_draft, subschemas
 from gateway.schemas.wording import Finding, Texts, findings
 
 MAX_FINDINGS = 50  # reported of one call

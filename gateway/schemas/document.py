@@ -11,9 +11,20 @@ from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
-from gateway.model import Json
-from gateway.schemas.keywords import DEFINITIONS, IN_PLACE, Pointer, Schema, SchemaError, is_before_2019, subschemas
-from gateway.schemas.resources import followed, local, outside, pointer_of
+from gateway.jsontext import is_deeper_than
+from gateway.schemas.references import (
+    DEFINITIONS,
+    IN_PLACE,
+    Pointer,
+    Schema,
+    SchemaError,
+    followed,
+    is_before_2019,
+    local,
+    outside,
+    pointer_of,
+    subschemas,
+)
 
 MAX_DEPTH = 150  # of the JSON text; the validator itself gives up at 255
 MAX_CHAIN = 150  # schemas one inside, or behind, the other; keeps our own recursion far from Python's limit
@@ -43,7 +54,10 @@ class Document:
     """
 
     def __init__(self, root: Schema) -> None:
-        _check_shape(root)
+        if not isinstance(root, dict):
+            raise SchemaError("It is not a JSON object.")
+        if is_deeper_than(root, MAX_DEPTH):
+            raise SchemaError(f"It is nested deeper than {MAX_DEPTH} levels.")
         self.root = local(root)
         self.ref_alone = is_before_2019(root)
         self.patterns: set[str] = set()  # regular expressions, each once
@@ -168,20 +182,6 @@ class Document:
             raise SchemaError(f"It makes more than {MAX_WORK} schemas look at one value.")
         known[id(schema)] = work
         return work
-
-
-def _check_shape(root: Any) -> None:
-    if not isinstance(root, dict):
-        raise SchemaError("It is not a JSON object.")
-    level: list[Json] = [root]
-    for _ in range(MAX_DEPTH):
-        if not level:
-            return
-        if any(not isinstance(key, str) for node in level if isinstance(node, dict) for key in node):
-            raise SchemaError("It has a key that is not a text.")
-        children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
-        level = [child for child in children if isinstance(child, dict | list)]
-    raise SchemaError(f"It is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _within(node: Any, *, in_place: bool = False) -> Iterator[Schema]:

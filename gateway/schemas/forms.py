@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.schemas.keywords import Schema, SchemaError
-from gateway.schemas.resources import followed, pointer_of
+from gateway.schemas.references import Schema, SchemaError, followed, pointer_of
 
 MAX_NESTED = 4  # schemas one inside, or behind, the other that a phrase speaks of
 MAX_NAMED = 8  # forms, members or alternatives in one phrase

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.model import JsonObject
 from gateway.schemas.document import Document
-from gateway.schemas.keywords import DEFINITIONS, Schema, SchemaError, subschemas
+from gateway.schemas.references import DEFINITIONS, Schema, SchemaError, subschemas
 
 MAX_SCHEMAS = 10_000  # in the result: twenty references to one another can spell a million
 MAX_ADDED_BYTES = 1024 * 1024  # by what is repeated: 1,000 references to one long enum make 100 MB of 200 KB

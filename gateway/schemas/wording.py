@@ -22,7 +22,7 @@ from gateway.schemas.forms import (
     quoted,
     shortened,
 )
-from gateway.schemas.keywords import Schema
+from gateway.schemas.references import Schema
 
 MAX_NAME_LENGTH = 100  # of a parameter in a message; unknown ones are the caller's invention
 MAX_TEXT_LENGTH = 500  # of one parameter's text

@@ -1,7 +1,4 @@
-"""One connection: admits a caller, runs the application for each request in order, and closes at the right moment.
-
-A refusal waits until the requests before it are answered, so that pipelined answers stay in order.
-"""
+"""A listener and its connections: each admits a caller, runs the application for each request in order, and closes."""
 
 from __future__ import annotations
 
@@ -11,35 +8,24 @@ from collections import deque
 from collections.abc import Mapping
 from typing import cast
 
-from msgspec import Struct
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from gateway.pacing import NOTHING
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, refusal
-from gateway.server.listener import Listener
-from gateway.server.options import MAX_PIPELINED, SPARE_CONNECTIONS, UNREAD_BYTES
+from gateway.server.options import MAX_PIPELINED, MIN_PROGRESS_BYTES, SPARE_CONNECTIONS, UNREAD_BYTES, ServerOptions
 from gateway.server.request_reader import BODY, CLOSED, HEAD, RequestReader
-from gateway.server.uvicorn_parts import FlowControl, get_local_addr, get_remote_addr
+from gateway.server.shared import Shared, wait_for_one
+
+ABORT_S = 1.0  # for cancelled applications to end; they have nothing left to say to anyone
 
 log = logging.getLogger("gateway.server")
 
 
-class UnreadAnswer(Struct, eq=False):
-    """What a connection holds of an answer, with `counted` bytes in memory for `holder`.
-
-    `left` bytes were unread at `slow_since`, when the caller last had read MIN_PROGRESS_BYTES.
-    """
-
-    connection: Connection
-    holder: str
-    counted: int
-    left: int
-    slow_since: float
-
-
 class Connection(RequestReader):
-    """One caller's connection."""
+    """One caller's connection. A refusal waits until the requests before it are answered, which may be pipelined."""
+
+    listener: Listener
 
     def __init__(self, listener: Listener) -> None:
         super().__init__(listener)
@@ -47,23 +33,21 @@ class Connection(RequestReader):
         self.app = listener.app
         self.options = listener.options
         self.connections = listener.connections
-        self.tasks = listener.tasks
         self.running: Exchange | None = None
         self.queued: deque[Exchange] = deque()  # read ahead, to be answered after it
         self.refusal: bytes | None = None  # to be sent after them
         self.served = False  # it has had an answer
-        self.is_tls = False
-        self.unsent = 0  # bytes of an answer that are still to be given to the transport
-        self.unread: UnreadAnswer | None = None
-        self.progress: tuple[float, int] | None = None  # when the answer began to wait, and how much of it
-
-    # The life of the connection
+        self.unread_holder = ""  # for whom an answer is counted in memory while its caller does not read it,
+        self.unread_counted = 0  # and how much of it; 0 if none is
+        self.unread_left = 0  # bytes at the sweep `slow_since`, when the caller last had read MIN_PROGRESS_BYTES
+        self.slow_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the caller, or says 503: a silent close would look like a crash to a load balancer."""
         self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's are not, but do the same
-        self.flow = FlowControl(transport)
-        self.server, self.client = get_local_addr(transport), get_remote_addr(transport)
+        self.server = transport.get_extra_info("sockname")[:2]
+        peer = transport.get_extra_info("peername")  # None if the caller has left already
+        self.client = None if peer is None else peer[:2]
         self.is_tls = transport.get_extra_info("sslcontext") is not None
         self.scheme = "https" if self.is_tls else "http"
         if self.listener.is_late:
@@ -85,15 +69,15 @@ class Connection(RequestReader):
             if exchange is not None and not exchange.response_complete:
                 exchange.fail()
         for exchange in self.queued:
-            self.forget_body(exchange)
+            exchange.forget_body()
         self.queued.clear()
         self.unparsed = NOTHING
-        self._forget_unread()
+        self.resume_writing()
         self.memory.leave(self)
-        self.flow.resume_writing()
         # The parser and the exchanges refer to this connection: without these cycles everything is freed at once.
         self.parser = self.exchange = self.running = None  # type: ignore[assignment]
-        self.listener.note_if_empty()
+        if not self.connections:
+            self.listener.emptied.set()
 
     def shutdown(self) -> None:
         """Ends an idle connection now, any other after the answers that are due."""
@@ -119,22 +103,27 @@ class Connection(RequestReader):
 
     def pause_writing(self) -> None:
         """Counts the answer in memory while its caller does not read it."""
-        self.flow.pause_writing()
-        if self.unread is None:
-            holder = "" if self.running is None else self.holder(self.running)
-            size = self.unread_bytes()
-            self.memory.take(holder, size)
-            self.unread = UnreadAnswer(self, holder, size, size, self.loop.time())
-            self.listener.unread.add(self.unread)
+        super().pause_writing()
+        if not self.unread_counted:
+            self.unread_holder = "" if self.running is None else self.holder(self.running)
+            self.unread_counted = self._unread_bytes()
+            self.memory.take(self.unread_holder, self.unread_counted)
+            self.listener.unread.add(self)
 
     def resume_writing(self) -> None:
         """The caller has read all of it."""
-        self.flow.resume_writing()
-        self.progress = None
+        super().resume_writing()
+        self.slow_since = None
         self._forget_unread()
 
-    def unread_bytes(self) -> int:
-        """How much of an answer this process still holds."""
+    def slow_for(self, now: float) -> float:
+        """For how many seconds, seen in sweeps, the caller has read less than MIN_PROGRESS_BYTES of an answer."""
+        left = self._unread_bytes()
+        if self.slow_since is None or self.unread_left - left >= MIN_PROGRESS_BYTES:
+            self.slow_since, self.unread_left = now, left
+        return now - self.slow_since
+
+    def _unread_bytes(self) -> int:
         return self.transport.get_write_buffer_size() + self.unsent
 
     def drop_unread(self) -> None:
@@ -143,10 +132,10 @@ class Connection(RequestReader):
         self._forget_unread()
 
     def _forget_unread(self) -> None:
-        if self.unread is not None:
-            unread, self.unread = self.unread, None
-            self.listener.unread.discard(unread)
-            self.memory.give(unread.holder, unread.counted)
+        if self.unread_counted:
+            counted, self.unread_counted = self.unread_counted, 0
+            self.listener.unread.discard(self)
+            self.memory.give(self.unread_holder, counted)
 
     # Requests
 
@@ -156,7 +145,7 @@ class Connection(RequestReader):
         if self.running is not None:
             if len(self.queued) >= MAX_PIPELINED:
                 raise Refused(503, "Too many requests at once on one connection.")
-            self.flow.pause_reading()
+            self.pause_reading()
             self.queued.append(exchange)
         self.state, self.deadline, self.head_bytes = BODY, None, 0
         self.exchange = exchange
@@ -174,8 +163,8 @@ class Connection(RequestReader):
         if exchange is None or self.transport.is_closing():
             return
         self.served, self.deadline = True, None
-        if self.flow.read_paused:
-            self.resume_flow()
+        if self.read_paused:
+            self.resume_reading()
         body_pending = self.state is BODY and self.exchange is exchange
         if not exchange.keep_alive:
             if body_pending:
@@ -207,7 +196,7 @@ class Connection(RequestReader):
                 self._close_after(refusal(why.status, why.message))
                 return
         elif broken is not None:
-            self.forget_body(self.queued.pop())
+            self.queued.pop().forget_body()
         words = self._refusal(why)
         if self.running is None:
             self._close_after(words)
@@ -225,9 +214,52 @@ class Connection(RequestReader):
         Closing with bytes of the caller unread makes the kernel send a reset, which can overtake the words.
         """
         self.state, self.deadline = CLOSED, None
-        self.flow.resume_reading()
+        self.resume_reading()
         self.transport.write(words)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:  # TLS has no half-closed state
             self.transport.close()
+
+
+class Listener(Shared):
+    """One listening address with its connections."""
+
+    def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
+        super().__init__(app, options, max_connections)
+        self.connections: set[Connection] = set()
+        self.late: set[Connection] = set()  # those accepted while it `is_late`
+        self.unread: set[Connection] = set()  # whose callers do not read their answers
+        self.emptied = asyncio.Event()  # the last connection has gone
+
+    def change(self, options: ServerOptions) -> None:
+        """Applies other limits; the timeouts are those of new connections only.
+
+        Connections whose certificate would no longer be accepted end after the answers that are due.
+        """
+        self.options = options
+        self.max_connections = options.max_connections
+        for connection in list(self.connections):
+            if not self.admits(connection.transport):
+                connection.dismiss()
+
+    async def finish(self, grace_s: float, force: asyncio.Event) -> None:
+        """Waits for the answers that are due, at most `grace_s` or until `force`; then ends what is left."""
+        for connection in list(self.connections):
+            connection.shutdown()
+        try:
+            await wait_for_one(self._idle(), force.wait(), timeout_s=grace_s)
+        finally:
+            for connection in [*self.connections, *self.late]:
+                connection.cut_off()
+            for task in self.tasks:
+                task.cancel()
+            if self.tasks:
+                await asyncio.wait(self.tasks, timeout=ABORT_S)
+
+    async def _idle(self) -> None:
+        while self.connections:
+            self.emptied.clear()
+            await self.emptied.wait()
+        while self.tasks:  # an application may go on after its answer, or without a caller
+            await asyncio.wait(self.tasks)

@@ -7,18 +7,14 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from starlette.types import ASGIApp, Message, Scope
 
-from gateway.server.head import refusal
+from gateway.server.channel import Channel
+from gateway.server.head import STATUS_LINE, refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
-from gateway.server.uvicorn_parts import STATUS_LINE
 from gateway.wire import SERVED, Headers
-
-if TYPE_CHECKING:
-    from gateway.server.connection import Connection
 
 log = logging.getLogger("gateway.server")
 
@@ -38,7 +34,7 @@ class Exchange(Struct, eq=False):
     are still on their way.
     """
 
-    owner: Connection
+    owner: Channel
     scope: Scope
     fields: Mapping[bytes, bytes]
     continue_due: bool  # the caller waits for 100 Continue before it sends its body
@@ -76,7 +72,7 @@ class Exchange(Struct, eq=False):
             log.exception("The application failed.")
         finally:
             if self.counted:
-                self.owner.forget_body(self)
+                self.forget_body()
             del self.scope["extensions"]  # it leads back here: without such a cycle everything is freed at once
             if self.task is not None:  # in no local: a traceback would hold it, and it the traceback
                 self.owner.tasks.discard(self.task)
@@ -95,11 +91,11 @@ class Exchange(Struct, eq=False):
         self.disconnected = True
         if self.arrival is not None:
             self.arrival.set()
-        if self.counted and not self.is_kept:
-            self.owner.forget_body(self)
-        if self.task is not None and not self.is_kept:
-            self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
-            self.task.cancel()
+        if not self.is_kept:
+            self.forget_body()
+            if self.task is not None:
+                self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
+                self.task.cancel()
         return "extensions" in self.scope
 
     def keep(self) -> asyncio.Task[None]:
@@ -114,6 +110,13 @@ class Exchange(Struct, eq=False):
             return None
         body, self.body, self.is_taken = self.body, b"", True
         return bytes(body)
+
+    def forget_body(self) -> None:
+        """Counts the body in memory no more."""
+        counted, self.counted = self.counted, 0
+        if counted:
+            self.owner.memory.leave(self.owner)
+            self.owner.memory.give(self.counted_for, counted)
 
     def append(self, piece: bytes) -> None:
         """Adds to the body, a piece of which has come before."""
@@ -133,7 +136,7 @@ class Exchange(Struct, eq=False):
                 body, self.body = bytes(self.body), b""
                 self.is_taken = not self.more_body
                 return {"type": "http.request", "body": body, "more_body": self.more_body}
-            owner.resume_flow()
+            owner.resume_reading()
             self.arrival = self.arrival or asyncio.Event()
             self.arrival.clear()
             await self.arrival.wait()
@@ -141,16 +144,17 @@ class Exchange(Struct, eq=False):
 
     async def send(self, message: Message) -> None:
         """Writes a part of the answer, waiting while the caller does not read."""
-        if self.owner.flow.write_paused and not self.disconnected:
-            await self.owner.flow.drain()
+        if self.owner.write_paused and not self.disconnected:
+            await self.owner.drain()
         if self.disconnected:
             return
         kind = message["type"]
         if kind == "http.response.body" and self.response_started and not self.response_complete:
-            if self.owner.is_tls and len(message.get("body", b"")) > APART_BYTES:
-                await self._write_in_parts(message.get("body", b""), message.get("more_body", False))
-                return
-            self._write(message.get("body", b""), message.get("more_body", False))
+            body, more = message.get("body", b""), message.get("more_body", False)
+            if self.owner.is_tls and len(body) > APART_BYTES:
+                await self._write_in_parts(body, more)
+            else:
+                self._write(body, more)
         elif kind == "http.response.start" and not self.response_started:
             self.response_started = True
             self._refuse_body()
@@ -160,7 +164,7 @@ class Exchange(Struct, eq=False):
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
         """Answers in one go (see `Served`). False if it has to be sent: the caller does not read, or wants no body."""
-        if self.owner.flow.write_paused or self.response_started or self.scope["method"] == "HEAD":
+        if self.owner.write_paused or self.response_started or self.scope["method"] == "HEAD":
             return False
         is_large = len(body) > APART_BYTES
         if is_large and self.owner.is_tls:
@@ -215,8 +219,8 @@ class Exchange(Struct, eq=False):
                 owner.unsent = len(whole) - APART_BYTES
                 self._write(bytes(whole[:APART_BYTES]), True)
                 whole = whole[APART_BYTES:]
-                if owner.flow.write_paused:
-                    await owner.flow.drain()
+                if owner.write_paused:
+                    await owner.drain()
                 if self.disconnected:
                     return
         finally:

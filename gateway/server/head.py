@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
+from http import HTTPStatus
 
 from gateway.errors import CODE, ErrorCode, ServerCode
 from gateway.server.options import MAX_HEADERS
-from gateway.server.uvicorn_parts import STATUS_LINE
 
 Headers = list[tuple[bytes, bytes]]
+
+PHRASES = {status.value: status.phrase for status in HTTPStatus}
+STATUS_LINE = {status: f"HTTP/1.1 {status} {PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}
 
 # RFC 3986 section 3.2.2, as far as names are registered: no percent signs, no delimiters; then a port.
 HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")

@@ -14,6 +14,7 @@ MIN_PROGRESS_BYTES = 64 * 1024  # a reader must take this much per stall_timeout
 ADMIN_CONNECTIONS = 256  # scrapers and probes: a handful each; counted apart so that callers cannot shut them out
 SPARE_CONNECTIONS = 256  # so many beyond the limit get a 503; those beyond these are just closed
 UNCOUNTED_BYTES = 4 * 1024  # of a body: no more than a connection costs anyway
+READ_AHEAD_BYTES = 64 * 1024  # of a body that the application has not taken yet
 COUNTED_AHEAD_BYTES = 16 * 1024  # so much more of a body may arrive before it is counted again
 UNREAD_BYTES = 16 * 1024  # of an answer, in the process and not in the kernel; from here on it is counted
 PRESSED_S = 2.0  # a reader who takes less than MIN_PROGRESS_BYTES in this time loses its answer when there is no room
@@ -37,8 +38,7 @@ class ServerOptions:
 
     `head_timeout_s` runs from the first byte of a request (of a new connection: from its acceptance) to the end of
     its headers, `body_timeout_s` from there to the end of its body, `idle_timeout_s` between two requests,
-    `stall_timeout_s` while an answer is not being read. All are kept to within one sweep, at most a quarter of the
-    shortest and never more than a second. `tls` serves the public listener over https.
+    `stall_timeout_s` while an answer is not being read. All are kept to within one sweep. `tls` is for callers.
     """
 
     host: str
@@ -57,7 +57,7 @@ class ServerOptions:
 
     @property
     def sweep_s(self) -> float:
-        """How long to wait between two looks at the deadlines."""
+        """From one sweep to the next."""
         shortest = min(self.head_timeout_s, self.body_timeout_s, self.idle_timeout_s, self.stall_timeout_s)
         return min(SWEEP_S, shortest / 4)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from urllib.parse import unquote
@@ -11,33 +10,17 @@ import httptools
 from starlette.types import Scope
 
 from gateway.memory import ARRIVING
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, SlicedInput
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES
+from gateway.server.channel import Channel
 from gateway.server.exchange import Exchange
 from gateway.server.head import Refused, check_fields, head_size, split_target
-from gateway.server.listener import Listener
-from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES
-from gateway.server.uvicorn_parts import HIGH_WATER_LIMIT, FlowControl
+from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, READ_AHEAD_BYTES
+from gateway.server.shared import Shared
 
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
 ALWAYS = ("/health", "/metrics")  # answered even when there is no memory: they are small, and report it
 BLANKS = b" \t"  # around a value, part of no value (RFC 9112, section 5.1); llhttp leaves those behind it
 ASGI = {"version": "3.0", "spec_version": "2.3"}
-# llhttp is strict by default; this keeps it strict even if httptools changes its defaults.
-STRICT = dict.fromkeys(
-    (
-        "lenient_headers",
-        "lenient_chunked_length",
-        "lenient_keep_alive",
-        "lenient_transfer_encoding",
-        "lenient_version",
-        "lenient_data_after_close",
-        "lenient_optional_lf_after_cr",
-        "lenient_optional_cr_before_lf",
-        "lenient_optional_crlf_after_chunk",
-        "lenient_spaces_after_chunk_size",
-    ),
-    False,
-)
 
 
 class ReadState(Enum):
@@ -53,28 +36,25 @@ class ReadState(Enum):
 IDLE, HEAD, BODY, CLOSED = ReadState
 
 
-class RequestReader(SlicedInput, asyncio.Protocol):
+class RequestReader(Channel):
     """The half of a connection that reads. The other half opens the exchanges it reads, and answers refusals.
 
     Every step forward clears `deadline`; `sweeper` sets the next one.
     """
 
-    transport: asyncio.Transport
-    flow: FlowControl
     server: tuple[str, int | None] | None
     client: tuple[str, int] | None
     scheme: str
 
-    def __init__(self, listener: Listener) -> None:
-        super().__init__()
+    def __init__(self, listener: Shared) -> None:
+        super().__init__(listener.memory, listener.tasks)
         self.listener = listener
-        self.memory = listener.memory
         self.max_head_bytes = listener.options.max_head_bytes
-        self.parser = _strict_parser(self)
+        self.parser = httptools.HttpRequestParser(self)
         self.state = IDLE
         self.deadline: float | None = None
         self.exchange: Exchange | None = None  # the one that is being read, or was read last
-        self.is_late = False  # only what answers wait for is served (see `Listener`)
+        self.is_late = False  # only what answers wait for is served (see `Shared`)
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0  # then, of what is not body, less what the body allows
@@ -118,23 +98,6 @@ class RequestReader(SlicedInput, asyncio.Protocol):
             self.refuse(_refused(exc))
         except Refused as exc:
             self.refuse(exc)
-
-    def resume(self) -> None:
-        """Continues when there is memory for more of a body."""
-        self.is_held = False
-        self.read_on()
-
-    def read_on(self) -> None:
-        self.parse_slices()
-        if not (self.is_queued or self.is_held or self.flow.read_paused or self.transport.is_closing()):
-            self.transport.resume_reading()
-
-    def resume_flow(self) -> None:
-        """Reads again where too much had been read ahead, unless it is queued for parsing or waits for memory."""
-        if self.flow.read_paused:
-            self.flow.resume_reading()
-            if self.is_queued or self.is_held:
-                self.transport.pause_reading()
 
     def _decline_upgrade(self, rest: bytes) -> None:
         """Continues as if no other protocol had been offered; Java's client offers h2c with every POST."""
@@ -212,8 +175,8 @@ class RequestReader(SlicedInput, asyncio.Protocol):
             self._count(exchange)
         if exchange.body:
             exchange.append(body)
-            if len(exchange.body) > HIGH_WATER_LIMIT:
-                self.flow.pause_reading()
+            if len(exchange.body) > READ_AHEAD_BYTES:
+                self.pause_reading()
         else:
             exchange.body = body
         if exchange.arrival is not None:
@@ -256,20 +219,6 @@ class RequestReader(SlicedInput, asyncio.Protocol):
         """The caller for whom a body or an answer is counted in memory."""
         return exchange.holder or self.listener.holder_of(exchange.scope)
 
-    def forget_body(self, exchange: Exchange) -> None:
-        """Counts a body no more."""
-        counted, exchange.counted = exchange.counted, 0
-        if counted:
-            self.memory.leave(self)
-            self.memory.give(exchange.counted_for, counted)
-
-
-def _strict_parser(handler: object) -> httptools.HttpRequestParser:
-    """Makes a parser that calls the `on_...` methods of the handler."""
-    parser = httptools.HttpRequestParser(handler)
-    parser.set_dangerous_leniencies(**STRICT)
-    return parser
-
 
 def _body_parser(
     headers: Iterable[tuple[bytes, bytes]], on_body: Callable[[bytes], None], on_end: Callable[[], None]
@@ -279,7 +228,7 @@ def _body_parser(
     The first parser takes everything behind such a head for the other protocol, and what arrives later for a new
     request: a body could pass for one. So this one is given the framing of the body.
     """
-    parser = _strict_parser(_LastBody(on_body, on_end))
+    parser = httptools.HttpRequestParser(_LastBody(on_body, on_end))
     framing = [b"%b: %b\r\n" % field for field in headers if field[0] in (b"content-length", b"transfer-encoding")]
     parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(framing) + b"\r\n")
     return parser

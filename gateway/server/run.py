@@ -1,4 +1,8 @@
-"""Runs both listeners in one process and one loop, from the first bind to the last answer."""
+"""Runs both listeners in one process and one loop, from the first bind to the last answer.
+
+`uvicorn.Server` could not: it closes its sockets before calls drain, leaves connections open when the grace is over,
+sets no limits of time for TLS, and handles signals for itself alone.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,7 @@ from starlette.types import ASGIApp
 
 from gateway.memory import limit_heap
 from gateway.server.acceptor import Acceptor
-from gateway.server.connection import Connection
-from gateway.server.listener import Listener
+from gateway.server.connection import Connection, Listener
 from gateway.server.options import (
     ADMIN_CONNECTIONS,
     LINGER_S,
@@ -29,6 +32,7 @@ from gateway.server.options import (
     ServerError,
     ServerOptions,
 )
+from gateway.server.shared import wait_for_one
 from gateway.server.sweeper import Sweeper
 
 T = TypeVar("T")
@@ -80,13 +84,10 @@ class Stop:
         if delay_s <= 0:
             return
         self.is_delayed = True
-        waits = [asyncio.ensure_future(event.wait()) for event in (self.skipped, self.forced)]
         try:
-            await asyncio.wait(waits, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED)
+            await wait_for_one(self.skipped.wait(), self.forced.wait(), timeout_s=delay_s)
         finally:
             self.is_delayed = False
-            for wait in waits:
-                wait.cancel()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -115,7 +116,7 @@ async def run(
 
     `on_listener` is called with the public listener before it listens, `on_ready` when both listen. A signal calls
     `on_stop`; `drain_delay_s` later, or at a second signal, `on_drain` is called. Then the public listener closes, or
-    accepts only what answers wait for (see `Listener`); requests under way are answered with `Connection: close` for up
+    accepts only what answers wait for (see `Shared`); requests under way are answered with `Connection: close` for up
     to `shutdown_grace_s`; one more signal ends that at once. The admin listener closes last, so that probes see all
     of it.
 
@@ -182,7 +183,6 @@ async def serve(
         outside.is_retiring = True
         await stop.delay(outside.options.drain_delay_s)
         log.info("draining", extra={"connections": len(outside.connections), "requests": len(outside.tasks)})
-        outside.draining = True
         on_drain()
         await asyncio.sleep(SETTLE_S)
         outside.is_late = outside.is_awaiting()

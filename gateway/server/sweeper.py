@@ -9,10 +9,9 @@ import asyncio
 import logging
 import math
 
-from gateway.server.connection import Connection
+from gateway.server.connection import Connection, Listener
 from gateway.server.head import Refused
-from gateway.server.listener import Listener
-from gateway.server.options import LINGER_S, MIN_PROGRESS_BYTES, PRESSED_S, SWEEP_BATCH
+from gateway.server.options import LINGER_S, PRESSED_S, SWEEP_BATCH
 from gateway.server.request_reader import ReadState
 
 log = logging.getLogger("gateway.server")
@@ -52,12 +51,13 @@ class Sweeper:
 
 def check(connection: Connection, now: float) -> None:
     """Sets the deadline of the current wait, or acts on one that has passed. `now` is the loop's time in seconds."""
-    deadline, flow = connection.deadline, connection.flow
-    if deadline is not None and now < deadline and not flow.write_paused:
+    deadline = connection.deadline
+    if deadline is not None and now < deadline and not connection.write_paused:
         return  # nearly every connection in nearly every sweep
-    if flow.write_paused or connection.transport.is_closing():
-        _check_progress(connection, now)
-    elif deadline is None or flow.read_paused:  # we do not read: the caller is not to blame
+    if connection.write_paused or connection.transport.is_closing():
+        if connection.slow_for(now) >= connection.options.stall_timeout_s:
+            connection.transport.abort()
+    elif deadline is None or connection.read_paused:  # we do not read: the caller is not to blame
         connection.deadline = now + _limit_s(connection)
     else:
         _expire(connection)
@@ -90,20 +90,6 @@ def _expire(connection: Connection) -> None:
             connection.transport.abort()
 
 
-def _check_progress(connection: Connection, now: float) -> None:
-    """Aborts when an answer is not read, or so slowly that it only holds memory."""
-    left = connection.transport.get_write_buffer_size()
-    if connection.progress is None:
-        connection.progress = now, left
-        return
-    since, before = connection.progress
-    if now - since >= connection.options.stall_timeout_s:
-        if before - left < MIN_PROGRESS_BYTES:
-            connection.transport.abort()
-        else:
-            connection.progress = now, left
-
-
 class Relief:
     """Makes room in memory when there is too little."""
 
@@ -118,16 +104,16 @@ class Relief:
         lost otherwise. A caller who holds more than a share gives way down to it. Where that does not help in time,
         calls are refused before they run.
         """
-        memory, unread, dropped = self._listener.memory, self._listener.unread, 0
-        for answer in unread:
-            left = answer.connection.unread_bytes()
-            if answer.left - left >= MIN_PROGRESS_BYTES:
-                answer.left, answer.slow_since = left, now
+        memory, dropped = self._listener.memory, 0
         is_full = memory.is_full
-        slow = [answer for answer in unread if now - answer.slow_since >= PRESSED_S]
-        for answer in sorted(slow, key=lambda answer: answer.slow_since):
-            if (is_full and not memory.fits_bodies(0)) or not memory.fits_share(answer.holder, 0):
-                answer.connection.drop_unread()
+        slow = [
+            (waited, connection)
+            for connection in self._listener.unread
+            if (waited := connection.slow_for(now)) >= PRESSED_S
+        ]
+        for _, connection in sorted(slow, key=lambda one: one[0], reverse=True):
+            if (is_full and not memory.fits_bodies(0)) or not memory.fits_share(connection.unread_holder, 0):
+                connection.drop_unread()
                 dropped += 1
         if dropped:
             log.warning("callers who did not read their answers were cut off to make room", extra={"callers": dropped})

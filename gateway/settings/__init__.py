@@ -1,8 +1,4 @@
-"""What can be configured: one frozen pydantic model for each section of the file.
-
-`values` and `web` say what single values may be, `sections` how they are put together; the sections themselves are in
-`server`, `access`, `state`, `backends`, `routes` and `limits`.
-"""
+"""What can be configured: one frozen pydantic model for each section of the file."""
 
 from __future__ import annotations
 
@@ -38,15 +34,9 @@ class Config(Section):
         ..., "How callers prove who they are; the word none lets everybody in."
     )
     state: StateSettings | None = setting(None, "How what the gateway remembers is protected.")
-    backends: Annotated[Mapping[str, AnyBackend], ByName(NAME)] = setting(
-        {}, "The tool servers, by a name of your choice."
-    )
-    routes: Annotated[tuple[RouteSettings, ...], Items(routes_never_reached)] = setting(
-        [], "Which of their tools are published."
-    )
-    rate_limits: Annotated[tuple[RateLimitSettings, ...], Items(limits_that_clash)] = setting(
-        [], "How often callers may ask."
-    )
+    backends: Annotated[Mapping[str, AnyBackend], ByName(NAME)] = setting({}, "The tool servers, by name.")
+    routes: Annotated[tuple[RouteSettings, ...], Items(routes_never_reached)] = setting([], "The published tools.")
+    rate_limits: Annotated[tuple[RateLimitSettings, ...], Items(limits_that_clash)] = setting([], "Limits on requests.")
     limits_on_failure: Choice[OnFailure] = setting(
         "local",
         "How requests are counted while Redis is away: by each process itself, or not at all, in which case those "
@@ -58,7 +48,6 @@ class Config(Section):
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds sections that do not go together."""
         if self.server.workers > 1 and (self.state is None or self.state.url is None):
             yield "server", f"has {self.server.workers} workers, which need state.url to share what they remember"
         if self.limits_on_failure != "local" and (self.state is None or self.state.url is None):

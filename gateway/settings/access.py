@@ -50,7 +50,7 @@ def _digest(text: str) -> bytes:
 
 
 SharedSecret = Annotated[SecretStr, Secret(bytes_=SECRET_BYTES, check=_check_shared_secret)]
-PublicKey = Annotated[str, Text(convert=_check_public_key, title="public key in PEM", stand_in="")]
+PublicKey = Annotated[str, Text(convert=_check_public_key, title="public key in PEM", if_missing="")]
 KeyHash = Annotated[
     bytes,
     Text(
@@ -58,7 +58,7 @@ KeyHash = Annotated[
         "must be sha256: and 64 hexadecimal digits, as toolgate hash-key prints it",
         _digest,
         title="`sha256:` and 64 hexadecimal digits",
-        stand_in=bytes(32),
+        if_missing=bytes(32),
     ),
 ]
 
@@ -87,16 +87,13 @@ class JwtSettings(Section):
         "in `user_info` is not passed on.",
     )
     leeway_s: Annotated[float, Duration("0s", "5m")] = setting("30s", "By how much clocks may differ.")
-    max_lifetime_s: Annotated[float, Duration("1s", "365d")] | None = setting(
-        None, "How far ahead the end of a token may lie; farther is refused."
-    )
+    max_lifetime_s: Annotated[float, Duration("1s", "365d")] | None = setting(None, "How far ahead a token may end.")
     jwks_refresh_s: Annotated[float, Duration("1s", "7d")] = setting("5m", "How often its keys are fetched again.")
     jwks_cooldown_s: Annotated[float, Duration("1s", "1d")] = setting(
         "30s", "How often they are fetched at most for tokens with a key that is not known, and after a failure."
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds keys that do not go together, and what would admit tokens that are not for us."""
         missing = [claim for claim in ("exp", "sub") if claim not in self.require]
         if missing:
             yield "require", f"must also list {' and '.join(missing)}"
@@ -108,20 +105,15 @@ class JwtSettings(Section):
         if len(sources) != 1:
             at = sources[1] if sources else ""
             yield at, "must have exactly one of secret, jwks_url, discovery: true and public_key"
-        else:
-            yield from self._unlike_a_secret(sources[0]) if self.secret is None else self._unlike_a_key()
-        if not any(name in sources for name in FETCHED):
-            yield from (
-                (name, "has no effect on keys that are not fetched")
-                for name in OF_FETCHED
-                if name in self.model_fields_set
-            )
-
-    def _unlike_a_key(self) -> Iterator[tuple[str, str]]:
-        if self.algorithms not in ((), (HS256,)):
+        elif self.secret is None:
+            yield from self._problems_of_public_keys(sources[0])
+        elif self.algorithms not in ((), (HS256,)):
             yield "algorithms", "must be HS256 alone, or left out, with a secret"
+        if not any(name in sources for name in FETCHED):
+            for name in self.model_fields_set.intersection(OF_FETCHED):
+                yield name, "has no effect on keys that are not fetched"
 
-    def _unlike_a_secret(self, source: str) -> Iterator[tuple[str, str]]:
+    def _problems_of_public_keys(self, source: str) -> Iterator[tuple[str, str]]:
         """An issuer with public keys signs for many: its tokens must be for us, and algorithms fit the kind of key."""
         if self.issuer is None:
             yield source, "needs issuer beside it"
@@ -174,6 +166,5 @@ class AuthSettings(Section):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds that there is no way to call."""
         if not self.jwt and not self.api_keys:
             yield "jwt", "must have jwt or api_keys; to let everybody in, write 'auth: none'"

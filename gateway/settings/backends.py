@@ -1,7 +1,4 @@
-"""Settings of backends: where a tool server is, what it speaks, what it may cost.
-
-Another protocol is another class here; its adapter stands in `gateway.assembly.parts`.
-"""
+"""Settings of backends. Another protocol is another class here; its adapter stands in `gateway.assembly.parts`."""
 
 from __future__ import annotations
 
@@ -37,9 +34,7 @@ class ApiKeyAuthSettings(Section):
 class SigningSettings(Section):
     """Short-lived tokens the gateway signs with HS256 for each call."""
 
-    secret: Annotated[SecretStr, Secret(bytes_=32)] = setting(
-        ..., "The secret shared with the tool server, at least 32 bytes."
-    )
+    secret: Annotated[SecretStr, Secret(bytes_=32)] = setting(..., "The secret shared with the tool server.")
     issuer: AnyText = setting("toolgate", "The `iss` of the tokens.")
     audience: AnyText | None = setting(None, "The `aud` of the tokens.")
     subject: AnyText = setting(PRINCIPAL, "The `sub` of the tokens; the word principal stands for the caller.")
@@ -89,23 +84,17 @@ class BackendSettings(Section):
     max_concurrency: Annotated[int, Integer(1, 100_000)] = setting(
         256, "How many calls one process has the tool server run at once, or with callback and rcrt take at once."
     )
-    max_queue: Annotated[int, Integer(0, 1_000_000)] = setting(
-        1024, "How many more calls may wait for their turn; further ones are refused."
-    )
+    max_queue: Annotated[int, Integer(0, 1_000_000)] = setting(1024, "How many more may wait; others are refused.")
     queue_timeout_s: Annotated[float, Duration("1ms", "1h")] = setting(
         "10s", "How long a call may wait for its turn, which is part of its timeout; then it is refused."
     )
     breaker: BreakerSettings = setting({}, "When the tool server, or one of its tools, gets no more calls for a while.")
-    max_response_bytes: Annotated[int, Size("1KiB", "1GiB")] = setting(
-        "8MiB", "The largest answer that is read from the tool server."
-    )
+    max_response_bytes: Annotated[int, Size("1KiB", "1GiB")] = setting("8MiB", "The largest answer of the tool server.")
     auth: Annotated[BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings, ByOnlyKey()] | None = setting(
         None, "How the gateway proves to the tool server who it is."
     )
     tls: TlsSettings | None = setting(None, "Certificates for https; left out, those the system trusts.")
-    forward_headers: ListOf[HeaderName] = setting(
-        [], "Headers of the caller that are passed on; never its credentials."
-    )
+    forward_headers: ListOf[HeaderName] = setting([], "Headers of the caller to pass on; never its credentials.")
     discovery: DiscoverySettings = setting({}, "How the gateway asks for the tools.")
     toolkit: Annotated[str, Text("[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64")] | None = setting(
         None, "The toolkit of tools whose ids name none; left out, the name of the backend."
@@ -117,7 +106,6 @@ class BackendSettings(Section):
         """The URLs of all replicas."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds certificates without https."""
         if self.tls is not None and not any(url.startswith("https:") for url in self.addresses):
             yield "tls", "has no effect unless the tool server's URL begins with https"
 
@@ -143,7 +131,6 @@ class HttpBackendSettings(BackendSettings):
         return self.urls or ((self.url,) if self.url else ())
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds a server without an address, or with two ways to write it."""
         yield from BackendSettings.problems(self)
         if (self.url is None) is (self.urls is None):
             yield "urls", "must have exactly one of url and urls"
@@ -177,16 +164,13 @@ class CallbackBackendSettings(SingleBackendSettings):
     """A tool server that takes a call at once and calls back with its result."""
 
     protocol: Choice[Literal["callback"]] = setting(..., "Callback invocation (RAP).")
-    allowed_origins: ListOf[OriginUrl] = setting(
-        [], "Other servers the tool server may send the gateway to; they see the same credentials."
-    )
+    allowed_origins: ListOf[OriginUrl] = setting([], "Other origins it may refer to, which get the same credentials.")
     # The protocol has no header for keys.
     auth: Annotated[BearerAuthSettings | JwtAuthSettings, ByOnlyKey()] | None = setting(
         None, "How the gateway proves to the tool server who it is."
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds a toolkit for a server that names its own."""
         yield from BackendSettings.problems(self)
         if "toolkit" in self.model_fields_set:
             yield "toolkit", "has no effect; the tool server names its toolset itself"
@@ -211,7 +195,6 @@ class RcrtBackendSettings(SingleBackendSettings):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds headers to forward, which a breadcrumb cannot carry."""
         yield from BackendSettings.problems(self)
         if "forward_headers" in self.model_fields_set:
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from typing import TypeVar
 
 from gateway.settings import yamlnode
 from gateway.settings.substitution import Substitution, UnfitError, Written
-from gateway.settings.yamlnode import Mark, Node
+from gateway.settings.yamlnode import Mapping, Mark, Node
+
+T = TypeVar("T", str, list[Node], Mapping)
 
 MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
 SHOWN_KEY = 64  # characters; keys of ours are shorter
@@ -47,13 +50,14 @@ class ParseContext:
     def names(self, section: str) -> dict[str, None]:
         """The keys of a mapping at the top of the file, whatever is wrong with their values."""
         if section not in self._names:
-            mappings = yamlnode.values(self.root, section)[:1]
-            self._names[section] = dict.fromkeys(key for node in mappings for key, _ in yamlnode.named(node))
+            found = [node.value for node in yamlnode.values(self.root, section)[:1]]
+            keys = [key.value for entries in found if isinstance(entries, Mapping) for key, _ in entries]
+            self._names[section] = dict.fromkeys(key for key in keys if isinstance(key, str))
         return self._names[section]
 
     def lines(self, source: str) -> list[str]:
         """All problems in the order of the file, each as a compiler prints it, so that editors can jump there."""
-        found = sorted(self.problems, key=lambda problem: (problem[0].line, problem[0].column))
+        found = sorted(self.problems, key=lambda problem: problem[0])
         lines = [
             f"{source}:{mark.line}:{mark.column}: {path and f'{path}: '}{message}" for mark, path, message in found
         ]
@@ -74,17 +78,17 @@ class Cursor:
     @property
     def raw(self) -> str | None:
         """The text of a scalar before substitution."""
-        return self.node.text if isinstance(self.node, yamlnode.Scalar) else None
+        return self.node.value if isinstance(self.node.value, str) else None
 
     @property
     def is_null(self) -> bool:
         """Whether the value is written as `null`."""
-        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and self.node.text in NULLS
+        return self.node.plain and self.node.value in NULLS
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing stands behind the key."""
-        return isinstance(self.node, yamlnode.Scalar) and self.node.plain and not self.node.text
+        return self.node.plain and not self.node.value
 
     @property
     def is_stand_in(self) -> bool:
@@ -108,10 +112,9 @@ class Cursor:
 
     def scalar(self) -> Written:
         """The value with variables and files put in. Raises RefusedError."""
-        self._must_be(yamlnode.Scalar, "must be a single value")
-        assert isinstance(self.node, yamlnode.Scalar)
+        text = self._value(str, "must be a single value")
         try:
-            written = self.context.substitution.expand(self.node.text, plain=self.node.plain)
+            written = self.context.substitution.expand(text, plain=self.node.plain)
         except UnfitError as exc:
             raise self.refuse(str(exc)) from None
         if not _is_unicode(written.text):
@@ -120,38 +123,36 @@ class Cursor:
 
     def items(self) -> list[Cursor]:
         """One cursor for each item of a list. Raises RefusedError."""
-        self._must_be(yamlnode.Sequence, "must be a list")
-        assert isinstance(self.node, yamlnode.Sequence)
-        return [
-            Cursor(self.context, node, f"{self.path}[{index}]", node.mark) for index, node in enumerate(self.node.items)
-        ]
+        items = enumerate(self._value(list, "must be a list"))
+        return [Cursor(self.context, node, f"{self.path}[{index}]", node.mark) for index, node in items]
 
     def entries(self) -> dict[str, Cursor]:
         """One cursor for each key of a mapping; invalid keys are recorded and left out. Raises RefusedError."""
-        self._must_be(yamlnode.Mapping, "must be a mapping of keys to values")
-        assert isinstance(self.node, yamlnode.Mapping)
         found: dict[str, Cursor] = {}
-        for key, value in self.node.entries:
-            if not isinstance(key, yamlnode.Scalar) or key.tagged or not _is_unicode(key.text):
+        for key, value in self._value(Mapping, "must be a mapping of keys to values"):
+            name = key.value
+            if not isinstance(name, str) or key.tagged or not _is_unicode(name):
                 self.context.record(key.mark, self.path, "has a key that is not plain text")
-            elif key.plain and key.text == "<<":
+            elif key.plain and name == "<<":
                 self.context.record(key.mark, self.path, "has a merge key '<<'; use an alias for a whole value instead")
-            elif (first := found.get(key.text)) is not None:
+            elif (first := found.get(name)) is not None:
                 message = f"is written twice; the first is on line {first.key_mark.line}"
                 self.context.record(key.mark, first.path, message)
             else:
-                found[key.text] = Cursor(self.context, value, self._join(key.text), key.mark)
+                found[name] = Cursor(self.context, value, self._join(name), key.mark)
         return found
 
-    def _must_be(self, kind: type[Node], message: str) -> None:
+    def _value(self, kind: type[T], message: str) -> T:
         if self.node.tagged:
             raise self.refuse("has a YAML tag; put text that starts with '!' in quotes")
         if self.is_empty:
             raise self.refuse("is empty; write a value or leave the key out")
         if self.is_null:
             raise self.refuse("is null; write a value or leave the key out")
-        if not isinstance(self.node, kind):
+        value = self.node.value
+        if not isinstance(value, kind):
             raise self.refuse(message)
+        return value
 
     def _join(self, name: str) -> str:
         shown = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])

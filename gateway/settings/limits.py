@@ -70,10 +70,10 @@ RATE = Text(
     "must be a rate such as 50/s, 30/m, 1000/h or 5000/d",
     Rate.parse,
     title="rate, such as `50/s`",
-    stand_in=Rate(1, 1),
+    if_missing=Rate(1, 1),
 )
 LIMIT_KEY = Text(
-    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", stand_in=("caller",)
+    convert=parse_limit_key, title="`caller`, `ip`, `tool` or `route`, or several joined by `+`", if_missing=("caller",)
 )
 
 
@@ -89,29 +89,24 @@ PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_p
 
 def published(context: ParseContext) -> list[str]:
     """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
-    routes = next(iter(yamlnode.values(context.root, "routes")), None)
-    if not isinstance(routes, yamlnode.Sequence):
-        return []
-    open_ = [route for route in routes.items if "true" not in _texts(route, "deny")]
+    found = [node.value for node in yamlnode.values(context.root, "routes")[:1]]
+    routes = [route for routes in found if isinstance(routes, list) for route in routes]
+    open_ = [route for route in routes if "true" not in _texts(route, "deny")]
     patterns = [text for route in open_ for text in _texts(route, "tools")]
     return ["*" if "$" in pattern else pattern for pattern in patterns]  # what is put in may be any
 
 
 def _texts(node: yamlnode.Node, name: str) -> list[str]:
-    return [value.text for value in yamlnode.values(node, name) if isinstance(value, yamlnode.Scalar)]
+    return [value.value for value in yamlnode.values(node, name) if isinstance(value.value, str)]
 
 
 class RateLimitSettings(Section):
     """One limit. Requests of the same key share it; a request that any limit refuses is not counted by the others."""
 
     name: Annotated[str, NAME] = setting(..., "What callers, metrics and logs see of it.")
-    key: Annotated[tuple[LimitPart, ...], LIMIT_KEY] = setting(
-        ..., "What is counted apart: caller, ip, tool, route, or several joined by +."
-    )
+    key: Annotated[tuple[LimitPart, ...], LIMIT_KEY] = setting(..., "What is counted apart.")
     rate: Annotated[Rate, RATE] = setting(..., "How many requests on average, such as 50/s, 30/m, 1000/h or 5000/d.")
-    burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(
-        None, "How many at once after a pause; left out, as many as the rate has."
-    )
+    burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(None, "How many at once; left out, the rate's count.")
     operations: Annotated[tuple[Choice[LimitOperation], ...], Items(at_least=1)] = setting(
         ["call", "list"],
         "What counts: calls, lists of tools, polls for results, or credentials that were not accepted.",
@@ -125,7 +120,6 @@ class RateLimitSettings(Section):
         return min(self.rate.count, MAX_BURST) if self.burst is None else self.burst
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds limits that can never be met, and keys that do not go together."""
         if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
             yield "burst", "takes more than 30 days to come back at this rate"
         if self.name in ALWAYS_THERE:

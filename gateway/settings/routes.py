@@ -33,53 +33,38 @@ def compile_regex(text: str) -> re.Pattern[str]:
 
 Regex = Annotated[
     re.Pattern[str],
-    Text(convert=compile_regex, any_scalar=True, title="regular expression", stand_in=re.compile("missing")),
+    Text(convert=compile_regex, any_scalar=True, title="regular expression", if_missing=re.compile("missing")),
 ]
 
 
 class RouteSettings(Section):
     """A filter over the tools of one backend; each tool takes the first route that matches it."""
 
-    tools: Annotated[str, GLOB] = setting(
-        ..., "Which tools, as a pattern over Toolkit.Tool@x.y.z; * and ? stand for anything."
-    )
+    tools: Annotated[str, GLOB] = setting(..., "Which tools: a pattern of Toolkit.Tool@x.y.z; * and ? match anything.")
     backend: BackendName = setting(..., "The name of the backend that has the tools.")
     deny: Flag = setting(False, "Whether these tools are hidden instead of published.")
     timeout_s: Annotated[float, Duration("10ms", "1h")] | None = setting(
         None, "How long a call may take; left out, the timeout of the backend."
     )
-    scopes: ListOf[Annotated[str, ID]] = setting(
-        [], "The scopes a caller must have, all of them; without, the tools are hidden."
-    )
+    scopes: ListOf[Annotated[str, ID]] = setting([], "Scopes a caller needs, all of them, or the tools are hidden.")
     secrets: Annotated[Mapping[str, Annotated[SecretStr, Secret()]], ByName(ID)] = setting(
         {}, "Secrets the gateway supplies to tools that declare these ids."
     )
-    context: ListOf[Annotated[str, ID]] = setting(
-        [], "Ids of tokens and secrets that go to the tools even when newly declared."
-    )
+    context: ListOf[Annotated[str, ID]] = setting([], "Ids of tokens and secrets passed on even when newly declared.")
     authorization_urls: Annotated[Mapping[str, AuthorizationUrl], ByName(ID)] = setting(
         {}, "Where users grant access, by provider id; a call without the token is then refused with this URL."
     )
-    idempotent: Flag = setting(
-        False, "Whether the tools may run twice for one call, so that a call cut off is sent again."
-    )
+    idempotent: Flag = setting(False, "Whether tools may run twice for one call, so that one cut off is sent again.")
     validate_output: Choice[OutputCheck] = setting("warn", "What happens when a result does not fit the tool's schema.")
 
     on_timeout: Choice[OnTimeout] = setting(
         "keep", "What becomes of a callback or RCRT call that outlasts its timeout: keep waiting for it, or cancel it."
     )
-    decode: Choice[Decode] = setting(
-        "auto", "When the text of a callback tool is read as JSON: auto, where it is an object or an array."
-    )
-    failure_patterns: ListOf[Regex] = setting(
-        [], "Patterns that the text of a callback tool begins with when it failed, besides 'Error: '."
-    )
-    config_ids: ListOf[Uuid] = setting(
-        [], "The configurations of RCRT tools callers may pick with `config_id`; no others pass."
-    )
+    decode: Choice[Decode] = setting("auto", "When text of a callback tool is JSON: auto, if it is an object or array.")
+    failure_patterns: ListOf[Regex] = setting([], "How text of a failed callback tool begins, besides 'Error: '.")
+    config_ids: ListOf[Uuid] = setting([], "The only RCRT configurations callers may pick with `config_id`.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds keys about calls on a route that denies them."""
         if self.deny:
             for name in self.model_fields_set - OF_ROUTES_THAT_DENY:
                 yield name, "has no effect on a route with 'deny: true'"

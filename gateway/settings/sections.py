@@ -1,7 +1,6 @@
 """How values with parts are read: sections of keys, lists, mappings, and one of several sections.
 
-A section is a pydantic model that derives from `Section`; the others are annotations. Each is given a `Cursor` and
-hands on cursors of its parts, so that every problem is recorded where it stands, and as many at once as there are.
+Each is given a `Cursor` and hands on cursors of its parts, so that all problems are recorded where they stand.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
 
 
 class Parts:
-    """An annotation of a value with parts, which are read by what it annotates."""
+    """An annotation of a value with parts, each read by itself, so that a wrong one hides nothing wrong in others."""
 
     def read(self, value: Any, validate: Validate) -> Any:
         """Reads a value of a file or of code. Raises RefusedError."""
@@ -118,7 +117,6 @@ class Items(Parts):
         self.at_least = at_least
 
     def read(self, value: Any, validate: Validate) -> tuple[Any, ...]:
-        """Reads every item by itself, so that a wrong one does not hide what is wrong with others."""
         if not isinstance(value, Cursor):
             return tuple(validate(value))
         cursors = value.items()
@@ -148,7 +146,6 @@ class ByName(Parts):
         self.name = name
 
     def read(self, value: Any, validate: Validate) -> Mapping[str, Any]:
-        """Reads every value by itself, so that a wrong one does not hide what is wrong with others."""
         if not isinstance(value, Cursor):
             return MappingProxyType(validate(value))
         entries = value.entries()
@@ -224,7 +221,6 @@ class OrWord(Parts):
         self.word = word
 
     def read(self, value: Any, validate: Validate) -> Any:
-        """None for the word, else the section."""
         if not isinstance(value, Cursor) or value.raw is None or value.is_null or value.is_empty:
             return validate(value)
         written = value.scalar()

@@ -42,12 +42,9 @@ class CorsSettings(Section):
         ..., "The origins of those pages, each exactly; '*' alone lets every page call."
     )
     credentials: Flag = setting(False, "Whether browsers may send cookies and client certificates of their own.")
-    max_age_s: Annotated[float, Duration("0s", "1d")] = setting(
-        "10m", "How long a browser need not ask again what is allowed."
-    )
+    max_age_s: Annotated[float, Duration("0s", "1d")] = setting("10m", "How long browsers may remember this.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds credentials for every origin: any page could act as the user (the Fetch Standard forbids it, too)."""
         if self.credentials and "*" in self.origins:
             yield "credentials", "must not be true for every origin; list the origins"
 
@@ -64,30 +61,16 @@ class ServerSettings(Section):
         "with tls.",
     )
     callback_url: BaseUrl | None = setting(None, "What tool servers reach to bring results; left out, the public URL.")
-    workers: Annotated[int, Integer(1, 128)] = setting(
-        1, "How many processes serve callers; more than one share what state.url leads to."
-    )
-    max_body_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting(
-        "1MiB", "The largest request body that is accepted."
-    )
+    workers: Annotated[int, Integer(1, 128)] = setting(1, "How many processes serve callers; several share state.url.")
+    max_body_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting("1MiB", "The largest request body accepted.")
     max_memory_bodies_bytes: Annotated[int, Size("64MiB", "1024GiB")] = setting(
         "256MiB", "How much memory bodies and answers may hold in each process; one caller gets a quarter of it."
     )
-    max_head_bytes: Annotated[int, Size("1KiB", "1MiB")] = setting(
-        "32KiB", "The largest request head, which is request line and headers."
-    )
-    max_connections: Annotated[int, Integer(1, 1_000_000)] = setting(
-        10000, "How many callers may be connected at a time."
-    )
-    head_timeout_s: Annotated[float, Duration("100ms", "10m")] = setting(
-        "10s", "How long a caller may take to send the head of a request."
-    )
-    body_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting(
-        "30s", "How long a caller may take to send the body of a request."
-    )
-    idle_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting(
-        "75s", "How long a connection stays open between two requests."
-    )
+    max_head_bytes: Annotated[int, Size("1KiB", "1MiB")] = setting("32KiB", "The largest request line with headers.")
+    max_connections: Annotated[int, Integer(1, 1_000_000)] = setting(10000, "How many callers may be connected.")
+    head_timeout_s: Annotated[float, Duration("100ms", "10m")] = setting("10s", "How long a request head may take.")
+    body_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting("30s", "How long a request body may take.")
+    idle_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting("75s", "How long an idle connection is open.")
     tls: ServerTlsSettings | None = setting(None, "Serves https; left out, plain http.")
     cors: CorsSettings | None = setting(None, "Which web pages may call from a browser; left out, none.")
     allowed_hosts: ListOf[HostName] = setting(
@@ -101,13 +84,10 @@ class ServerSettings(Section):
         "How long after the signal to stop new calls are still taken while /health says 503, for proxies that look "
         "rarely.",
     )
-    shutdown_grace_s: Annotated[float, Duration("0s", "1h")] = setting(
-        "30s", "How long running calls may take to finish after the signal to stop."
-    )
+    shutdown_grace_s: Annotated[float, Duration("0s", "1h")] = setting("30s", "How long calls may run when stopping.")
     openapi: Flag = setting(True, "Whether /openapi.json describes this surface, without credentials.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds two listeners on one port, and bodies too large for their share of memory."""
         ours, theirs = self.host, self.admin.host
         if self.port and self.port == self.admin.port and (ours == theirs or EVERYWHERE & {ours, theirs}):
             yield "admin", "listens on the same host and port as the server"
@@ -118,9 +98,7 @@ class ServerSettings(Section):
 class ReloadSettings(Section):
     """When the file is read again. SIGHUP always has it read."""
 
-    watch: Flag = setting(
-        False, "Whether it is also read when it changes, or a file that it names; looked at every second."
-    )
+    watch: Flag = setting(False, "Whether it is also read when it or a file it names changes; checked each second.")
 
 
 class LoggingSettings(Section):

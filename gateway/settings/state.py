@@ -26,9 +26,6 @@ class RedisUrl(Secret):
 
     always_judged = True
 
-    def __init__(self) -> None:
-        super().__init__(check=_check_address, title="Redis URL, a secret")
-
     def stand_in(self, raw: str) -> SecretStr:
         """The URL as far as it is written in the file, else one that nothing can be wrong with."""
         known = VARIABLE.sub("missing", raw)
@@ -54,15 +51,13 @@ class StateSettings(Section):
         "limits while Redis is away; a call that must be remembered is always refused then, because it could run twice"
     }
 
-    url: Annotated[SecretStr, RedisUrl()] | None = setting(
+    url: Annotated[SecretStr, RedisUrl(check=_check_address, title="Redis URL, a secret")] | None = setting(
         None,
         "A Redis server or the sentinels of one, so that any replica may go on with a call; without it, this process "
         "remembers by itself.",
     )
     tls: TlsSettings | None = setting(None, "Certificates for a url that begins with rediss; left out, the system's.")
-    sentinel_password: Annotated[SecretStr, Secret()] | None = setting(
-        None, "What the sentinels of the url want to hear; left out, nothing."
-    )
+    sentinel_password: Annotated[SecretStr, Secret()] | None = setting(None, "The password of the sentinels.")
     keys: ListOf[Annotated[SecretStr, Secret(characters=32)]] = setting(
         [], "Secrets of at least 32 characters: the first seals, all of them open, so that keys can be changed."
     )
@@ -76,19 +71,15 @@ class StateSettings(Section):
         "1MiB", "The largest result that is kept; a larger one reaches only who waits where it arrives."
     )
     max_bytes: Annotated[int, Size("1MiB", "64GiB")] = setting(
-        "256MiB", "How much a process keeps in memory.", alias="max_bytes"
+        "256MiB", "Memory a process may keep.", alias="max_bytes"
     )
     max_bytes_per_caller: Annotated[int, Size("64KiB", "64GiB")] | None = setting(
         None,
         "How much of that, or of Redis, the calls of one caller may take, which is never more than is still free; "
         "left out, half of max_bytes.",
     )
-    max_pending_per_caller: Annotated[int, Integer(1, 1_000_000)] = setting(
-        1000, "How many unfinished calls a caller may have."
-    )
-    max_records_per_caller: Annotated[int, Integer(1, 10_000_000)] = setting(
-        10000, "How many finished calls are remembered for a caller."
-    )
+    max_pending_per_caller: Annotated[int, Integer(1, 1_000_000)] = setting(1000, "Unfinished calls a caller may have.")
+    max_records_per_caller: Annotated[int, Integer(1, 10_000_000)] = setting(10000, "Finished calls remembered.")
 
     @property
     def quota_bytes(self) -> int:
@@ -101,7 +92,6 @@ class StateSettings(Section):
         return None if self.url is None else Address.parse(self.url.get_secret_value())
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds a Redis elsewhere without TLS or keys, keys without effect, and sizes that do not go together."""
         address = self.address
         if address is not None and not (self.insecure or all(is_loopback(host) for host, _ in address.hosts)):
             if not self.keys:

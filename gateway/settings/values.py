@@ -1,8 +1,6 @@
 """How single values are read: text, numbers, durations, sizes, secrets. Each is an annotation for pydantic.
 
-`timeout_s: Annotated[float, Duration("10ms", "1h")]` reads `30s` into 30.0, records what is wrong with any other text,
-and describes itself in JSON Schema (draft 2020-12), so that an editor and the gateway accept the same files. Which
-plain scalars are text follows the core schema of YAML 1.2 (section 10.3.2): `no` is text, `true` and `8080` are not.
+Which plain scalars are text follows YAML 1.2 (core schema, section 10.3.2): `no` is text, `true` and `8080` are not.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
@@ -31,7 +30,7 @@ class Value(ABC):
     """A value without parts. `title` says in the schema and in the reference what may be written."""
 
     title: str = ""
-    sample: str = ""  # what stands in for a variable that is missing
+    if_missing: Any = None  # what stands in for a variable that is missing
     always_judged = False  # whether problems of a stand-in with other keys count: any value would have them
     # Looks a value up where the file lies, or elsewhere in it. Raises UnfitError.
     resolve: Callable[[Any, Cursor], Any] | None = None
@@ -57,7 +56,7 @@ class Value(ABC):
 
     def stand_in(self, raw: str) -> Any:
         """A value to go on with where a variable is missing and that was allowed; `raw` is what the file says."""
-        return self.parse(Written(self.sample))
+        return raw if self.if_missing is None else self.if_missing
 
     @abstractmethod
     def schema(self) -> Schema:
@@ -70,31 +69,25 @@ class Value(ABC):
         return {**({"title": self.title} if self.title else {}), **self.schema()}
 
 
+@dataclass(eq=False)
 class Text(Value):
     """Any text, or text of a certain form: `pattern`, what it `must` be in words, and `convert` for what is left.
 
-    With `any_scalar` it may look like a number, too. `stand_in` is used where a variable is missing; without one it is
-    the expression itself. `convert` and `resolve` raise UnfitError.
+    With `any_scalar` it may look like a number, too. `if_missing` is used where a variable is missing; without one it
+    is the expression itself. `convert` and `resolve` raise UnfitError.
     """
 
-    def __init__(
-        self,
-        pattern: str | None = None,
-        must: str = "must not be empty",
-        convert: Callable[[str], Any] = str,
-        *,
-        any_scalar: bool = False,
-        title: str = "",
-        stand_in: Any = None,
-        resolve: Callable[[Any, Cursor], Any] | None = None,
-    ) -> None:
-        self.pattern = pattern
-        self.must = must
-        self.any_scalar = any_scalar
-        self.convert = convert
-        self.title = title or ("text" if pattern is None else must.removeprefix("must be "))
-        self._stand_in = stand_in
-        self.resolve = resolve
+    pattern: str | None = None
+    must: str = "must not be empty"
+    convert: Callable[[str], Any] = str
+    _: KW_ONLY
+    any_scalar: bool = False
+    title: str = ""
+    if_missing: Any = None
+    resolve: Callable[[Any, Cursor], Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.title = self.title or ("text" if self.pattern is None else self.must.removeprefix("must be "))
 
     def parse(self, written: Written) -> Any:
         if not self.matches(written.text):
@@ -106,9 +99,6 @@ class Text(Value):
     def matches(self, text: str) -> bool:
         """Whether text has the form."""
         return bool(text) and (self.pattern is None or re.fullmatch(self.pattern, text) is not None)
-
-    def stand_in(self, raw: str) -> Any:
-        return raw if self._stand_in is None else self._stand_in
 
     def schema(self) -> Schema:
         return {"type": "string", **({"pattern": _or_substituted(self.pattern)} if self.pattern else {"minLength": 1})}
@@ -126,27 +116,24 @@ Uuid = Annotated[str, Text(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 BackendName = Annotated[str, Text(title="name of a backend of this file", resolve=_names_a_backend)]
 
 
+@dataclass(eq=False, kw_only=True)
 class Secret(Value):
     """A secret, at least so many characters or bytes long; with `header` fit to be sent in an HTTP header.
 
     `check` raises UnfitError for any other reason to refuse it.
     """
 
-    def __init__(
-        self,
-        *,
-        characters: int = 1,
-        bytes_: int = 1,
-        header: bool = False,
-        check: Callable[[str], object] = str,
-        title: str = "secret",
-    ) -> None:
-        self.characters = characters
-        self.bytes_ = bytes_
-        self.header = header
-        self.check = check
-        least = f"{characters} characters" if characters > 1 else f"{bytes_} bytes" if bytes_ > 1 else ""
-        self.title = f"{title} of at least {least}" if least else title
+    characters: int = 1
+    bytes_: int = 1
+    header: bool = False
+    check: Callable[[str], object] = str
+    title: str = "secret"
+
+    def __post_init__(self) -> None:
+        if self.characters > 1:
+            self.title += f" of at least {self.characters} characters"
+        elif self.bytes_ > 1:
+            self.title += f" of at least {self.bytes_} bytes"
 
     def parse(self, written: Written) -> SecretStr:
         text = written.text
@@ -176,7 +163,7 @@ class _Flag(Value):
     """`true` or `false`, and none of the other eighteen spellings of YAML 1.1."""
 
     title = "true or false"
-    sample = "false"
+    if_missing = False
 
     def parse(self, written: Written) -> bool:
         if written.quoted or written.text not in ("true", "false"):
@@ -196,7 +183,7 @@ class Integer(Value):
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
         self.title = f"whole number from {low} to {high}"
-        self.sample = str(low)
+        self.if_missing = low
 
     def parse(self, written: Written) -> int:
         if written.quoted:
@@ -221,7 +208,7 @@ class Range(Value):
         self.pattern = f"[0-9]{{1,15}}({'|'.join(self.units)})"
         self.low, self.high = self._number(low), self._number(high)
         self.title = f"{self.noun} from {low} to {high}"
-        self.sample = low
+        self.if_missing = self.parse(Written(low))
 
     def parse(self, written: Written) -> float:
         if re.fullmatch(self.pattern, written.text) is None:
@@ -264,7 +251,7 @@ class WordOf(Value):
 
     def __init__(self, words: tuple[str, ...]) -> None:
         self.words = words
-        self.sample = words[0]
+        self.if_missing = words[0]
 
     def parse(self, written: Written) -> str:
         if written.text not in self.words:

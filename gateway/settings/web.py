@@ -20,8 +20,6 @@ PATH = r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
 QUERY = r"(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
 PARTS = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^\]]*\]|[^:/?]*)(:(?P<port>[0-9]+))?.*")
 
-MISSING_URL = "https://missing.invalid"  # stands in for one in a variable that is not set
-
 # Narrower than a token (RFC 9110, section 5.6.2): section 16.3.2.1 advises letters, digits and hyphens; underscores and
 # dots are met. `*` is a token too, and looks like a pattern, which it is not.
 HEADER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,255}"
@@ -99,26 +97,19 @@ def _header_name(text: str) -> str:
     return name
 
 
+def _url(pattern: str, must: str, convert: Callable[[str], str]) -> Text:
+    return Text(pattern, must, convert, if_missing="https://missing.invalid")
+
+
 # Where a server is: a path prefix at most.
 BaseUrl = Annotated[
-    str,
-    Text(
-        ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _base_url, stand_in=MISSING_URL
-    ),
+    str, _url(ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _base_url)
 ]
 # A server and nothing below it.
-OriginUrl = Annotated[
-    str, Text(ORIGIN + "/?", "must be an http or https URL without a path", _base_url, stand_in=MISSING_URL)
-]
+OriginUrl = Annotated[str, _url(ORIGIN + "/?", "must be an http or https URL without a path", _base_url)]
 # Where a user is sent to grant access, or keys are fetched: https, or http on the machine itself.
 AuthorizationUrl = Annotated[
-    str,
-    Text(
-        ORIGIN + PATH + QUERY,
-        "must be an https URL without user and fragment",
-        _authorization_url,
-        stand_in=MISSING_URL,
-    ),
+    str, _url(ORIGIN + PATH + QUERY, "must be an https URL without user and fragment", _authorization_url)
 ]
 # A host as the Host header names it; `*.` stands for whatever is below a name.
 HostName = Annotated[
@@ -142,7 +133,7 @@ Network = Annotated[
         "must be a network such as 10.0.0.0/8 or an address",
         _network,
         title="network such as 10.0.0.0/8, or an address",
-        stand_in=ipaddress.IPv4Network("192.0.2.0/24"),
+        if_missing=ipaddress.IPv4Network("192.0.2.0/24"),
     ),
 ]
 # The name of a header that may be passed on.
@@ -220,7 +211,6 @@ class TlsSettings(Section):
     key: File | None = setting(None, "The private key of the gateway's certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds files that no connection could use."""
         if self.ca is not None and not _holds_certificates(self.ca):
             yield "ca", "holds no certificate in PEM"
         if (self.cert is None) != (self.key is None):
@@ -233,14 +223,11 @@ class ServerTlsSettings(Section):
     """TLS towards callers. Files in PEM, read again when the configuration is."""
 
     cert: File = setting(..., "The gateway's certificate and its chain.")
-    client_ca: File | None = setting(
-        None, "Certificates of who may sign those of callers; left out, callers are not asked for any."
-    )
+    client_ca: File | None = setting(None, "Authorities of callers' certificates; left out, callers need none.")
     require_client_cert: Flag = setting(True, "With client_ca: whether a caller without a certificate is turned away.")
     key: File = setting(..., "The private key of the certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Finds files that no connection could use, and a key without effect."""
         if not _belong_together(self.cert, self.key):
             yield "cert", "and key are no certificate in PEM and its private key without a passphrase"
         if self.client_ca is None:

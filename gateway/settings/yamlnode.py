@@ -1,15 +1,13 @@
-"""YAML text -> a tree of nodes that know their line and column, and nothing about what they mean.
+"""YAML text -> a tree of nodes that know their line and column; what a plain scalar means is for its reader to decide.
 
-YAML 1.1 as PyYAML reads it, less what makes configuration files surprising: one document only, no tags, no
-recursion, aliases only while the tree they expand to stays small. What a plain scalar means is decided by
-its reader, never here: `no` is two letters until a key expects a truth value.
+YAML 1.1 as PyYAML reads it, less a second document, tags, recursion, and aliases that expand to a large tree.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -18,43 +16,29 @@ MAX_DEPTH = 32  # the settings are at most six deep; deeper means the wrong file
 MAX_NODES = 1_000_000  # counted after aliases are expanded, so ten lines of `[*a, *a]` cannot become a billion
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A position as editors count it: from 1."""
 
     line: int
     column: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """Where a value begins, whether it has a tag, and how many nodes it is with all below it."""
-
-    mark: Mark
-    tagged: bool = False
-    size: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar(Node):
-    """A value without parts. `plain` means written without quotes, as neither a literal nor a folded block."""
-
-    text: str
-    plain: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Sequence(Node):
-    """A list."""
-
-    items: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mapping(Node):
+class Mapping(tuple[tuple["Node", "Node"], ...]):
     """Keys with values, in the order of the file; a key may occur twice here and may be no scalar."""
 
-    entries: tuple[tuple[Node, Node], ...]
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A scalar, a list or a mapping. `size` is how many nodes it is with all below it.
+
+    `plain`: a scalar without quotes, which is neither a literal nor a folded block. `tagged`: it has a YAML tag.
+    """
+
+    mark: Mark
+    value: str | list[Node] | Mapping
+    plain: bool = False
+    tagged: bool = False
+    size: int = 1
 
 
 class YamlError(Exception):
@@ -92,15 +76,9 @@ def mark_at(text: str, offset: int) -> Mark:
     return Mark(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
-def named(node: Node) -> list[tuple[str, Node]]:
-    """The entries of a mapping whose keys are scalars; none of any other node."""
-    entries = node.entries if isinstance(node, Mapping) else ()
-    return [(key.text, value) for key, value in entries if isinstance(key, Scalar)]
-
-
 def values(node: Node, name: str) -> list[Node]:
-    """What stands under a key: nothing, or more than once."""
-    return [value for key, value in named(node) if key == name]
+    """What stands under a key of a mapping, once for each time it is written."""
+    return [value for key, value in node.value if key.value == name] if isinstance(node.value, Mapping) else []
 
 
 class _Builder:
@@ -120,7 +98,7 @@ class _Builder:
         after = self._next()
         if not isinstance(after, yaml.StreamEndEvent):
             raise YamlError(_mark(after.start_mark), "starts a second document; one file is one configuration")
-        if isinstance(node, Scalar) and node.plain and not node.text:
+        if node.plain and not node.value:
             raise YamlError(node.mark, "is empty")
         return node
 
@@ -135,16 +113,15 @@ class _Builder:
             raise YamlError(mark, f"is nested deeper than {MAX_DEPTH} levels")
         self._count(1, mark)
         tagged = event.tag is not None
-        node: Node
         if isinstance(event, yaml.ScalarEvent):
-            node = Scalar(event.value, event.style is None, mark=mark, tagged=tagged)
+            node = Node(mark, event.value, event.style is None, tagged)
         elif isinstance(event, yaml.SequenceStartEvent):
             items = self._children(yaml.SequenceEndEvent, depth + 1)
-            node = Sequence(tuple(items), mark=mark, tagged=tagged, size=_size(items))
+            node = Node(mark, items, tagged=tagged, size=_size(items))
         else:
             parts = self._children(yaml.MappingEndEvent, depth + 1)
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            node = Mapping(tuple(pairs), mark=mark, tagged=tagged, size=_size(parts))
+            pairs = Mapping(zip(parts[::2], parts[1::2], strict=True))
+            node = Node(mark, pairs, tagged=tagged, size=_size(parts))
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         return node

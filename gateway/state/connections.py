@@ -43,7 +43,6 @@ _REQUIRED: Sequence[tuple[type, str, Sequence[str]]] = (  # class, method, param
     (AbstractConnection, "can_read", ()),
     (AbstractConnection, "disconnect", ("nowait",)),
     (ConnectionPool, "get_connection", ()),
-    (ConnectionPool, "ensure_connection", ("connection",)),
     (ConnectionPool, "release", ("connection",)),
     (ConnectionPool, "disconnect", ("inuse_connections",)),
     (Sentinel, "discover_master", ("service_name",)),
@@ -170,7 +169,9 @@ class RedisConnection:
         """
         connection = self._connection
         if connection is None or await _is_unfit(connection):
-            connection = await self._connect()
+            await self.aclose()
+            connection = self._connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            connection.socket_timeout = None  # with one, each write is a task, and each read sets a timer
             await self._send(connection, *self._greeting)
         return await self._send(connection, count, words)
 
@@ -178,15 +179,6 @@ class RedisConnection:
         # Both close the connection when they fail, so that no late reply is taken for that to another command.
         await connection.send_packed_command([b"*%d\r\n" % count, *words], check_health=False)
         return await connection.read_response()
-
-    async def _connect(self) -> AbstractConnection:
-        connection = self._connection
-        if connection is None:
-            connection = self._connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-            connection.socket_timeout = None  # with one, each write is a task, and each read sets a timer
-        else:
-            await self._pool.ensure_connection(connection)
-        return connection
 
     async def aclose(self) -> None:
         """Closes the connection and gives it back to its pool."""

@@ -176,7 +176,7 @@ class MemoryState:
         return self._find(key) is None and key in self._seen and self._seen[key][1] in principals
 
     def _current(self, key: str) -> Record | None:
-        """A call as it stands, or what is left of one that may be begun anew."""
+        """A call as it stands, or its remnant."""
         return self.held(key) or (None if key in self._seen else self._remnants.get(key, self._clock()))
 
     def held(self, key: str) -> Record | None:
@@ -196,7 +196,7 @@ class MemoryState:
             self._waiters.remove(key, waiter)
 
     def _give_up(self, key: str, waiter: Waiter) -> None:
-        """Gives a waiter whose time is over the call as it stands now."""
+        """Ends a wait that has timed out with the call as it stands."""
         if not waiter.done():
             waiter.set_result(self._current(key))
 
@@ -243,7 +243,7 @@ class MemoryState:
         self._sweep_at = now if self._sweep(now, SWEEP) == SWEEP else now + SWEEP_EVERY_S
 
     def _live(self, key: str, now: float) -> Entry | None:
-        """The call. One whose time is over is dropped, for a sweep may come later."""
+        """The call with this key. Drops it if it has expired, because a sweep may come later."""
         call = self._calls.get(key)
         if call is not None and call.expires_s <= now:
             self._expire(call, call.expires_s)
@@ -274,7 +274,7 @@ class MemoryState:
         return len(expired) + len(forgotten)
 
     def _expire(self, call: Entry, at_s: float) -> None:
-        """Drops a call whose time is over and remembers its key."""
+        """Drops a call that has expired and remembers its key."""
         self._remove(call, SEEN_BYTES)
         self._seen[call.new.key] = at_s + self._limits.seen_ttl_s, call.new.principal
 

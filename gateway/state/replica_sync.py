@@ -86,7 +86,7 @@ class ReplicaSync:
 
     @property
     def may_judge(self) -> bool:
-        """Whether a lease that ran out means a death: only if its owner could have renewed it for a whole lease."""
+        """Whether a lease that has run out means a death: every replica had a whole lease of time to renew its own."""
         return self.is_settled and asyncio.get_running_loop().time() - self._up_since >= self._timing.lease_s
 
     async def start(self) -> None:
@@ -111,7 +111,7 @@ class ReplicaSync:
         self.is_settled = False
 
     def lost(self, reason: str) -> None:
-        """Tries Redis, which has just stopped answering, again without waiting for the next heartbeat."""
+        """Notes that Redis has stopped answering, and tries it again at once."""
         log.warning("the state cannot be reached", extra={"detail": reason})
         self.is_settled, self.reason = False, reason
         self._hurry.set()

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 MIN_KEY_CHARACTERS = 32
-KEY_ID_BYTES = 4  # tells which key sealed; two keys that share one are both tried
+KEY_ID_BYTES = 4  # names the key that sealed; two keys that share one are both tried
 NONCE_BYTES = 12
 NONCES_AT_ONCE = 256
 NONCES = Struct(f"{NONCE_BYTES}s" * NONCES_AT_ONCE)
@@ -67,26 +67,29 @@ class Sealer:
 
 
 class Digester:
-    """Makes names that cannot be guessed, or turned back into what they were made of."""
+    """Makes digests that cannot be guessed or reversed."""
 
     def __init__(self, keys: Sequence[str], purpose: str) -> None:
         self._keys = [_derive(secret, f"toolgate {purpose} digest", 32) for secret in _secrets(keys)]
 
     def digest(self, *parts: str | bytes) -> str:
         """43 characters of A-Z, a-z, 0-9, _ and -."""
-        return _digest(self._keys[0], _framed(parts))
+        return self.digests(*parts)[0]
 
     def digests(self, *parts: str | bytes) -> tuple[str, ...]:
         """The digest under every key, the current one first."""
-        framed = _framed(parts)
-        return tuple([_digest(key, framed) for key in self._keys])
+        # `surrogatepass`: a header that is no UTF-8 has a digest like any other.
+        encoded = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
+        framed = b"".join([len(part).to_bytes(LENGTH_BYTES, "big") + part for part in encoded])
+        macs = [hmac.digest(key, framed, "sha256") for key in self._keys]
+        return tuple([b2a_base64(mac, newline=False).translate(URL_SAFE, b"=").decode() for mac in macs])
 
 
 def hashers(keys: Iterable[str], purpose: bytes, size_bytes: int) -> list[blake2b]:
     """Keyed BLAKE2b (RFC 7693) under each key, for texts that are digested often: a sixth of the cost of an HMAC.
 
-    The key fills the first block, and only a byte behind it, of the `purpose`, has that block digested here, once. Then
-    a text costs a tenth.
+    The key fills the first block. With the `purpose` behind it, that block is digested here, once, and a text costs a
+    tenth.
     """
     return [blake2b(purpose, key=key.encode(), digest_size=size_bytes) for key in keys]
 
@@ -96,16 +99,6 @@ def hashed(hasher: blake2b, text: bytes) -> str:
     digest = hasher.copy()
     digest.update(text)
     return digest.hexdigest()
-
-
-def _digest(key: bytes, framed: bytes) -> str:
-    return b2a_base64(hmac.digest(key, framed, "sha256"), newline=False).translate(URL_SAFE, b"=").decode()
-
-
-def _framed(parts: Sequence[str | bytes]) -> bytes:
-    # `surrogatepass`: a header that is no UTF-8 has a digest like any other.
-    encoded = [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
-    return b"".join([len(part).to_bytes(LENGTH_BYTES, "big") + part for part in encoded])
 
 
 def _secrets(keys: Sequence[str]) -> list[bytes]:

@@ -1,37 +1,45 @@
-"""One HTTP/1.1 connection: writes one request at a time, reads its reply, and decides whether it can be reused.
-
-RFC 9112. llhttp parses and is strict (conflicting lengths, bare line feeds and folded lines are errors). This module
-adds interim replies, replies that end with the connection, and limits, and keeps bytes that no request asked for from
-being read as the next reply.
-
-    state            until                          then
-    no exchange      `start` writes a request       head; bytes that arrive before it close the connection
-    head             the final status and fields    `on_head`; body (a reply to HEAD ends)
-    body             the parser or the socket ends  `on_end`; no exchange, and back to the pool or closed
-    any              deadline, limit, socket lost   `on_error`; closed
-    any              `abandon`                      closed; nothing is reported
-
-What httptools and llhttp do here beyond their documentation is tested in tests/unit/transport/test_httptools.py.
-"""
+"""One HTTP/1.1 connection (RFC 9112): writes a request, reads its reply, and decides whether it can be reused."""
 
 from __future__ import annotations
 
 import asyncio
 import select
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, SlicedInput
+from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, ParseQueue, SlicedInput
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.replies import Exchange
 
-if TYPE_CHECKING:
-    from gateway.transport.pool import Pool
+Headers = tuple[tuple[bytes, bytes], ...]
 
 # A final reply with neither of these fields ends with the connection (RFC 9112, 6.3).
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
+
+
+class Exchange:
+    """A request whose reply is reported as it arrives; `on_end` or `on_error` is called once, at the end.
+
+    `on_body` raises TransportError to refuse the rest. `is_head`: the reply announces a body and carries none.
+    """
+
+    __slots__ = ("is_head",)
+
+    is_head: bool
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        raise NotImplementedError
+
+    def on_body(self, chunk: bytes) -> None:
+        raise NotImplementedError
+
+    def on_end(self) -> None:
+        raise NotImplementedError
+
+    def on_error(self, error: TransportError) -> None:
+        raise NotImplementedError
 
 
 class _UnaskedError(Exception):
@@ -42,15 +50,24 @@ class Connection(SlicedInput, asyncio.Protocol):
     """A socket, its parser, and the exchange under way, if any.
 
     `fresh` until the first exchange is over. `deadline` (in the loop's time) is that of the exchange; without one, when
-    the connection has been idle for too long.
+    the connection has been idle for too long. `release` is called when another request may be written, `discard` when
+    the connection is closed.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(
+        self,
+        head_bytes: int,
+        parse_queue: ParseQueue,
+        release: Callable[[Connection], None],
+        discard: Callable[[Connection], None],
+    ) -> None:
         super().__init__()
         self.fresh = True
         self.deadline = inf
-        self._pool = pool
-        self._head_bytes = pool.limits.head_bytes
+        self._head_bytes = head_bytes
+        self._parse_queue = parse_queue
+        self._release = release
+        self._discard = discard
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
         self._poll = select.poll()
@@ -60,8 +77,6 @@ class Connection(SlicedInput, asyncio.Protocol):
         self._framing = 0  # bytes of the reply that are not body, less what its body allows
         self._loss: TransportError | None = None  # the socket is closed, but something is left to parse
         self._head_done = self._ended = self._keep = self._has_eof = False
-
-    # Called by the pool and by exchanges.
 
     @property
     def is_closed(self) -> bool:
@@ -129,7 +144,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         if self._transport is not None:
             # Not close(): it waits for the peer when there is TLS or unwritten data.
             self._transport.abort()
-        self._pool.discard(self)
+        self._discard(self)
 
     # asyncio.Protocol
 
@@ -158,7 +173,7 @@ class Connection(SlicedInput, asyncio.Protocol):
             if self._framing < 0:  # unused allowance is not saved: a stream may last for days
                 self._framing = 0
             if self.pieces > MAX_PIECES and self._transport is not None:
-                self.queue_for_parsing(self._pool.parse_queue, self._transport)
+                self.queue_for_parsing(self._parse_queue, self._transport)
 
     def read_on(self) -> None:
         """Parses what was read before; then reports what ended meanwhile, or reads on."""
@@ -253,7 +268,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         exchange.on_end()
         self.fresh = False
         if self._keep and not unwritten and not self.unparsed:  # bytes behind a reply belong to no request
-            self._pool.release(self)
+            self._release(self)
         else:
             self.drop()
 

@@ -1,9 +1,6 @@
 """The keep-alive connections to one origin: a limited number, handed to callers in order, closed when idle.
 
-Connections are opened by tasks of the pool. A caller waits only on a future, so one that is cancelled at any moment
-does not interrupt a connection being opened. Connections open and being opened are the slots taken; there is no
-separate count. One timer serves all deadlines: one for each exchange costs 2 % of a call, and nearly all would be
-cancelled, because replies come long before.
+Tasks of the pool open connections, and a caller only waits on a future: its cancellation interrupts nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +15,15 @@ from math import inf
 
 from gateway.memory import BodyMemory
 from gateway.pacing import ParseQueue
-from gateway.transport.connection import Connection
+from gateway.transport.connection import Connection, Headers
 from gateway.transport.dial import Dialler, Origin
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.replies import Headers, Reply, StreamedReply, WholeReply
+from gateway.transport.replies import Reply, StreamedReply, WholeReply
 from gateway.transport.requesthead import encode_head
 
 HUNG_UP = "The server closed the connection before it was used."
-# Least time between two rounds of deadlines: with ten thousand connections a round takes a millisecond. A loop under
-# load is late by more than this anyway.
+# Least time between two rounds of deadlines; with ten thousand connections one takes a millisecond. A timer for each
+# exchange would cost 2 % of a call.
 ROUND_S = 0.02
 
 
@@ -34,20 +31,14 @@ ROUND_S = 0.02
 class Limits:
     """How much a pool, which serves one origin, may hold, and how long it may wait."""
 
-    # What a common `ulimit -n` of 1024 leaves room for, with callers' connections beside it.
-    connections: int = 256
-    # Four times the connections; a caller behind more than these meets its own timeout first.
-    waiters: int = 1024
+    connections: int = 256  # a common `ulimit -n` of 1024 has room for these and as many callers
+    waiters: int = 1024  # four times the connections; a caller behind more meets its own timeout first
     # Status line and header fields; after them, framing (chunk sizes, extensions, trailers) beyond what the body allows
     # (`FRAMING_PER_BYTE`). Servers limit their own heads to 8 to 32 KiB.
     head_bytes: int = 64 * 1024
-    # Below the shortest keep-alive timeouts in use (uvicorn and Node.js: 5 s), so that the gateway closes an idle
-    # connection before the server does so at the moment of a write.
-    idle_s: float = 4.0
-    # DNS, TCP and TLS together: room for one lost SYN (sent again after 1 s).
-    connect_timeout_s: float = 2.0
-    # Unread bytes of a streamed reply at which its connection is paused: a few packets ahead of the reader.
-    stream_bytes: int = 64 * 1024
+    idle_s: float = 4.0  # uvicorn and Node.js close after 5 s, perhaps at the moment of a write
+    connect_timeout_s: float = 2.0  # DNS, TCP and TLS together: room for one lost SYN (sent again after 1 s)
+    stream_bytes: int = 64 * 1024  # of a streamed reply that may wait for its reader
 
 
 class Pool:
@@ -60,10 +51,7 @@ class Pool:
         ssl_context: ssl.SSLContext | None = None,
         memory: BodyMemory | None = None,
     ) -> None:
-        """`ssl_context` defaults to the system's trusted authorities and is used for https only.
-
-        Whole replies are counted in `memory` while they arrive.
-        """
+        """`ssl_context`, for https, defaults to the system's authorities. `memory` counts replies that arrive."""
         self.origin = origin
         self.limits = limits if limits is not None else Limits()
         self.parse_queue = ParseQueue()  # for connections whose replies are expensive to parse
@@ -92,12 +80,10 @@ class Pool:
         timeout_s: float,
         max_body: int,
     ) -> Reply:
-        """Sends one request, never twice, and returns the whole reply.
+        """Sends one request, never twice, and returns the whole reply. Raises TransportError.
 
         `target` is path and query. Host and Content-Length are added; `headers` are those that many requests share,
-        `more` those of this one alone. `timeout_s` bounds everything from here to the last byte of the reply,
-        `max_body` is in bytes.
-        Raises TransportError.
+        `more` those of this one alone. `timeout_s` lasts until the last byte of the reply; `max_body` is in bytes.
         """
         head = encode_head(method, target, self._authority, headers, more, len(body))
         loop = self._bound or self._bind()
@@ -129,12 +115,11 @@ class Pool:
         idle_s: float,
         max_body: int | None,
     ) -> AsyncIterator[StreamedReply]:
-        """Sends one request, never twice, and gives its reply as soon as the head is here.
+        """Sends one request, never twice, and gives its reply once the head has arrived. Raises TransportError.
 
-        `timeout_s` bounds everything until the last byte of the reply and may be `math.inf`; `idle_s` each wait for
-        the server: for a connection, for the head, for more of the body. `max_body` is in bytes; None: no limit. The
-        connection is used again if the whole body has arrived when the context ends, and closed otherwise.
-        Raises TransportError.
+        `timeout_s` lasts until the last byte of the reply and may be `math.inf`; `idle_s` is for each wait: for a
+        connection, for the head, for more of the body. `max_body` is in bytes; None: no limit. The connection is used
+        again if the whole body has arrived when the context ends, and closed otherwise.
         """
         head = encode_head(method, target, self._authority, headers, more, len(body))
         loop = self._bound or self._bind()
@@ -158,10 +143,7 @@ class Pool:
             reply.close()
 
     async def aclose(self) -> None:
-        """Closes everything at once: requests under way end as CLOSED, and so do those to come.
-
-        Sockets are closed in the next turns of the loop.
-        """
+        """Ends requests under way and those to come as CLOSED. Sockets are closed in the next turns of the loop."""
         self._is_closed = True
         if self._round_timer is not None:
             self._round_timer.cancel()
@@ -281,9 +263,12 @@ class Pool:
             len(self._connecting) < len(self._waiters)
             and len(self._connecting) + len(self._live) < self.limits.connections
         ):
-            task = asyncio.get_running_loop().create_task(self._dialler.dial(lambda: Connection(self)))
+            task = asyncio.get_running_loop().create_task(self._dialler.dial(self._make_connection))
             self._connecting.add(task)
             task.add_done_callback(self._dialled)
+
+    def _make_connection(self) -> Connection:
+        return Connection(self.limits.head_bytes, self.parse_queue, self.release, self.discard)
 
     def _dialled(self, task: asyncio.Task[Connection]) -> None:
         """Turns a connecting slot into a live connection or frees it; runs however the task ended."""

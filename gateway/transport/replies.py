@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gateway.memory import ARRIVING, BodyMemory
+from gateway.transport.connection import Connection, Exchange, Headers
 from gateway.transport.errors import Kind, TransportError
 
-if TYPE_CHECKING:
-    from gateway.transport.connection import Connection
-
 UNCOUNTED_BYTES = 64 * 1024  # a body grows by so much before its share of the memory is counted again
-
-Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Head(Struct, frozen=True):
@@ -39,17 +34,16 @@ class Reply(Head, frozen=True):
     body: bytes
 
 
-class Incoming:
+class Incoming(Exchange):
     """A body while it arrives: its bytes, its limit, and what it takes of the memory for bodies.
 
-    While that memory is full, the connection is not read. A subclass adds `on_head`, `on_end` and `on_error`; the
-    connection calls exactly one of the last two, once, at the end.
+    While that memory is full, the connection is not read.
     """
 
-    __slots__ = ("_body", "_connection", "_counted", "_max_body", "_memory", "is_head")
+    __slots__ = ("_body", "_connection", "_counted", "_max_body", "_memory")
 
     def __init__(self, connection: Connection, method: bytes, max_body: float, memory: BodyMemory | None) -> None:
-        self.is_head = method == b"HEAD"  # such a reply announces a body and carries none
+        self.is_head = method == b"HEAD"
         self._connection = connection
         self._max_body = max_body
         self._memory = memory
@@ -57,7 +51,6 @@ class Incoming:
         self._counted = 0
 
     def on_body(self, chunk: bytes) -> None:
-        """Adds a piece. Raises TransportError to refuse the rest."""
         # Most replies come in one piece. Others are put together at once: a piece of a few bytes costs 40 apart.
         if not self._body:
             self._body = chunk
@@ -250,6 +243,3 @@ class StreamedReply(Incoming):
         if self._memory is not None:
             self._memory.leave(self)
         self._wake()
-
-
-Exchange = WholeReply | StreamedReply  # what a connection reports a reply to

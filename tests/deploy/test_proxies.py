@@ -10,6 +10,7 @@ import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -17,7 +18,7 @@ import pytest
 
 from tests import plainhttp
 from tests.deploy.tools import free_ports, output, program
-from tests.support.calling import value
+from tests.support.calling import Load, call_once
 from tests.support.markdown import DOCS, blocks
 from tests.support.processes import GatewayProcess, gateway, settings, until
 from tests.support.toolserver import echo, tool_server
@@ -36,42 +37,22 @@ def config_of(mark: str) -> str:
     return block.text
 
 
-class Load:
-    """Callers that call one after the other, each call with a number of its own."""
+@asynccontextmanager
+async def calling(url: str) -> AsyncIterator[Load]:
+    """Callers that call one after the other. None keeps a connection: reloads close idle ones."""
+    over = asyncio.Event()
+    load = Load(partial(call_once, url), itertools.takewhile(lambda _: not over.is_set(), itertools.count()))
+    callers = [asyncio.create_task(load.keep_calling()) for _ in range(CALLERS)]
+    try:
+        yield load
+    finally:
+        over.set()
+        await asyncio.gather(*callers)
 
-    def __init__(self, url: str) -> None:
-        self._url = f"{url}/otc/tools/call"
-        self._numbers = itertools.count()
-        self.answered = 0
-        self.lost: list[str] = []
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        over = asyncio.Event()
-        callers = [asyncio.create_task(self._call(over)) for _ in range(CALLERS)]
-        try:
-            yield
-        finally:
-            over.set()
-            await asyncio.gather(*callers)
-
-    async def some_more(self) -> None:
-        enough = self.answered + SOME_CALLS
-        await until(lambda: self.answered >= enough, "calls are answered")
-
-    async def _call(self, over: asyncio.Event) -> None:
-        """Each on a connection of its own: what a proxy's reload does to idle ones is the caller's to bear."""
-        async with plainhttp.async_client(limits=httpx.Limits(max_keepalive_connections=0)) as http:
-            while not over.is_set():
-                number = next(self._numbers)
-                try:
-                    answer = await http.post(
-                        self._url, json={"request": {"tool_id": "Lab.Echo", "input": {"n": number}}}
-                    )
-                    assert value(answer) == {"n": number}
-                    self.answered += 1
-                except (httpx.HTTPError, AssertionError) as exc:
-                    self.lost.append(repr(exc))
+async def some_more(load: Load) -> None:
+    enough = len(load.answered) + SOME_CALLS
+    await until(lambda: len(load.answered) >= enough, "calls are answered")
 
 
 Replace = Callable[[int], Awaitable[None]]
@@ -124,7 +105,6 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def replaced_under_load(front: int, replicas: Replicas, replace: Replace) -> Load:
-    load = Load(f"http://127.0.0.1:{front}")
     async with plainhttp.async_client() as http:
 
         async def is_served() -> bool:
@@ -134,11 +114,11 @@ async def replaced_under_load(front: int, replicas: Replicas, replace: Replace) 
                 return False
 
         await until(is_served, "the proxy serves")
-    async with load.running():
+    async with calling(f"http://127.0.0.1:{front}") as load:
         for port in replicas.ports:
-            await load.some_more()
+            await some_more(load)
             await replace(port)
-        await load.some_more()
+        await some_more(load)
     return load
 
 
@@ -157,8 +137,8 @@ async def two_replicas(ports: list[int]) -> AsyncIterator[tuple[Replicas, Counte
 
 
 def assert_nothing_lost(load: Load, runs: Counter[int]) -> None:
-    assert load.lost == []
-    assert load.answered == len(runs)
+    assert load.unanswered == []
+    assert len(load.answered) == len(runs)
     assert set(runs.values()) == {1}
 
 

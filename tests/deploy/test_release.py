@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
@@ -22,10 +19,10 @@ from packaging.utils import canonicalize_name
 
 from gateway import __version__
 from gateway.demo.fleet import SERVERS
-from tests.deploy.tools import CHECKOUT, beside_python, output, program, until
+from tests.deploy.tools import CHECKOUT, beside_python, output, program
 from tests.pins import CONSTRAINTS, differing, installed_for, required, requirements
 from tests.support.demonstration import LAST_LINE, read_screen
-from tests.support.terminal import gone
+from tests.support.terminal import gone, running
 
 INSTALL_S = 300.0  # both are built in environments of their own, for which packages are fetched; on a busy machine
 STOP_S = 20.0
@@ -134,54 +131,16 @@ def test_installed_it_prints_its_version_and_checks_a_configuration(environment:
     assert "good" in _run([environment.toolgate, "check", "minimal.yaml"], tmp_path)
 
 
-@dataclass(frozen=True)
-class Demonstration:
-    """A demonstration that runs, in a process group of its own, with files for what it says."""
-
-    process: subprocess.Popen[bytes]
-    said: Path
-    complained: Path
-
-    def screen(self) -> str:
-        assert self.process.poll() is None, self.complained.read_text()
-        return self.said.read_text()
-
-    def children(self) -> list[int]:
-        """The processes it has started: the tool servers."""
-        pid = self.process.pid
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-@contextmanager
-def _demonstration(environment: Environment, folder: Path) -> Iterator[Demonstration]:
-    """Runs it in an empty folder; the only variable it has says where its temporary files would be."""
-    for name in ("work", "temporary"):
-        (folder / name).mkdir()
-    said, complained = folder / "said", folder / "complained"
-    with said.open("wb") as out, complained.open("wb") as err:
-        process = subprocess.Popen(
-            [environment.toolgate, "demo", "--port", "0"],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=folder / "work",
-            env={"TMPDIR": str(folder / "temporary")},
-            start_new_session=True,
-        )
-    try:
-        yield Demonstration(process, said, complained)
-    finally:
-        process.kill()  # after which the tool servers end by themselves
-        process.wait(STOP_S)
-
-
 def test_the_demonstration_runs_in_an_empty_folder_and_leaves_it_empty(
     environment: Environment, tmp_path: Path
 ) -> None:
-    curl = program("curl", "curl")
-    with _demonstration(environment, tmp_path) as demo:
-        until(lambda: LAST_LINE in demo.screen(), "the lines to paste are printed")
-        shown = read_screen(demo.screen())
+    """The only variable it has says where its temporary files would be."""
+    curl, work, temporary = program("curl", "curl"), tmp_path / "work", tmp_path / "temporary"
+    work.mkdir()
+    temporary.mkdir()
+    with running(["env", "-i", f"TMPDIR={temporary}", environment.toolgate, "demo", "--port", "0"], cwd=work) as demo:
+        demo.wait_for(LAST_LINE)
+        shown = read_screen(demo.out.decode())
         expected, line = re.findall(r"^# .* -> (\d+).*\n(curl .*)$", shown.screen, re.MULTILINE)[0]
         done = subprocess.run(
             ["sh", "-c", line],
@@ -193,15 +152,10 @@ def test_the_demonstration_runs_in_an_empty_folder_and_leaves_it_empty(
         assert done.stdout.rstrip().endswith(expected), done.stderr
         servers = demo.children()
         assert len(servers) == len(SERVERS)
-        os.killpg(demo.process.pid, signal.SIGINT)
-        assert demo.process.wait(STOP_S) == 0
+        demo.interrupt()
+        assert demo.ended() == 0
     assert gone(servers)
-    assert demo.complained.read_text() == ""
-    assert [*(tmp_path / "work").iterdir(), *(tmp_path / "temporary").iterdir()] == []
-    assert _is_free(shown.url)
-
-
-def _is_free(url: str) -> bool:
-    """Whether the port is free again."""
+    assert demo.err == b""
+    assert [*work.iterdir(), *temporary.iterdir()] == []
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", urlsplit(url).port or 0)) != 0
+        assert probe.connect_ex(("127.0.0.1", urlsplit(shown.url).port or 0)) != 0  # the port is free again

@@ -25,7 +25,7 @@ async def fleet(anyio_backend: object) -> AsyncIterator[Mapping[str, str]]:
 
 @pytest.fixture(scope="session")
 async def demo(fleet: Mapping[str, str]) -> AsyncIterator[Caller]:
-    """A caller of a gateway in front of the fleet that asks nobody who they are."""
+    """A caller of a gateway in front of the fleet without authentication."""
     backends = {"office": {"protocol": "otc", "url": fleet["otc"]}, "postbox": fleet["oxp"]}
     async with running(config(backends)) as gateway:
         yield gateway.caller

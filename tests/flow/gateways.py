@@ -31,7 +31,7 @@ class Running:
     caller: Caller
 
     def problems_of(self, backend: str) -> dict[str, str]:
-        """The tools of a backend that are not published, each with the reason told to the operator."""
+        """The tools of a backend that are not published, each with the reason."""
         return {one.id: one.reason for one in self.gateway.catalogue.status(backend).rejected}
 
 

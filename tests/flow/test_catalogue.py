@@ -61,7 +61,7 @@ COLLISIONS = {
 
 @pytest.mark.parametrize("tools", COLLISIONS.values(), ids=COLLISIONS)
 async def test_colliding_tools_are_left_out(start: Start, server: ToolServer, tools: list[dict[str, Any]]) -> None:
-    """Ours: nobody can say which of them a call would mean; the others are published."""
+    """Ours: a call could mean either; other tools are published."""
     server.tools = [*tools, tool("Echo.Say")]
     gateway = await start(config({"scripted": server.url}))
     for dialect in DIALECTS:
@@ -82,7 +82,7 @@ UNUSABLE: dict[str, Any] = {
 
 @pytest.mark.parametrize("listed", UNUSABLE.values(), ids=UNUSABLE)
 async def test_an_unusable_tool_alone_is_left_out(start: Start, server: ToolServer, listed: Any) -> None:
-    """Ours: and the operator is told why."""
+    """Ours, with a reason for the operator."""
     server.tools = [tool("Echo.Say"), listed, tool("Count.Up")]
     gateway = await start(config({"scripted": server.url}))
     assert (await gateway.caller.list("oxp")).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
@@ -152,10 +152,10 @@ WAITS, NONE = "The tool is temporarily unavailable.", "There is no tool "
 
 
 def waits(answer: Answer) -> bool:
-    """Whether a caller is told to come back, and not that there is no such tool."""
-    told = answer.status == 400 and answer.message == WAITS and int(answer.headers["retry-after"]) >= 1
-    assert told or answer.message.startswith(NONE)
-    return told
+    """Whether a refusal says to try again, and not that there is no such tool."""
+    is_temporary = answer.status == 400 and answer.message == WAITS and int(answer.headers["retry-after"]) >= 1
+    assert is_temporary or answer.message.startswith(NONE)
+    return is_temporary
 
 
 @every_dialect

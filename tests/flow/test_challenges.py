@@ -159,7 +159,7 @@ def sealed(
 
 
 async def test_a_sealed_token_works_and_a_forged_or_expired_one_fails(start: Start, server: ToolServer) -> None:
-    """Ours: unguessable, of limited life, and nothing but the status is told."""
+    """Ours: unguessable, of limited life, and only the status is shown."""
     challenging(server)
     caller = (await start(config({"scripted": server.url}, state={"keys": [KEY]}))).caller
     good = sealed(server)

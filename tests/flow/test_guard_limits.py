@@ -33,7 +33,7 @@ async def limited(start: Start, server: ToolServer, *limits: Any, **sections: An
     return await start(config({"scripted": server.url}, rate_limits=list(limits), **sections))
 
 
-def told(answer: Answer) -> tuple[str | None, str | None]:
+def limit_headers(answer: Answer) -> tuple[str | None, str | None]:
     return answer.headers.get("ratelimit-policy"), answer.headers.get("ratelimit")
 
 
@@ -41,13 +41,13 @@ def told(answer: Answer) -> tuple[str | None, str | None]:
 async def test_answers_show_the_limit_and_429_when_to_retry(start: Start, server: ToolServer, dialect: str) -> None:
     caller = (await limited(start, server, limit("thrice", "caller", 3))).caller
     policy = f'"thrice";q=3;w={3 * DAY_S}'
-    assert told(await caller.call(dialect, "Echo.Say")) == (policy, f'"thrice";r=2;t={DAY_S}')
-    assert told(await caller.list(dialect)) == (policy, f'"thrice";r=1;t={DAY_S}')
-    assert told(await caller.call(dialect, "Echo.Say", call_id="kept")) == (policy, f'"thrice";r=0;t={DAY_S}')
+    assert limit_headers(await caller.call(dialect, "Echo.Say")) == (policy, f'"thrice";r=2;t={DAY_S}')
+    assert limit_headers(await caller.list(dialect)) == (policy, f'"thrice";r=1;t={DAY_S}')
+    assert limit_headers(await caller.call(dialect, "Echo.Say", call_id="kept")) == (policy, f'"thrice";r=0;t={DAY_S}')
     for refused in (await caller.call(dialect, "Echo.Say"), await caller.list(dialect)):
         assert (refused.status, refused.message) == (429, "Too many requests; try again later.")
         assert refused.headers["retry-after"] == str(DAY_S)
-        assert told(refused) == (policy, f'"thrice";r=0;t={DAY_S}')
+        assert limit_headers(refused) == (policy, f'"thrice";r=0;t={DAY_S}')
     assert server.executions == 2
 
 
@@ -56,8 +56,8 @@ async def test_looks_at_challenges_count_as_polls_of_their_address(start: Start,
     caller = (await limited(start, server, looks)).caller
     answers = [await caller.send("oxp", "challenge", "GET", "/challenges/forged") for _ in range(3)]
     assert [answer.status for answer in answers] == [200, 200, 429]
-    told = [answer.headers["ratelimit"].partition(", ")[0] for answer in answers]  # then how the built-in limit stands
-    assert told == [f'"looks";r={left};t={DAY_S}' for left in (1, 0, 0)]
+    shown = [answer.headers["ratelimit"].partition(", ")[0] for answer in answers]  # then how the built-in limit stands
+    assert shown == [f'"looks";r={left};t={DAY_S}' for left in (1, 0, 0)]
     assert answers[2].headers["retry-after"] == str(DAY_S)
     assert (await caller.list("oxp")).status == 200
 
@@ -69,7 +69,7 @@ async def test_strict_errors_keep_the_limit_headers(start: Start, server: ToolSe
     for refused in (await caller.call(dialect, "Echo.Say"), await caller.list(dialect)):
         assert (refused.status, refused.message) == (400, "Too many requests; try again later.")
         assert refused.headers["retry-after"] == str(DAY_S)
-        assert told(refused) == (f'"once";q=1;w={DAY_S}', f'"once";r=0;t={DAY_S}')
+        assert limit_headers(refused) == (f'"once";q=1;w={DAY_S}', f'"once";r=0;t={DAY_S}')
 
 
 async def test_a_list_that_the_caller_has_already_counts_and_says_so(start: Start, server: ToolServer) -> None:
@@ -81,15 +81,15 @@ async def test_a_list_that_the_caller_has_already_counts_and_says_so(start: Star
 
 async def test_an_address_is_counted_before_authentication(start: Start, server: ToolServer) -> None:
     caller = (await limited(start, server, limit("per-address", "ip", 2), auth=AUTH)).caller
-    nobody = await caller.call("otc", "Echo.Say")
-    assert (nobody.status, nobody.headers["ratelimit"]) == (401, f'"per-address";r=1;t={DAY_S}')
+    unknown = await caller.call("otc", "Echo.Say")
+    assert (unknown.status, unknown.headers["ratelimit"]) == (401, f'"per-address";r=1;t={DAY_S}')
     known = caller.with_token(token())
     assert (await known.call("otc", "Echo.Say")).status == 200
     assert [(await it.call("otc", "Echo.Say")).status for it in (caller, known)] == [429, 429]
 
 
 async def test_both_phases_show_their_limits(start: Start, server: ToolServer) -> None:
-    """Ours: an address pays for what it asks, whoever refuses it later."""
+    """Ours: an address pays for what it asks, even if it is refused later."""
     limits = limit("per-address", "ip", 5), limit("per-caller", "caller", 1)
     caller = (await limited(start, server, *limits, auth=AUTH)).caller.with_token(token())
     first, second = await caller.call("oxp", "Echo.Say"), await caller.call("oxp", "Echo.Say")
@@ -161,7 +161,7 @@ async def test_a_list_with_too_large_a_body_counts_as_a_list(start: Start, serve
 
 
 async def arriving(*parts: bytes) -> AsyncIterator[bytes]:
-    """A body of which nobody is told beforehand how large it is."""
+    """A body without Content-Length."""
     for part in parts:
         yield part
 
@@ -177,7 +177,7 @@ async def test_a_streamed_body_too_large_counts(start: Start, server: ToolServer
 
 
 async def test_a_forbidden_call_spends_only_its_callers_limit(start: Start, server: ToolServer) -> None:
-    """Ours: else whoever is refused a tool could use it up for those who are not."""
+    """Ours: else callers without the scope could use up the limit of those who have it."""
     shared = [limit("of-the-tool", "tool", 2), limit("of-the-route", "route", 2)]
     routes = [{"tools": "Echo.*", "backend": "scripted", "scopes": ["echo"]}]
     text = config({"scripted": server.url}, routes, auth=AUTH, rate_limits=[limit("own", "caller", 3), *shared])
@@ -213,7 +213,7 @@ async def test_polls_have_a_limit_of_their_own(start: Start, server: ToolServer,
     assert [it.value for it in kept] == [{"n": 1}] * 2
     refused = await caller.send("bare", "kept", method, "/calls/mine")
     assert (refused.status, refused.headers["retry-after"]) == (429, str(DAY_S))
-    assert told(refused) == (f'"polls";q=2;w={2 * DAY_S}', f'"polls";r=0;t={DAY_S}')
+    assert limit_headers(refused) == (f'"polls";q=2;w={2 * DAY_S}', f'"polls";r=0;t={DAY_S}')
     assert (await caller.call("oxp", "Echo.Say")).headers["ratelimit"] == f'"calls";r=0;t={DAY_S}'
 
 

@@ -117,7 +117,7 @@ async def test_a_user_finds_only_own_calls_by_call_id(start: Start, server: Tool
 
 
 async def test_a_user_finds_only_own_calls_by_gateway_id(start: Start, server: ToolServer) -> None:
-    """Ours: whoever is told an id, by a log or by the agent that serves both, is not told what it is of."""
+    """Ours: an id from a log, or from the agent that serves both, shows nothing about its call."""
     server.handler = counted(server)
     caller = await agent(start, server)
     ada, bob = caller.with_token(asking_for(ADA)), caller.with_token(asking_for(BOB))
@@ -128,11 +128,11 @@ async def test_a_user_finds_only_own_calls_by_gateway_id(start: Start, server: T
         await ada.call("oxp", "Echo.Say", call_id="of ada, too", headers=asynchronously),
     ]
     for name in (answer.headers["toolgate-call-id"] for answer in answers):
-        nobodys = await bob.send("bare", "kept", "GET", "/calls/tg-" + "A" * (len(name) - 3))
+        unknown = await bob.send("bare", "kept", "GET", "/calls/tg-" + "A" * (len(name) - 3))
         for method in ("GET", "DELETE"):
             refused = await bob.send("bare", "kept", method, f"/calls/{name}")
-            assert (refused.status, refused.body) == (nobodys.status, nobodys.body) == (404, nobodys.body)
-        assert (await finished(ada, "oxp", f"/calls/{name}")).value["run"] > 0  # nobody has cancelled it
+            assert (refused.status, refused.body) == (unknown.status, unknown.body) == (404, unknown.body)
+        assert (await finished(ada, "oxp", f"/calls/{name}")).value["run"] > 0  # it was not cancelled
     assert server.executions == 3
 
 

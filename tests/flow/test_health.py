@@ -54,7 +54,7 @@ async def test_a_starting_gateway_is_not_ready_but_answers(start: Start, server:
 
 
 async def test_a_draining_gateway_is_not_ready_but_answers(start: Start, server: ToolServer) -> None:
-    """Spec: OTC 1.0 and OXP 1.0, Health: 503. Ours: draining refuses nobody."""
+    """Spec: OTC 1.0 and OXP 1.0, Health: 503. Ours: draining refuses no call."""
     gateway = await start(config({"scripted": server.url}))
     gateway.gateway.drain()
     assert await health(gateway.caller, "oxp", "") == (503, "draining")

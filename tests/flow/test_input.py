@@ -1,4 +1,4 @@
-"""Input and what else a tool needs: what never reaches it, how a caller is told, who supplies it, who never sees it."""
+"""Arguments and requirements of tools: validation, missing requirements, and what is passed on."""
 
 from __future__ import annotations
 

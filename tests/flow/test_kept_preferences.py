@@ -78,7 +78,7 @@ async def test_no_wait_is_longer_than_the_timeout_of_the_route(start: Start, ser
 
 
 async def test_a_call_that_cannot_be_read_later_ends_with_the_wait(caller: Caller, server: ToolServer) -> None:
-    """Without an id and without `respond-async` there is nobody to bring a later result to."""
+    """Without an id and without `respond-async` a later result could not be read."""
     server.handler = silence
     for answer in await asyncio.gather(*(ask(caller, dialect, "wait=1") for dialect in DIALECTS)):
         assert (answer.status, answer.headers["preference-applied"]) == (200, "wait=1")
@@ -101,7 +101,7 @@ async def test_preferences_may_be_several_lines(caller: Caller, server: ToolServ
 
 @every_dialect
 async def test_an_async_call_that_is_refused_later(caller: Caller, server: ToolServer, dialect: str) -> None:
-    """202 would promise a call; whoever asks for one that fails later is told why."""
+    """202 would promise a call; a call that is refused later shows the refusal as its outcome."""
 
     asked = asyncio.Event()
 
@@ -115,5 +115,5 @@ async def test_an_async_call_that_is_refused_later(caller: Caller, server: ToolS
     asked.set()
     joined = await ask(caller, dialect, "respond-async, wait=5", call_id="k")
     assert (joined.status, joined.message, "location" in joined.headers) == (400, "No.", False)
-    told = await caller.send(dialect, "kept", "GET", gone.headers["location"])
-    assert (told.status, told.error["message"]) == (200, "The tool did not run: No.")
+    outcome = await caller.send(dialect, "kept", "GET", gone.headers["location"])
+    assert (outcome.status, outcome.error["message"]) == (200, "The tool did not run: No.")

@@ -105,7 +105,7 @@ NOWHERE = [
 
 @pytest.mark.parametrize("path", NOWHERE)
 async def test_what_is_at_no_path_is_written_down_without_it(path: str, anyio_backend: object) -> None:
-    """Ours: whoever looks for paths is to be seen, but one that is only misspelt may hold a token."""
+    """Ours: scanners are logged, but a misspelt path may hold a token."""
     [line] = await lines_of(config({}), [("POST", f"{PUBLIC_URL}{path}?key=a-secret-of-sorts", {})])
     said = (line["operation"], line["route"], line["status"], line["outcome"])
     assert said == ("other", "-", 404, "refused")

@@ -1,4 +1,4 @@
-"""Which refusal a call gets when several are due: the earliest, so that nobody learns or does anything for nothing.
+"""Which refusal a call gets when several are due: the earliest, so that no step runs in vain or shows anything.
 
 The order is ours; the specifications fix only the outcome of each step.
 """
@@ -97,7 +97,7 @@ def nothing_wrong(it: Attempt) -> None:
     """The tool server is gone all the same."""
 
 
-# In the order in which they are told.
+# In the order in which they are reported.
 FAULTS: dict[Callable[[Attempt], None], int] = {
     wrong_path: 404,
     wrong_method: 405,

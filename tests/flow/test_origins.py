@@ -64,7 +64,7 @@ async def test_the_refusal_is_in_the_callers_dialect(dialect: str, start: Start,
 
 
 async def test_health_answers_for_any_host(start: Start, server: ToolServer) -> None:
-    """Ours: a kubelet calls a pod by its address, which nobody knows beforehand."""
+    """Ours: a kubelet calls a pod by its address, which is not known beforehand."""
     caller = await of_host(start, server)
     for path in ("/health", "/oxp/health"):
         assert (await caller.http.get(path, headers={"host": "10.2.3.4:8080"})).status_code == 200
@@ -99,7 +99,7 @@ async def preflight(caller: Caller, origin: str, path: str = "/oxp/tools/call") 
     return await caller.http.options(path, headers={"origin": origin, **asked})
 
 
-def told_browsers(response: httpx.Response) -> dict[str, str]:
+def cors_headers(response: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name.startswith("access-control-")}
 
 
@@ -174,7 +174,7 @@ async def test_an_options_request_that_is_no_preflight_is_none(start: Start, ser
 async def test_without_cors_settings_there_are_no_cors_headers(start: Start, server: ToolServer) -> None:
     caller = await of_page(start, server)
     response = await preflight(caller, PAGE)
-    assert (response.status_code, told_browsers(response)) == (405, {})
+    assert (response.status_code, cors_headers(response)) == (405, {})
 
 
 ONCE = {"name": "once", "key": "ip", "rate": "1/d", "burst": 1, "operations": ["call", "poll"]}

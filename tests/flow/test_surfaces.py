@@ -25,7 +25,6 @@ from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import Watched, samples, watched
-from tests.streams import Request
 from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
@@ -179,16 +178,6 @@ async def test_a_tool_is_called_and_its_result_comes_back(server: ToolServer) ->
         assert (await caller.call(arguments=many))["value"] == many
 
 
-async def test_a_tool_that_fails_is_a_result(server: ToolServer) -> None:
-    async def fails(received: Request) -> bytes:
-        return server.failure(received, message="It did not work.")
-
-    server.handler = fails
-    async with rpc(server) as (_, caller):
-        result = await caller.call()
-    assert (result["text"], result["code"], result["isError"]) == ("It did not work.", "tool_error", True)
-
-
 async def test_a_list_has_what_the_caller_may_use_and_is_joined_once(server: ToolServer) -> None:
     server.tools.append(tool("Mail.Send"))
     routes = [
@@ -307,11 +296,3 @@ async def test_a_kept_call_is_looked_at_in_its_own_dialect_and_version(server: T
         over = await caller.http.get(where, headers=caller.headers)
         assert over.json() == {"jsonrpc": "2.0", "id": None, "result": repeated}
         assert (await caller.http.get("/calls/tg-none", headers=caller.headers)).status_code == 404
-
-
-async def test_what_a_tool_requires_and_lacks_is_refused(server: ToolServer) -> None:
-    server.tools.append(tool("Vault.Open", requirements={"secrets": [{"id": "PIN"}]}))
-    async with rpc(server) as (_, caller):
-        refused = await caller.ask("tools/call", id_=1, name="Vault_Open", arguments={})
-    assert refused["error"]["code"] == -32000
-    assert server.executions == 0

@@ -1,4 +1,4 @@
-"""A tool server on a real socket that does what a test tells it, and remembers what it was asked."""
+"""A tool server on a real socket that a test scripts, and that keeps its requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def always(reply: bytes) -> Handler:
 async def silence(_received: Request) -> bytes:
     """Never answers."""
     await asyncio.Event().wait()
-    raise AssertionError("nobody sets that event")
+    raise AssertionError("the event is never set")
 
 
 async def hang_up(_received: Request) -> bytes:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from gateway import jsontext
 from tests.flow.gateways import config, running
+from tests.streams import http_reply
+from tests.support.toolserver import Exchange, Handler, tool_server
 
 LONGEST_PAUSE_S = 0.06  # 0.02 is promised; processors differ, and two hyperthreads share one
 LONGEST_LISTING_S = 0.3  # 0.1 is promised
@@ -105,51 +104,13 @@ class Fuzz(random.Random):
         return b'{"items":[%b]}' % b",".join(tools), 6
 
 
-@dataclass
-class Server:
-    """A tool server in threads of its own; what it answers was made before."""
+def answering(body: bytes) -> Handler:
+    reply = http_reply(200, body, ("OXP-Version", "1.0"), content_type="application/json")
 
-    listing: bytes
-    values: dict[str, bytes] = field(default_factory=dict)
-    url: str = ""
+    async def answer(exchange: Exchange) -> None:
+        await exchange.write(reply)
 
-
-@contextmanager
-def serving(server: Server) -> Iterator[None]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.answer(server.listing)
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            tool = body.partition(b'"tool_id":"')[2].partition(b"@")[0].decode()
-            self.answer(b'{"success":true,"value":%b}' % server.values[tool])
-
-        def answer(self, body: bytes) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("OXP-Version", "1.0")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the library has it
-            pass
-
-    class Threads(ThreadingHTTPServer):
-        daemon_threads = True
-
-    with Threads(("127.0.0.1", 0), Handler) as listening:
-        server.url = f"http://127.0.0.1:{listening.server_port}"
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield
-        finally:
-            listening.shutdown()
-            thread.join()
+    return answer
 
 
 class Pauses:
@@ -207,22 +168,26 @@ async def test_the_loop_never_pauses_for_long(seeds: range) -> None:
         fuzz = Fuzz(seed)
         listing, count = fuzz.listing()
         bodies = []
-        server = Server(listing)
-        for number in range(count):
-            server.values[f"Fuzz.T{number}"] = jsontext.encode(fuzz.value())
+        tools = {
+            f"Fuzz.T{number}": answering(b'{"success":true,"value":%b}' % jsontext.encode(fuzz.value()))
+            for number in range(count)
+        }
         for _ in range(CALLS):
             arguments = {fuzz.choice("abcd"): fuzz.value() for _ in range(fuzz.randrange(4))}
             bodies.append(jsontext.encode({"tool_id": f"Fuzz.T{fuzz.randrange(count)}", "input": arguments}))
-        with serving(server):
-            await hold(seed, server, bodies)
+        with (
+            start_blocking_portal() as elsewhere,  # a thread with a loop of its own
+            elsewhere.wrap_async_context_manager(tool_server(tools, listing=answering(listing))) as server,
+        ):
+            await hold(seed, server.url, bodies)
 
 
-async def hold(seed: int, server: Server, bodies: list[bytes]) -> None:
+async def hold(seed: int, url: str, bodies: list[bytes]) -> None:
     gc.collect()
     gc.freeze()
     pauses = Pauses()
     try:
-        async with running(config({"fuzz": server.url})) as here:
+        async with running(config({"fuzz": url})) as here:
             listing_s = pauses.take()
             assert listing_s < LONGEST_LISTING_S, f"seed {seed}: {listing_s * 1e3:.0f} ms for a list"
             for number, body in enumerate(bodies):

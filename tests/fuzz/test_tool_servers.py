@@ -16,6 +16,7 @@ from gateway.backends import challenges
 from gateway.dialects import callback, rcrt, rcrt_tools, recognise
 from gateway.dialects.callback_toolset import read_toolset
 from gateway.model import ToolResult
+from gateway.naming import DefinitionError
 from gateway.sse import EventParser
 from tests.fuzz.documents import VALUES, damaged, damaged_bytes
 from tests.support.keys import jwk
@@ -92,7 +93,7 @@ def test_any_record_is_a_tool_that_can_be_listed_or_refused(record: Any) -> None
     crumb = rcrt.decode_crumb(record)
     if crumb is not None:
         rcrt_tools.is_callable(crumb, "workspace:tools", needs_approval=True)
-        with suppress(rcrt_tools.ToolError):
+        with suppress(DefinitionError):
             definition, _ = rcrt_tools.read_tool(record, rcrt_tools.tool_name(crumb), "kit")
             for dialect in recognise.DIALECTS.values():
                 jsontext.decode(dialect.encode_definition(definition))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import httpx
@@ -106,3 +108,22 @@ async def call_once(url: str, tool: str, arguments: Any = None, *more: str, **me
     response = httpx.Response(int(first.split()[1]), headers=headers, content=body)
     oracle.check("otc", "call", response.status_code, response.headers, body)
     return response
+
+
+@dataclass
+class Load:
+    """Callers that go on until the gateway takes no more calls."""
+
+    call: Callable[[str, Any], Awaitable[httpx.Response]]
+    numbers: Iterator[int] = field(default_factory=count)
+    answered: list[int] = field(default_factory=list)
+    unanswered: list[int] = field(default_factory=list)
+
+    async def keep_calling(self) -> None:
+        for number in self.numbers:
+            try:
+                assert value(await self.call("Lab.Echo", {"n": number})) == {"n": number}
+            except (httpx.TransportError, OSError):
+                self.unanswered.append(number)
+                return
+            self.answered.append(number)

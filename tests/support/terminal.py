@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+import httpx
+
 from gateway.__main__ import main
+from tests import plainhttp
 
 TOOLGATE = (sys.executable, "-W", "error", "-m", "gateway")
 DEADLINE_S = 60.0  # for anything a command does; each takes about half a second on an idle machine
@@ -187,8 +190,26 @@ def running(words: Sequence[str], env: Mapping[str, str] | None = None, cwd: Pat
 @contextmanager
 def tool_server(module: str = "otc_server") -> Iterator[str]:
     """A demonstration tool server; yields its URL."""
-    with running([sys.executable, "-m", f"gateway.demo.{module}", "--port", "0"]) as command:
-        yield command.wait_for("listening on ").removeprefix("listening on ").strip()
+    with _server(f"gateway.demo.{module}") as url:
+        yield url
+
+
+@contextmanager
+def connected(module: str, *arguments: str) -> Iterator[httpx.Client]:
+    """A client of a server of its own."""
+    with _server(module, *arguments) as url, plainhttp.client(base_url=url, timeout=DEADLINE_S) as client:
+        yield client
+
+
+@contextmanager
+def _server(module: str, *arguments: str) -> Iterator[str]:
+    """A server on a free port, which must stop without output."""
+    with running([sys.executable, "-m", module, "--port", "0", *arguments]) as command:
+        line = command.wait_for("listening on ")
+        yield line.removeprefix("listening on ").strip()
+        command.process.terminate()
+        command.ended()
+        assert (command.out.decode(), command.err) == (f"{line}\n", b"")
 
 
 def gone(pids: Sequence[int]) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gateway.model import Invocation, Listing, Requirements, ToolDefinition, ToolResult
+from gateway.model import Invocation, JsonObject, Listing, Requirements, ToolDefinition, ToolResult
+from gateway.naming import published_name
 from gateway.routing import PublishedTool, Route
 from gateway.schemas import compile_input
 
 ANYTHING = compile_input({})
+ANY_OUTPUT: JsonObject = {}
 
 
 class Unasked:
@@ -36,20 +38,26 @@ def published(
     requires: Requirements = Requirements(),  # noqa: B008 - frozen
     *,
     description: str = "",
+    output_schema: JsonObject | None = ANY_OUTPUT,
     withheld: frozenset[str] = frozenset(),
+    scopes: str = "",
     **route: Any,
 ) -> PublishedTool:
-    """A tool under a route of its own; further arguments are the route's."""
+    """A tool under a route of its own; `scopes` are words, further arguments are the route's."""
     tool, _, version = tool_id.partition("@")
     definition = ToolDefinition(
         tool=tool,
         version=version,
-        name=tool.replace(".", "_"),
+        name=published_name(tool),
         description=description,
         input_schema={},
-        output_schema={},
+        output_schema=output_schema,
         remote_id=tool_id,
         requires=requires,
     )
-    fields: dict[str, Any] = {"tools": "*", "backend_name": "unasked", "backend": Unasked(), "timeout_s": 30.0}
-    return PublishedTool.publish(definition, Route(**fields | route), ANYTHING, withheld)
+    return PublishedTool.publish(definition, route_to(scopes=frozenset(scopes.split()), **route), ANYTHING, withheld)
+
+
+def route_to(tools: str = "*", **settings: Any) -> Route:
+    fields: dict[str, Any] = {"backend_name": "unasked", "backend": Unasked(), "timeout_s": 30.0}
+    return Route(tools=tools, **fields | settings)

@@ -137,7 +137,7 @@ GOOD: list[tuple[str, Look, object]] = [
         lambda c: len(c.routes),  # each of them is reached
         4,
     ),
-    # who calls back is told where
+    # callback backends have an address to call back
     (f"server: {{host: 0.0.0.0, callback_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
     (f"server: {{host: 0.0.0.0, public_url: 'http://x'}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),
     (f"server: {{host: localhost}}\n{CALLS_BACK}", lambda c: len(c.backends), 1),

@@ -47,6 +47,6 @@ def test_what_is_not_known_is_not_held_against_the_rest(text: str) -> None:
         ("auth: none\nstate: {url: 'redis://:${env:A}@elsewhere', keys: ['${env:A}']}", "must begin with rediss"),
     ],
 )
-def test_what_is_wrong_whatever_they_are_is_told(text: str, problem: str) -> None:
+def test_what_is_wrong_whatever_they_are_is_reported(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         read(f"{text}\n", env={}, allow_missing_env=True)

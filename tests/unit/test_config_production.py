@@ -17,7 +17,7 @@ def config() -> Config:
     return load(FILE, env={}, allow_missing_env=True)
 
 
-def test_nobody_calls_without_a_credential_and_no_tool_without_a_scope(config: Config) -> None:
+def test_every_call_needs_a_credential_and_a_scope(config: Config) -> None:
     assert config.auth is not None
     assert config.auth.jwt
     assert all(issuer.audience and issuer.max_lifetime_s for issuer in config.auth.jwt)
@@ -55,8 +55,8 @@ def test_tool_servers_are_reached_over_https_and_know_who_asks(config: Config) -
 
 def test_no_secret_is_written_into_it() -> None:
     words = ("secret", "bearer", "hash", "keys", "password")
-    told = [line.partition("#")[0] for line in FILE.read_text().splitlines()]
-    for line in told:
+    lines = [line.partition("#")[0] for line in FILE.read_text().splitlines()]
+    for line in lines:
         for word in words:
             _, _, value = line.partition(f"{word}: ")
             assert not value.strip() or "${" in value, line

@@ -10,11 +10,9 @@ from gateway.challenges import (
     AT_ONCE,
     MAX_SHARED,
     SHARED_S,
-    CallChallenge,
     Challenge,
     Looks,
     ServerChallenge,
-    digest,
 )
 from tests.unit.admission.clock import Clock
 from tests.unit.transport.scripted import until
@@ -23,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Asked:
-    """Answers when it is let go; what was asked, and how many at once."""
+    """Answers while `held` is set; counts what was asked, and how many at once."""
 
     def __init__(self) -> None:
         self.status: str | Exception = "pending"
@@ -49,18 +47,6 @@ def clock() -> Clock:
     return Clock()
 
 
-async def test_looks_within_a_second_share_an_answer(clock: Clock) -> None:
-    asked = Asked()
-    looks = Looks(asked, clock)
-    assert [await looks.status(ServerChallenge("mail", "/1")) for _ in range(10)] == ["pending"] * 10
-    asked.status = "completed"
-    clock.now += SHARED_S - 0.01
-    assert await looks.status(ServerChallenge("mail", "/1")) == "pending"
-    clock.now += 0.01
-    assert await looks.status(ServerChallenge("mail", "/1")) == "completed"
-    assert asked.challenges == [ServerChallenge("mail", "/1")] * 2
-
-
 async def test_looks_at_the_same_time_share_a_request_even_if_the_first_of_them_leaves(clock: Clock) -> None:
     asked = Asked()
     asked.held.clear()
@@ -71,20 +57,6 @@ async def test_looks_at_the_same_time_share_a_request_even_if_the_first_of_them_
     asked.held.set()
     assert await asyncio.gather(*looking[1:]) == ["pending"] * 49
     assert len(asked.challenges) == 1
-
-
-async def test_different_challenges_have_answers_of_their_own(clock: Clock) -> None:
-    asked = Asked()
-    looks = Looks(asked, clock)
-    challenges: list[Challenge] = [
-        ServerChallenge("mail", "/1"),
-        ServerChallenge("mail", "/2"),
-        CallChallenge("mail", "1"),
-    ]
-    for challenge in challenges:
-        await looks.status(challenge)
-    assert asked.challenges == challenges
-    assert len({digest(challenge) for challenge in challenges}) == 3
 
 
 async def test_few_looks_are_under_way_at_one_backend_and_others_are_pending_at_once(clock: Clock) -> None:
@@ -105,7 +77,7 @@ async def test_few_looks_are_under_way_at_one_backend_and_others_are_pending_at_
     assert await looks.status(ServerChallenge("mail", "/more")) == "completed"
 
 
-async def test_a_look_that_fails_fails_all_who_share_it_and_is_made_again(clock: Clock) -> None:
+async def test_a_failed_look_fails_all_who_share_it_and_is_repeated(clock: Clock) -> None:
     asked = Asked()
     asked.status = RuntimeError("a bug")
     looks = Looks(asked, clock)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.naming import NamingError, published_name, tool_and_version, version_key
+from gateway.naming import DefinitionError, published_name, tool_and_version, version_key
 
 IDS = [  # id, version field, tool, version
     ("Calculator.Add@1.2.3", None, "Calculator.Add", "1.2.3"),
@@ -57,17 +57,15 @@ def test_the_toolkit_of_ids_without_one_is_bent_into_shape_too() -> None:
 
 @pytest.mark.parametrize("wire_id", ["", "@1.0.0", ".add", "Calculator.", ".", "a" * 300, f"a@{'9' * 250}"])
 def test_an_id_that_names_no_tool_or_is_too_long_is_refused(wire_id: str) -> None:
-    with pytest.raises(NamingError) as caught:
+    with pytest.raises(DefinitionError, match=r"^Its id .{,90}$"):
         tool_and_version(wire_id, None, "Crm")
-    assert caught.value.reason.startswith("Its id ")
-    assert len(caught.value.reason) < 100
 
 
 @given(st.text(), st.none() | st.text())
 def test_whatever_is_sent_the_names_made_of_it_are_well_formed(wire_id: str, field: str | None) -> None:
     try:
         named = tool_and_version(wire_id, field, "Crm")
-    except NamingError:
+    except DefinitionError:
         return
     assert re.fullmatch(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+", named.tool)
     assert re.fullmatch(r"\d+\.\d+\.\d+", named.version, re.ASCII)

@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Json, Requirements, ToolDefinition, ToolRef
-from gateway.naming import published_name
+from gateway.model import Json, ToolRef
 from gateway.ports import Caller
-from gateway.routing import MAX_CACHED_LISTS, PublishedTool, Route, Router
-from tests.unit.published import ANYTHING, Unasked
-
-
-def route(tools: str = "*", scopes: str = "", secrets: Mapping[str, str] | None = None) -> Route:
-    return Route(
-        tools=tools,
-        backend_name="unasked",
-        backend=Unasked(),
-        timeout_s=30.0,
-        scopes=frozenset(scopes.split()),
-        secrets=secrets or {},
-    )
-
-
-def published(
-    tool_id: str,
-    scopes: str = "",
-    requires: Requirements = Requirements(),  # noqa: B008 - frozen
-    output_schema: dict[str, Json] | None = None,
-    secrets: Mapping[str, str] | None = None,
-) -> PublishedTool:
-    tool, _, version = tool_id.partition("@")
-    definition = ToolDefinition(
-        tool=tool,
-        version=version,
-        name=published_name(tool),
-        description="",
-        input_schema={},
-        output_schema=output_schema,
-        remote_id=tool_id,
-        requires=requires,
-    )
-    return PublishedTool.publish(definition, route(scopes=scopes, secrets=secrets), ANYTHING)
+from gateway.routing import Router
+from tests.unit.published import published, route_to
 
 
 def caller(scopes: str = "") -> Caller:
@@ -78,16 +43,16 @@ def refusal(router: Router, tool: str, version: str | None = None, scopes: str =
     ],
 )
 def test_a_glob_sees_the_version_only_if_it_has_an_at_sign(glob: str, matches: bool) -> None:
-    assert route(glob).matches("Calculator.Add", "1.2.3") is matches
+    assert route_to(glob).matches("Calculator.Add", "1.2.3") is matches
 
 
 def test_a_tool_without_usable_version_is_forbidden() -> None:
-    router = Router([published("A.B@1.0.0", "a"), published("A.B@2.0.0", "b")])
+    router = Router([published("A.B@1.0.0", scopes="a"), published("A.B@2.0.0", scopes="b")])
     assert refusal(router, "A.B", scopes="c").code is ErrorCode.FORBIDDEN
 
 
 def test_an_unknown_version_is_not_found_and_usable_ones_are_listed() -> None:
-    router = Router([published("A.B@1.0.0"), published("A.B@2.0.0"), published("A.B@3.0.0", "beta")])
+    router = Router([published("A.B@1.0.0"), published("A.B@2.0.0"), published("A.B@3.0.0", scopes="beta")])
     error = refusal(router, "A.B", "4.0.0")
     assert error.code is ErrorCode.TOOL_NOT_FOUND
     assert error.developer_message == "Its newest versions are 2.0.0, 1.0.0."
@@ -95,10 +60,10 @@ def test_an_unknown_version_is_not_found_and_usable_ones_are_listed() -> None:
 
 def test_few_of_a_thousand_versions_are_listed() -> None:
     router = Router([published(f"A.B@{number}.0.0") for number in range(1000)])
-    told = refusal(router, "A.B", "1.2.3").developer_message
-    assert told is not None
-    assert told.startswith("Its newest versions are 999.0.0, 998.0.0, ")
-    assert len(told) < 150
+    message = refusal(router, "A.B", "1.2.3").developer_message
+    assert message is not None
+    assert message.startswith("Its newest versions are 999.0.0, 998.0.0, ")
+    assert len(message) < 150
 
 
 def test_a_tool_is_found_by_its_name() -> None:
@@ -108,18 +73,10 @@ def test_a_tool_is_found_by_its_name() -> None:
     assert refusal(router, "A_B").code is ErrorCode.TOOL_NOT_FOUND
 
 
-def test_callers_that_see_the_same_share_one_key_and_one_list() -> None:
-    router = Router([published("A.Mail@1.0.0", "mail")])
+def test_callers_that_see_the_same_share_one_key() -> None:
+    router = Router([published("A.Mail@1.0.0", scopes="mail")])
     one, other, blind = caller("mail unrelated"), caller("mail"), caller("unrelated")
     assert router.visible_key(one) == router.visible_key(other) != router.visible_key(blind)
-    assert router.tools_for(one) is router.tools_for(other)
-
-
-def test_lists_of_ever_new_scopes_are_not_kept_for_ever() -> None:
-    router = Router([published(f"A.B{number}@1.0.0", f"s{number}") for number in range(MAX_CACHED_LISTS * 2)])
-    for number in range(MAX_CACHED_LISTS * 2):
-        assert [tool.definition.tool for tool in router.tools_for(caller(f"s{number}"))] == [f"A.B{number}"]
-    assert len(router._lists) == MAX_CACHED_LISTS
 
 
 NOT_PROMISED = "there is a value, of a tool that returns none"
@@ -156,7 +113,7 @@ VERSIONS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=
 )
 def test_the_latest_is_the_highest_listed(versions: list[tuple[int, int]], scopes: list[str], held: set[str]) -> None:
     """Resolving and listing are two ways through the same tools."""
-    tools = [published(f"A.B@{x}.{y}.0", needed) for (x, y), needed in zip(versions, scopes, strict=False)]
+    tools = [published(f"A.B@{x}.{y}.0", scopes=needed) for (x, y), needed in zip(versions, scopes, strict=False)]
     router, who = Router(tools), caller(" ".join(held))
     listed = router.tools_for(who)
     if not listed:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.schemas import CompiledSchema, SchemaError, compile_input, inline_refs
-from gateway.schemas.resources import local
+from gateway.schemas.references import local
 from tests.unit.compiling import DRAFT_4, DRAFT_7, errors, properties, violation
 
 DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"

@@ -91,9 +91,9 @@ WORDS = [  # the schema of `a`, a value of it, what is said
 
 @pytest.mark.parametrize(("schema", "value", "said"), WORDS)
 def test_each_keyword_has_its_words(schema: dict[str, Any], value: Any, said: str) -> None:
-    told = errors({**properties(a=schema), "$defs": {"T": {"const": True}}}, {"a": value})
-    assert set(told) == {"a"}
-    assert sorted(told["a"].split("; ")) == sorted(said.split("; "))
+    found = errors({**properties(a=schema), "$defs": {"T": {"const": True}}}, {"a": value})
+    assert set(found) == {"a"}
+    assert sorted(found["a"].split("; ")) == sorted(said.split("; "))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_text_about_a_choice_is_bounded() -> None:
 
 
 def test_choices_of_choices_are_explained_quickly() -> None:
-    """Eight of eight of eight would be 512 forms for each of the 50 errors that are told."""
+    """Eight of eight of eight would be 512 forms for each of the 50 errors."""
     member = {"type": "object", "required": ["m"], "properties": {"m": {"enum": list(range(100))}}}
     defs: dict[str, Any] = {"D0": member}
     for level in range(1, 4):

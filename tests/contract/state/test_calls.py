@@ -65,17 +65,20 @@ async def test_a_call_begun_under_an_older_key_is_the_same_call(state: State) ->
 
 
 async def test_a_call_moves_forward_only(state: State) -> None:
-    key = (await began(state)).key
+    key = (await began(state, call(note=b"first"))).key
     assert await state.advance(key, [REGISTERED], DISPATCHING)
     assert not await state.advance(key, [REGISTERED], DISPATCHING)
     assert await state.advance(key, [REGISTERED, DISPATCHING], ACCEPTED)
     assert not await state.advance(key, [REGISTERED], AWAITING_USER)
+    assert (await found(state, key)).note == b"first"
     assert await state.advance(key, [DISPATCHING, ACCEPTED], AWAITING_USER, note=b"challenge")
     record = await found(state, key)
     assert (record.state, record.note) == (AWAITING_USER, b"challenge")
+    await state.settle(key, b"")
+    assert not await state.advance(key, [REGISTERED, DISPATCHING, ACCEPTED], AWAITING_USER)
 
 
-async def test_a_call_that_has_to_wait_for_its_turn_is_as_if_it_had_only_been_registered(state: State) -> None:
+async def test_a_queued_call_is_registered_again(state: State) -> None:
     key = (await began(state, to=DISPATCHING)).key
     assert await state.advance(key, [DISPATCHING], REGISTERED)
     assert await state_of(state, key) is REGISTERED
@@ -84,13 +87,6 @@ async def test_a_call_that_has_to_wait_for_its_turn_is_as_if_it_had_only_been_re
     assert await state.advance(key, [DISPATCHING], ACCEPTED)
     assert not await state.advance(key, [DISPATCHING], REGISTERED)
     assert await state_of(state, key) is ACCEPTED
-
-
-async def test_moving_on_keeps_the_note_unless_there_is_a_new_one(state: State) -> None:
-    key = (await began(state, call(note=b"kept"), ACCEPTED)).key
-    assert (await found(state, key)).note == b"kept"
-    assert await state.advance(key, [ACCEPTED], AWAITING_USER, note=b"")
-    assert (await found(state, key)).note == b""
 
 
 @pytest.mark.parametrize(
@@ -104,18 +100,10 @@ async def test_moving_on_keeps_the_note_unless_there_is_a_new_one(state: State) 
         ([], DISPATCHING),
     ],
 )
-async def test_a_move_that_can_never_be_right_is_a_mistake(
-    state: State, from_states: list[CallState], to: CallState
-) -> None:
+async def test_an_invalid_move_is_a_value_error(state: State, from_states: list[CallState], to: CallState) -> None:
     key = (await began(state)).key
     with pytest.raises(ValueError, match="moves forward"):
         await state.advance(key, from_states, to)
-
-
-async def test_nothing_moves_a_finished_call(state: State) -> None:
-    key = (await began(state)).key
-    await state.settle(key, b"")
-    assert not await state.advance(key, [REGISTERED, DISPATCHING, ACCEPTED], AWAITING_USER)
 
 
 @pytest.mark.parametrize("before", [REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER])
@@ -143,13 +131,13 @@ async def test_an_outcome_too_large_leaves_the_call_as_it_was(open_state: OpenSt
     assert await state.settle(key, bytes(100))
 
 
-async def test_what_was_never_there_is_nothing(state: State) -> None:
-    assert await state.get("nobody") is None
-    assert await state.wait("nobody", 1.0) is None
-    assert not await state.settle("nobody", b"")
-    assert not await state.advance("nobody", [REGISTERED], DISPATCHING)
-    await state.forget("nobody")
-    await state.mark_delivered("nobody")
+async def test_an_unknown_call_is_nowhere(state: State) -> None:
+    assert await state.get("unknown") is None
+    assert await state.wait("unknown", 1.0) is None
+    assert not await state.settle("unknown", b"")
+    assert not await state.advance("unknown", [REGISTERED], DISPATCHING)
+    await state.forget("unknown")
+    await state.mark_delivered("unknown")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ LARGE = 50_000  # bytes of an outcome; records beside it take little
 SEALED = 32  # bytes that sealing adds
 
 
-async def test_a_result_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
+async def test_a_call_whose_result_has_expired_does_not_run_again(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=SHORT_S))
     new = call()
     await began(state, new)
@@ -42,7 +42,7 @@ async def test_a_result_that_has_expired_is_no_reason_to_run_again(open_state: O
     assert await state.begin(call(older=((new.key, "f"),))) == Expired()
 
 
-async def test_a_pending_call_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
+async def test_a_pending_call_that_has_expired_does_not_run_again(open_state: OpenState) -> None:
     state = await open_state(StateLimits(pending_ttl_s=SHORT_S))
     new = call()
     await began(state, new, ACCEPTED)
@@ -60,15 +60,10 @@ async def test_the_principal_of_an_expired_call_is_known(open_state: OpenState) 
     await until_gone(state, new.key)
     assert await state.has_expired(new.key, ["another name of hers", "ada"])
     assert not await state.has_expired(new.key, ["bob", ""])
-    assert not await state.has_expired(call().key, ["ada"])
-
-
-async def test_a_call_that_was_forgotten_has_not_expired(open_state: OpenState) -> None:
-    state = await open_state(StateLimits())
-    new = call(principal="ada")
-    await began(state, new)
-    await state.forget(new.key)
-    assert not await state.has_expired(new.key, ["ada"])
+    forgotten = await began(state, call(principal="ada"))
+    await state.forget(forgotten.key)
+    for never in (forgotten.key, call().key):
+        assert not await state.has_expired(never, ["ada"])
 
 
 async def test_a_key_is_free_again_in_the_end(open_state: OpenState) -> None:
@@ -94,6 +89,7 @@ async def test_a_caller_has_so_many_pending_calls_and_no_more(open_state: OpenSt
     keys = [(await began(state)).key for _ in range(3)]
     refused = await refusal(state)
     assert (refused.retry_after_s, refused.quota) == (1.0, "pending")
+    assert isinstance(await state.begin(call(key=keys[0])), Exists)
     assert await begins(state, call(principal="another"))
     await state.settle(keys[0], b"")
     assert await begins(state)
@@ -149,13 +145,6 @@ async def test_a_caller_begins_no_calls_beyond_its_bytes(open_state: OpenState) 
     assert await begins(state, call(note=note))
     assert isinstance(await state.begin(call(note=note)), Full)
     await until(lambda: begins(state, call(note=note)), "calls expire")
-
-
-async def test_a_full_quota_does_not_keep_callers_from_joining(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(max_pending=1))
-    new = call()
-    await began(state, new)
-    assert isinstance(await state.begin(new), Exists)
 
 
 async def test_a_quota_is_free_again_when_calls_expire(open_state: OpenState) -> None:
@@ -252,15 +241,15 @@ async def test_memory_gives_back_every_byte_it_counted() -> None:
     assert state.room.used_bytes == 150 * RECORD_BYTES + 50 * len(b"note") * 2 + 50 * len(b"outcome") + 50 * 13
     clock.now += StateLimits().pending_ttl_s
     for _ in range(5):
-        await state.get("nobody")
+        await state.get("unknown")
     assert state.room.used_bytes == 150 * SEEN_BYTES
     clock.now += StateLimits().seen_ttl_s
     for _ in range(5):
-        await state.get("nobody")
+        await state.get("unknown")
     assert state.room.used_bytes == 0
 
 
-async def test_what_expired_unnoticed_is_not_in_the_way() -> None:
+async def test_calls_that_expired_unnoticed_take_no_quota() -> None:
     clock = Clock()
     state = MemoryState(StateLimits(max_records=1000, max_pending=1000), clock)
     calls: list[NewCall] = [call() for _ in range(1000)]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from gateway.state.port import DONE, UNKNOWN, CallState, Created, Exists, Expired, Record, StateLimits, StateUnavailable
+from gateway.state.port import DONE, UNKNOWN, CallState, Created, Exists, Record, StateUnavailable
 from gateway.state.replica_sync import Timing
 from tests.contract.state.conftest import HASTY, OpenReplica
 from tests.support.redis_server import RedisServer
@@ -29,7 +29,6 @@ from tests.support.stored_calls import (
     outcome_of,
     state_of,
     until,
-    until_gone,
 )
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +69,7 @@ async def test_a_replica_that_waits_is_woken_when_another_ends_the_call(
     assert time.monotonic() - start < HASTY.poll_s
 
 
-async def test_a_lost_wake_up_is_made_good_by_the_poll(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+async def test_the_poll_makes_up_for_a_lost_wake_up(open_replica: OpenReplica, redis_server: RedisServer) -> None:
     polling = Timing(lease_s=0.5, beat_s=0.1, settle_in_s=0.3, poll_s=0.05)
     one, two = await open_replica(), await open_replica(timing=polling)
     key = (await began(one, to=ACCEPTED)).key
@@ -83,7 +82,7 @@ async def test_a_lost_wake_up_is_made_good_by_the_poll(open_replica: OpenReplica
     assert await waiting is not None
 
 
-async def test_a_call_that_ends_while_it_is_begun_again_is_there_with_its_outcome(open_replica: OpenReplica) -> None:
+async def test_a_call_that_ends_while_it_is_repeated_answers_with_its_outcome(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     new = call()
     await began(one, new, ACCEPTED)
@@ -93,7 +92,7 @@ async def test_a_call_that_ends_while_it_is_begun_again_is_there_with_its_outcom
     assert begun.record.outcome == b"outcome"
 
 
-async def test_no_call_is_new_while_a_replica_still_puts_back_its_own(
+async def test_no_call_is_new_while_a_living_replica_still_restores_its_own(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:
     state = await open_replica()
@@ -105,19 +104,8 @@ async def test_no_call_is_new_while_a_replica_still_puts_back_its_own(
             await state.begin(call())
         with pytest.raises(StateUnavailable):
             await state.get("unknown")
-        redis.zrem("toolgate:restorers", "a busy replica")
-    await until(lambda: begins(state), "calls are new again")
-
-
-async def test_a_replica_that_died_at_it_is_not_waited_for(
-    open_replica: OpenReplica, redis_server: RedisServer
-) -> None:
-    state = await open_replica()
-    with redis_server.connect() as redis:
-        seconds, _ = redis.time()
-        redis.set("toolgate:epoch", (seconds - 60) * 1000)
-        redis.zadd("toolgate:restorers", {"a dead replica": (seconds + 60) * 1000})
-    assert await begins(state)
+        redis.set("toolgate:epoch", (seconds - 60) * 1000)  # so long ago that the replica must have died
+        assert await begins(state)
 
 
 async def test_only_the_owner_dispatches_queues_or_forgets_a_call(open_replica: OpenReplica) -> None:
@@ -136,22 +124,22 @@ async def test_only_the_owner_dispatches_queues_or_forgets_a_call(open_replica: 
 async def test_only_the_new_owner_of_a_queued_call_sends_it(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:
-    frozen, heir = await open_replica(), await open_replica()
+    frozen, successor = await open_replica(), await open_replica()
     new = call(state=DISPATCHING)
     await frozen.begin(new)
     assert await frozen.advance(new.key, [DISPATCHING], REGISTERED)
-    assert isinstance(await heir.begin(new), Exists)  # the other lives
+    assert isinstance(await successor.begin(new), Exists)  # the other lives
 
     async def is_taken() -> bool:
         with redis_server.connect() as redis:
             redis.zadd("toolgate:replicas", {frozen.replica: 0})  # as if it had not been heard of for long
-        return await begins(heir, new)
+        return await begins(successor, new)
 
     await until(is_taken, "it is taken over")
     assert not await frozen.advance(new.key, [REGISTERED, DISPATCHING], DISPATCHING)
     await frozen.forget(new.key)
-    record = await found(heir, new.key)
-    assert (record.state, record.replica) == (DISPATCHING, heir.replica)
+    record = await found(successor, new.key)
+    assert (record.state, record.replica) == (DISPATCHING, successor.replica)
 
 
 async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
@@ -173,47 +161,31 @@ async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
 
 
 async def test_the_caller_of_an_undispatched_orphan_dispatches_it_itself(open_replica: OpenReplica) -> None:
-    dead, heir = await open_replica(), await open_replica()
-    new, again = call(note=b"first", idempotent=True), call(idempotent=True)
+    dead, successor = await open_replica(), await open_replica()
+    new, again, sent = call(note=b"first", idempotent=True), call(idempotent=True), call()
     await began(dead, new)
     await began(dead, again, DISPATCHING)
+    await began(dead, sent, DISPATCHING)
     await dead.aclose()
+    assert (await joined(successor, sent)).state is DISPATCHING  # it may have run
     for one in (new, again):
-        begun = await heir.begin(one)
+        begun = await successor.begin(one)
         assert isinstance(begun, Created)
-        assert (begun.record.state, begun.record.replica) == (REGISTERED, heir.replica)
-        assert isinstance(await heir.begin(one), Exists)
-        assert await heir.advance(one.key, [REGISTERED], DISPATCHING)
+        assert (begun.record.state, begun.record.replica) == (REGISTERED, successor.replica)
+        assert isinstance(await successor.begin(one), Exists)
+        assert await successor.advance(one.key, [REGISTERED], DISPATCHING)
 
 
-async def test_a_call_that_may_have_run_is_not_dispatched_again(open_replica: OpenReplica) -> None:
-    dead, heir = await open_replica(), await open_replica()
-    new = call()
-    await began(dead, new, DISPATCHING)
-    await dead.aclose()
-    assert (await joined(heir, new)).state is DISPATCHING
-
-
-async def test_an_outcome_that_arrives_after_all_replaces_unknown(open_replica: OpenReplica) -> None:
-    dead, heir = await open_replica(), await open_replica()
+async def test_a_late_outcome_replaces_unknown(open_replica: OpenReplica) -> None:
+    dead, successor = await open_replica(), await open_replica()
     key = (await began(dead, to=DISPATCHING)).key
-    await judges(heir, await open_replica())
+    await judges(successor, await open_replica())
     await dead.aclose()
-    await orphans(heir, 1)
-    assert await state_of(heir, key) is UNKNOWN
-    assert await heir.settle(key, b"it did run")
-    assert not await heir.settle(key, b"again")
-    assert await state_of(heir, key) is DONE
-
-
-async def test_the_end_of_a_result_is_the_same_for_all(open_replica: OpenReplica) -> None:
-    limits = StateLimits(result_ttl_s=0.1)
-    one, two = await open_replica(limits), await open_replica(limits)
-    new = call()
-    await began(one, new)
-    await one.settle(new.key, b"outcome")
-    await until_gone(two, new.key)
-    assert await two.begin(new) == Expired()
+    await orphans(successor, 1)
+    assert await state_of(successor, key) is UNKNOWN
+    assert await successor.settle(key, b"it did run")
+    assert not await successor.settle(key, b"again")
+    assert await state_of(successor, key) is DONE
 
 
 async def test_replicas_with_changed_keys_understand_each_other(open_replica: OpenReplica) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gateway.transport import Limits, Origin, Pool, Reply
-from gateway.transport.connection import Connection
 from gateway.transport.dial import Dialler
 from tests.fuzz.transport.loops import DEADLINE_S, Leftovers, run, set_resolver, turns, until
 from tests.fuzz.transport.plans import LONG_S, Plan
@@ -80,21 +79,6 @@ def at_point(number: int, *, at_once: bool) -> Cancel:
         assert task.done()
         assert task.cancelled() or task.exception() is None  # the reply may come in the same turn
         return stepped.points
-
-    return cancel
-
-
-def after_turns(number: int) -> Cancel:
-    """Cancels after so many turns of the loop. Returns 0 when it was over before."""
-
-    async def cancel(coroutine: Coroutine[Any, Any, Any]) -> int:
-        task = asyncio.create_task(coroutine)
-        await turns(number)
-        was_over = task.done()
-        task.cancel()
-        await asyncio.wait([task], timeout=DEADLINE_S)
-        assert task.done()
-        return int(not was_over)
 
     return cancel
 
@@ -195,17 +179,6 @@ def test_a_caller_may_leave_at_every_await(
     assert run(loop_name, leave_everywhere(name, both, warm=True, at_once=at_once)) >= 1
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_a_caller_may_leave_at_any_turn_of_the_loop(loop_name: str, contexts: Contexts, tls: bool) -> None:
-    async def every_turn() -> int:
-        number = 0
-        while await scene(VICTIMS["whole"], contexts if tls else None, 2, False, after_turns(number)):
-            number += 1
-        return number
-
-    assert run(loop_name, every_turn()) > 5
-
-
 @MOMENTS
 def test_a_dial_cancelled_at_any_await_leaves_no_socket(
     loop_name: str, contexts: Contexts, tls: bool, at_once: bool
@@ -213,7 +186,7 @@ def test_a_dial_cancelled_at_any_await_leaves_no_socket(
     context: ssl.SSLContext | None = contexts.trusting if tls else None
 
     async def dial_and_drop(dialler: Dialler) -> None:
-        connection = await dialler.dial(lambda: Connection(Pool(Origin("http", NAME, 1))))
+        connection = await dialler.dial(Pool(Origin("http", NAME, 1))._make_connection)
         connection.drop()
 
     async def every_point() -> int:
@@ -233,7 +206,7 @@ def test_a_dial_cancelled_at_any_await_leaves_no_socket(
 def test_a_pool_may_close_at_any_turn_of_the_loop(loop_name: str, contexts: Contexts, tls: bool) -> None:
     async def closed_after(number: int) -> bool:
         async with served(contexts if tls else None) as server:
-            server.plans = {key: plan(key) for key in range(4)}
+            server.plans = {key: plan(key, streamed=key % 2 == 0) for key in range(4)}
             pool = pool_to(server, contexts if tls else None, 2)
             calls = [asyncio.create_task(exchange(pool, one, Random(0))) for one in server.plans.values()]
             await turns(number)

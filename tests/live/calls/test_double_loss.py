@@ -28,11 +28,11 @@ class Left:
     """A tool server that has taken two calls, the replica that is left, and who waits there for one of them."""
 
     tools: Yard
-    heir: Replica
+    successor: Replica
     waiting: asyncio.Task[httpx.Response]
 
     async def repeated(self, number: int) -> dict[str, Any]:
-        return await insist([self.heir.running.url], WORK, {"number": number}, f"call-{number}", OVER_S)
+        return await insist([self.successor.running.url], WORK, {"number": number}, f"call-{number}", OVER_S)
 
 
 @pytest.mark.anyio

@@ -22,7 +22,7 @@ BEFORE: dict[str, dict[str, Settings]] = {
     "it has no backend of that name": {"other": {"protocol": "oxp", "url": NOBODY}},
     "it has one of another kind": {"builds": {"protocol": "oxp", "url": NOBODY}},
 }
-LATE_S = 14.0  # after the kill a lease of 10 s has to run out, so that the call has an heir before it is over
+LATE_S = 14.0  # after the kill a lease of 10 s has to run out, so that the call has an successor before it is over
 
 
 def crumbs(server: DemoServer) -> Settings:
@@ -67,13 +67,13 @@ async def test_a_result_counts_that_comes_where_its_backend_is_not_yet(
 
 
 @pytest.mark.anyio
-async def test_a_call_of_a_dead_replica_is_looked_for_when_its_heir_has_the_backend(tmp_path: Path) -> None:
+async def test_a_call_of_a_dead_replica_is_looked_for_when_its_successor_has_the_backend(tmp_path: Path) -> None:
     async with demo_server("rcrt") as server:
         await order(server, "echo", "late", seconds=LATE_S)
         new = {"crumbs": crumbs(server)}
         async with rollout(tmp_path, new, BEFORE["it has no backend of that name"]) as (redis, a, b):
             assert result(await call(a.http, "Crumbs.echo", {"message": "hello"}, call_id="k"))["success"] is False
             await a.kill()
-            await until(lambda: bool(b.running.logged("a replica died with a call")), "it has an heir", DONE_S)
+            await until(lambda: bool(b.running.logged("a replica died with a call")), "it has an successor", DONE_S)
             await change(b.running, config(redis, new))
             assert (await outcome(b.http, "Crumbs.echo", {"message": "hello"}, "k"))["value"] == {"echo": "hello"}

@@ -44,7 +44,7 @@ async def test_calls_in_the_queue_of_a_replica_that_is_killed_run_once_elsewhere
                 server={"port": 0, "admin": {"port": 0}, "callback_url": "http://127.0.0.1:9"},
                 state={"url": redis.url, "keys": [KEY]},
             )
-            async with replica(config) as doomed, replica(config) as heir:
+            async with replica(config) as doomed, replica(config) as successor:
                 asked: list[asyncio.Task[httpx.Response]] = []
 
                 def ask(number: int, tool: str) -> None:
@@ -66,7 +66,7 @@ async def test_calls_in_the_queue_of_a_replica_that_is_killed_run_once_elsewhere
 
                 async def end_of(number: int, tool: str) -> dict[str, Any]:
                     """At the replica that is left."""
-                    return await insist([heir.running.url], tool, {"number": number}, str(number), WITHIN_S)
+                    return await insist([successor.running.url], tool, {"number": number}, str(number), WITHIN_S)
 
                 served = await asyncio.gather(*(end_of(number, SERVED) for number in range(0, 2 + 2 * WAITING, 2)))
                 assert served[0]["success"] is False

@@ -35,8 +35,8 @@ async def catalogue(http: httpx.AsyncClient, dialect: str) -> Any:
 
 
 def agreed(response: httpx.Response) -> Any:
-    """Status and body, without the time the call took."""
+    """Status, body without the time the call took, and whether it says when to come back."""
     document = response.json()
     for around in (document, document.get("result", {})):
         around.pop("duration", None)
-    return response.status_code, document
+    return response.status_code, document, int(response.headers.get("retry-after", 0)) > 0

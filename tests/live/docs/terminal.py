@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import tempfile
-import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
-from typing import NoReturn
 
 from gateway.__main__ import main
 from tests.support.markdown import Command
@@ -36,8 +32,6 @@ MAKE_RUNS = {
 }
 ANY_PORT = "\nserver: {port: 0, admin: {port: 0}}\n"
 SHELL = re.compile(r"[|&;$<>`*]")  # what takes a shell to understand
-LINE = 1  # how much is buffered: both streams end up in one file, in the order in which lines are written
-BROKEN = 70  # an exit code that toolgate itself does not have
 USUAL, USUAL_ADMIN = "8080", "9464"
 
 
@@ -67,7 +61,7 @@ class Terminal:
             assert self.background.pop().ended() == command.code, command.line
         elif words[0] == "toolgate" and not SHELL.search(command.line):
             arguments = shlex.split(self._real(command.line), comments=True)[1:]
-            return self._show(command, *forked(arguments, environment(**self.env), self.folder))
+            return self._show(command, *self._toolgate(arguments))
         else:
             return self._show(command, *self._run(command))
         return ""
@@ -116,6 +110,21 @@ class Terminal:
             self.env.update({name: value for name, _, value in pairs})
         return done.returncode, done.stdout
 
+    def _toolgate(self, words: list[str]) -> tuple[int, str]:
+        """Runs the command in this process, which spares half a second of imports; its exit code and what it prints."""
+        variables, printed = dict(os.environ), StringIO()
+        wanted = environment(**self.env)
+        os.environ.clear()
+        os.environ.update(wanted)
+        try:
+            with own_logging(), chdir(self.folder), redirect_stdout(printed), redirect_stderr(printed):
+                return main(words), printed.getvalue()
+        except SystemExit as end:  # --help
+            return int(end.code or 0), printed.getvalue()
+        finally:
+            os.environ.clear()
+            os.environ.update(variables)
+
     def _show(self, command: Command, code: int, printed: str) -> str:
         """Compares; three dots in what is shown stand for anything."""
         assert code == command.code, f"$ {command.line}\n{printed}"
@@ -136,50 +145,6 @@ class Terminal:
         """What appears, with the ports that a page has."""
         usual = {real: port for port, real in self.ports.items()}
         return re.sub(r"\b127\.0\.0\.1:(\d+)", lambda match: f"127.0.0.1:{usual.get(match[1], match[1])}", text)
-
-
-def forked(words: Sequence[str], env: Mapping[str, str], cwd: Path) -> tuple[int, str]:
-    """Runs `toolgate` in a process of its own that need not import it again; its exit code and what it prints."""
-    with tempfile.TemporaryFile() as printed:
-        with warnings.catch_warnings():
-            # Python 3.12 warns of threads that a child lacks: those of a worker only talk to who started it.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            child = os.fork()
-        if child == 0:
-            _become_toolgate(words, env, cwd, printed.fileno())
-        ended = (0, 0)
-
-        def is_over() -> bool:
-            nonlocal ended
-            ended = os.waitpid(child, os.WNOHANG)
-            return ended[0] == child
-
-        try:
-            eventually(is_over, f"toolgate {' '.join(words)}")
-        except AssertionError:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise
-        printed.seek(0)
-        return os.waitstatus_to_exitcode(ended[1]), printed.read().decode()
-
-
-def _become_toolgate(words: Sequence[str], env: Mapping[str, str], cwd: Path, out: int) -> NoReturn:
-    code = BROKEN
-    try:
-        os.chdir(cwd)
-        os.environ.clear()
-        os.environ.update(env)
-        for stream in (1, 2):
-            os.dup2(out, stream)
-        with (
-            own_logging(),
-            open(1, "w", LINE, closefd=False) as sys.stdout,
-            open(2, "w", LINE, closefd=False) as sys.stderr,
-        ):
-            code = main(words)
-    finally:
-        os._exit(code)
 
 
 def assert_made(target: str) -> None:

@@ -1,6 +1,6 @@
-"""A tool server whose list is too much, as a process of its own: sending 60 MB would hold up whoever measures.
+"""A tool server with too long a list, as a process of its own: sending 60 MB would delay the process that measures.
 
-Takes the name of the list; prints where it listens. The first to ask is told that there are no tools yet.
+Takes the name of the list; prints where it listens. Its first answer is an empty list.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.live.faults.site import site
+from tests.live.faults.site import Site, site
 from tests.support.calling import (
     WAYS,
     assert_unavailable,
@@ -102,7 +102,28 @@ async def test_a_caller_that_leaves_frees_the_tool_servers_connection() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_caller_that_leaves_the_queue_makes_room_and_is_never_called_for() -> None:
+async def test_a_call_with_an_id_outlives_its_caller() -> None:
+    waiting, opened = gate()
+    async with site({"Lab.Gate": waiting}, timeout="20s") as place:
+        for number, way in enumerate(WAYS, 1):
+            _, writer = await connect(place.running.url)
+            writer.write(encoded_call("Lab.Gate", {"it": "runs"}, call_id=f"k-{way}"))
+            await until(lambda: len(place.lab.calls("Lab.Gate")) == number, "the call runs")  # noqa: B023
+            leave(writer, way)
+            writer.close()
+        opened.set()
+        for way in WAYS:
+            assert value(await call(place.http, "Lab.Gate", {"it": "runs"}, call_id=f"k-{way}")) == {"it": "runs"}
+        assert len(place.lab.calls("Lab.Gate")) == len(WAYS)
+        await until(lambda: statuses(place).count(499) == len(WAYS), "each caller that left is logged as one")
+
+
+def statuses(place: Site) -> list[int]:
+    return [line["status"] for line in place.running.logged("request")]
+
+
+@pytest.mark.anyio
+async def test_a_caller_that_leaves_the_queue_frees_its_place_and_its_call_never_runs() -> None:
     waiting, opened = gate()
     async with site({"Lab.Gate": waiting}, max_concurrency=1, max_queue=1) as place:
         running = place.running

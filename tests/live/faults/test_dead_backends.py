@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import httpx
 import pytest
 
 from tests.support.calling import call, caller, value
-from tests.support.processes import GatewayProcess, demo_server, gateway, settings, until, until_ready
+from tests.support.processes import GatewayProcess, gateway, settings, until, until_ready
 from tests.support.toolserver import Exchange, echo, tool_server
 
 READY_LIMIT_S = 10.0  # what is promised; a backend that answers nothing uses all of it
 MARGIN_S = 8.0  # for a busy machine; everything that does not wait for such a backend takes a second
-
-
-async def lists_tools(http: httpx.AsyncClient) -> bool:
-    return bool((await http.get("/otc/tools")).json()["tools"])
 
 
 async def say_nothing(exchange: Exchange) -> None:
@@ -56,16 +50,3 @@ async def test_a_tool_server_that_never_answers_delays_readiness_to_its_limit() 
         await until_ready(running, READY_LIMIT_S + MARGIN_S)
         assert time.monotonic() - started >= READY_LIMIT_S
         assert (await http.get(f"{running.admin_url}/health")).json()["backends"]["silent"]["up"] is False
-
-
-@pytest.mark.anyio
-async def test_a_tool_server_that_refuses_connections_delays_nothing_and_is_found_once_it_is_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    backends = {"late": {"protocol": "otc", "url": f"http://127.0.0.1:{port}"}}
-    async with gateway(settings(backends), ready=False) as running, caller(running.url) as http:
-        await until_ready(running, MARGIN_S)
-        assert not await lists_tools(http)
-        async with demo_server("otc", port):
-            await until(partial(lists_tools, http), "it is listed")
-            assert value(await call(http, "Calculator.Add", {"a": 1, "b": 2})) == 3

@@ -1,4 +1,4 @@
-"""Tool servers that are not there when a gateway starts, or is told of them: their tools are not denied."""
+"""Tool servers that are not there when a gateway starts, or when they are configured: their tools are not denied."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def add(http: httpx.AsyncClient) -> httpx.Response:
 
 
 def missing(response: httpx.Response) -> bool:
-    """Whether a caller is told for good that there is no such tool."""
+    """Whether the answer says for good that there is no such tool."""
     assert (response.status_code, "retry-after" in response.headers) == (400, False)
     message: str = response.json()["message"]
     return message.startswith("There is no tool ")

@@ -144,7 +144,7 @@ async def test_an_event_stream_that_stays_is_not_opened_again() -> None:
             assert len(running.logged("an event stream is open")) == 1
 
 
-async def test_a_renewed_certificate_is_shown_to_the_next_caller_and_a_broken_one_to_nobody(tmp_path: Path) -> None:
+async def test_a_renewed_certificate_is_shown_to_the_next_caller_and_a_broken_one_is_not_used(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     first, second = authority.serving(), authority.serving()
     config = settings({}, server={"port": 0, "admin": {"port": 0}, "tls": {"cert": first.cert, "key": first.key}})

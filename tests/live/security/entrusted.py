@@ -135,7 +135,7 @@ def check_urls(answer: httpx.Response) -> list[str]:
     return [challenge["check_url"] for challenge in found if "check_url" in challenge]
 
 
-def told(answers: list[httpx.Response]) -> str:
+def as_text(answers: list[httpx.Response]) -> str:
     return "\n".join(f"{answer.status_code} {answer.headers} {answer.text}" for answer in answers)
 
 

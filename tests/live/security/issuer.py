@@ -1,6 +1,6 @@
-"""An issuer of tokens as a process of its own: it publishes what it is told to, well-behaved or not.
+"""An issuer of tokens as a process of its own: it publishes what tests set, well-behaved or not.
 
-`PUT` sets what `GET` of the same path answers from then on; `POST /asked` tells how often each path was asked for.
+`PUT` sets what `GET` of the same path answers from then on; `POST /asked` returns how often each path was asked for.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def _handshakes(site: Site) -> list[dict[str, Any]]:
     return [line for line in site.running.logged("request") if line["operation"] == "handshake"]
 
 
-async def test_a_caller_whose_authority_is_withdrawn_is_out_once_it_has_what_it_is_owed(tmp_path: Path) -> None:
+async def test_a_caller_whose_authority_is_withdrawn_is_disconnected_after_its_answer(tmp_path: Path) -> None:
     servers, former, later = (Authority(tmp_path, name) for name in ("servers", "former", "later"))
     files, counting = servers.serving(), tmp_path / "counting.pem"
     tls = {"cert": files.cert, "key": files.key, "client_ca": str(counting)}

@@ -25,6 +25,7 @@ from tests.live.security.entrusted import (
     SIGNING_SECRET,
     Canaries,
     Seen,
+    as_text,
     configuration,
     hostile_tools,
     note_stored,
@@ -32,7 +33,6 @@ from tests.live.security.entrusted import (
     oxp_list,
     oxp_tools,
     token_of,
-    told,
     trusting_session,
 )
 from tests.support.calling import call, caller
@@ -55,7 +55,7 @@ SENT_ON = {
 NOT_SENT_ON = {
     *("jwt", "cookie", "stray", "signing", "claim", "call id", "api key", "state key", "metrics token"),
 }
-# Of what the gateway or a tool server is told in confidence, not even the caller concerned hears.
+# What not even the caller concerned may receive.
 CONFIDENTIAL = {"signing", "bearer", "route secret", "check", "foreign check", "unsafe url", "crash"}
 LOGGED = (
     "a tool server gave a broken answer",
@@ -141,7 +141,7 @@ async def note_curious(running: GatewayProcess, canaries: Canaries, kept: list[s
     mentioned = {f"/calls/{one}" for one in kept}
     for answer in answers:
         assert not (answer.status_code in (200, 202) and answer.request.url.path in mentioned)
-    seen.note("answers to another caller", told(answers))
+    seen.note("answers to another caller", as_text(answers))
     async with plainhttp.async_client() as http:
         scraped = await http.get(f"{running.admin_url}/metrics")
         allowed = await http.get(
@@ -176,7 +176,7 @@ async def first_life(
         await running.process.wait()
         with suppress(httpx.TransportError):
             await waiting
-    return told(answers)
+    return as_text(answers)
 
 
 async def second_life(
@@ -201,7 +201,7 @@ async def second_life(
         async with overheard(redis, seen):
             await until(arrived, "what was called back meanwhile is there", REMEMBERED_S)
             await note_curious(running, canaries, [canaries["call id of what keeps"]], seen)
-    return told(answers)
+    return as_text(answers)
 
 
 def alice(canaries: Canaries) -> dict[str, str]:

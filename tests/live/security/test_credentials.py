@@ -1,4 +1,4 @@
-"""A gateway process that takes tokens of four issuers and an API key: each caller gets what is theirs, and no other."""
+"""A gateway process that takes tokens of four issuers and an API key: each caller gets its own principal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.toolserver import ToolServer, definition, echo, tool_server
 pytestmark = pytest.mark.anyio
 
 SECRET = "a secret of more than thirty-two bytes"
-KEY = "an-api-key-that-nobody-can-guess"
+KEY = "an-api-key-that-cannot-be-guessed"
 AUDIENCE = "toolgate"
 PINNED = "https://pinned.example"
 HOSTILE = [
@@ -117,13 +117,13 @@ async def test_every_issuer_and_every_key_names_its_own_callers(site: Site) -> N
 
 
 def shown_to(lab: ToolServer) -> str:
-    """The principal the tool server was told last."""
+    """The principal of the last call the tool server got."""
     shown = (lab.calls("Lab.Echo")[-1].header("authorization") or "").removeprefix("Bearer ")
     return str(jwt.decode(shown, SECRET, ["HS256"], options={"verify_aud": False})["sub"])
 
 
 @pytest.mark.parametrize("authorization", HOSTILE, ids=lambda text: ascii(text)[:20])
-async def test_what_is_no_credential_is_told_so_and_reaches_no_tool(site: Site, authorization: str) -> None:
+async def test_what_is_no_credential_is_a_401_and_reaches_no_tool(site: Site, authorization: str) -> None:
     before = len(site.lab.requests)
     answer = await site.ask(authorization)
     assert answer.status_code == 401

@@ -1,4 +1,4 @@
-"""Thousands of callers that nobody knows, and thousands that somebody does: others are served, memory is not eaten.
+"""Thousands of callers with bad tokens, and thousands with good ones: others are served, memory stays bounded.
 
 The flood comes from an address of its own, which Linux has on loopback as many as one likes.
 """
@@ -82,7 +82,7 @@ def lists(tokens: Iterable[str]) -> Iterator[bytes]:
     return (b"GET /oxp/tools HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %b\r\n\r\n" % one.encode() for one in tokens)
 
 
-async def test_a_flood_of_bad_tokens_costs_neither_others_their_calls_nor_us_memory(running: GatewayProcess) -> None:
+async def test_a_flood_of_bad_tokens_neither_delays_other_calls_nor_takes_memory(running: GatewayProcess) -> None:
     head, _, signature = token("mallory", OTHER).rpartition(".")
     bad = [f"{head}.{number:06d}{signature[6:]}" for number in range(MANY)]
     known = {"authorization": f"Bearer {token('alice')}"}

@@ -115,7 +115,7 @@ async def call_another(http: httpx.AsyncClient, over: asyncio.Event) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -> None:
+async def test_a_list_of_a_hundred_megabytes_is_given_up_and_delays_no_other_call() -> None:
     asked, over = asyncio.Event(), asyncio.Event()
     piece = chunk(json.dumps(definition("Lab.Copy", description="x" * MIB)).encode() + b",")
 
@@ -143,7 +143,7 @@ async def test_a_list_of_a_hundred_megabytes_is_given_up_and_disturbs_nobody() -
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("many", "most"), LISTS)
-async def test_too_many_tools_are_cut_to_the_limit_and_disturb_nobody(many: int, most: int) -> None:
+async def test_too_many_tools_are_cut_to_the_limit_and_delay_no_other_call(many: int, most: int) -> None:
     listed = json.dumps({"tools": [definition(f"Lab.Tool{number}") for number in range(many)]}).encode()
     asked, over = asyncio.Event(), asyncio.Event()
 

@@ -28,7 +28,7 @@ ROUNDS = 2
 
 
 class Load:
-    """Callers, each call of theirs with a token that nobody has seen; it is signed with key `number`."""
+    """Callers, each call of theirs with a new token, which is signed with key `number`."""
 
     def __init__(self, url: str, issuer: Issuer) -> None:
         self.number = 0
@@ -75,7 +75,7 @@ async def load(issuer: Issuer, refresh: str) -> AsyncIterator[tuple[Load, Gatewa
                     task.cancel()
 
 
-async def test_nobody_is_refused_while_an_issuer_changes_its_keys() -> None:
+async def test_no_caller_is_refused_while_an_issuer_changes_its_keys() -> None:
     """As issuers do: the new key is published beside the old one, and used at once."""
     async with issuer_process() as issuer:
         await issuer.publish(jwk("ed25519", 0, kid="key-0"))
@@ -91,7 +91,7 @@ async def test_nobody_is_refused_while_an_issuer_changes_its_keys() -> None:
             assert running.longest_s < PATIENCE_S
 
 
-async def test_nobody_is_refused_while_an_issuer_is_away_or_comes_back_with_other_keys() -> None:
+async def test_no_caller_is_refused_while_an_issuer_is_away_or_comes_back_with_other_keys() -> None:
     async with issuer_process() as issuer:
         await issuer.publish(jwk("ed25519", 0, kid="key-0"))
         async with load(issuer, "1s") as (running, loaded):

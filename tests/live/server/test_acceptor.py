@@ -45,14 +45,3 @@ async def test_a_crowd_gets_in_within_a_few_turns_of_the_loop() -> None:
     for caller in callers:
         caller.close()
     assert turns <= MOST_TURNS
-
-
-@pytest.mark.anyio
-async def test_nobody_gets_in_once_it_is_closed() -> None:
-    acceptor = Acceptor(lambda: Guest([]), {})
-    await acceptor.open(host="127.0.0.1", port=0)
-    address = acceptor.address
-    acceptor.close()
-    await asyncio.sleep(0)
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(address, timeout=5)

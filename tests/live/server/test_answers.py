@@ -10,7 +10,7 @@ import pytest
 
 from gateway.server import sweeper
 from gateway.server.options import MAX_UNREAD_BYTES
-from tests.live.server.harness import DEADLINE_S, SCRIPTS, Application, calling, chunked, request, serving
+from tests.live.server.harness import DEADLINE_S, SCRIPTS, Application, calling, request, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -25,14 +25,6 @@ async def test_the_application_sees_the_request_as_it_was_sent() -> None:
         assert (seen["http_version"], seen["scheme"]) == ("1.1", "http")
         assert "server" not in answer.headers
         assert "date" not in answer.headers
-
-
-async def test_a_chunked_body_arrives_whole() -> None:
-    async with serving(Application()) as addresses, calling(addresses.public) as wire:
-        wire.say(request("/", "Transfer-Encoding: chunked", method="POST"))
-        for piece in chunked(b"one", b"two"):
-            wire.say(piece)
-        assert json.loads((await wire.answer()).body)["body"] == "onetwo"
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
@@ -181,12 +173,6 @@ async def test_what_follows_an_offer_to_upgrade_does_not_become_its_body() -> No
         assert json.loads((await wire.answer()).body)["body"] == "body"
         assert await wire.is_cut()
         assert application.seen == ["/"]
-
-
-async def test_an_offer_to_upgrade_without_a_body_is_ignored_too() -> None:
-    async with serving(Application()) as addresses, calling(addresses.public) as wire:
-        wire.say(request("/", "Connection: Upgrade", "Upgrade: websocket"))
-        assert (await wire.answer()).status == 200
 
 
 async def test_a_failing_application_is_answered_for() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
-
 import pytest
 
 from tests.live.server.harness import Application, calling, request, serving
@@ -86,13 +84,3 @@ async def test_connections_over_the_limit_are_told_and_closed_while_the_others_a
         async with calling(addresses.public) as later:
             later.say(request())
             assert (await later.answer()).status == 200
-
-
-async def test_hundreds_of_idle_connections_keep_nobody_from_being_served() -> None:
-    async with serving(Application()) as addresses, AsyncExitStack() as stack:
-        for _ in range(300):
-            await stack.enter_async_context(calling(addresses.public))
-        wire = await stack.enter_async_context(calling(addresses.public))
-        for _ in range(50):
-            wire.say(request())
-            assert (await wire.answer()).status == 200

@@ -19,6 +19,11 @@ REFUSED = {
     "empty Host": b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
     "two hosts in one": b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",
     "Host with a user": b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n",
+    "two Hosts over HTTP/1.0": b"GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n",
+    "Host too long": b"GET / HTTP/1.1\r\nHost: " + b"a" * 300 + b"\r\n\r\n",
+    "Host without its port": b"GET / HTTP/1.1\r\nHost: a:\r\n\r\n",
+    "port of six digits": b"GET / HTTP/1.1\r\nHost: a:123456\r\n\r\n",
+    "byte beyond ASCII in Host": b"GET / HTTP/1.1\r\nHost: a\xff\r\n\r\n",
     "Host with a path": b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
     "length and coding": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "coding and length": POST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
@@ -62,6 +67,7 @@ REFUSED = {
     "byte beyond ASCII in the target": b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
     "asterisk as target": b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
     "URL of another host": b"GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n",
+    "URL with a user": b"GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
     "URL without Host": b"GET http://b/ HTTP/1.0\r\n\r\n",
     "URL of another scheme": b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -72,6 +78,7 @@ REFUSED = {
     "chunk size beyond 64 bits": CHUNKED + b"ffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
     "chunk size ended by LF": CHUNKED + b"5\nhello\r\n0\r\n\r\n",
     "chunk extension ended by LF": CHUNKED + b"5;a\nhello\r\n0\r\n\r\n",
+    "chunk without a line end": CHUNKED + b"5\r\nhello0\r\n\r\n",
     "chunk longer than it says": CHUNKED + b"5\r\nhelloX\r\n0\r\n\r\n",
 }
 
@@ -101,7 +108,9 @@ async def test_every_ambiguous_request_is_refused_byte_by_byte_too() -> None:
         assert "/smuggled" not in application.seen
 
 
+# Each leads to the path /x.
 TAKEN = {
+    "Host with an underscore": b"GET /x HTTP/1.1\r\nHost: a_b.test\r\n\r\n",
     "HTTP/1.0 without Host": b"GET /x HTTP/1.0\r\n\r\n",
     "URL of the same host": b"GET http://A.test:80/x HTTP/1.1\r\nHost: a.test:80\r\n\r\n",
     "IPv6 host": b"GET /x HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n",

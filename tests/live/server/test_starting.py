@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
-import ssl
 from dataclasses import replace
 
 import pytest
-import trustme
 
 from gateway.server import Addresses, ServerError, ServerOptions, run
-from tests.live.server.harness import OPTIONS, Application, admin_application, calling, request, serving, serving_with
+from tests.live.server.harness import OPTIONS, Application, admin_application, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -58,20 +55,3 @@ def test_another_event_loop_is_refused() -> None:
 async def test_too_few_open_files_for_the_connections_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Application(), max_connections=10**9):
         assert "raise the limit of open files" in caplog.text
-
-
-async def test_https_is_served_with_the_same_strictness() -> None:
-    authority = trustme.CA()
-    served, trusted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
-    authority.issue_cert("127.0.0.1").configure_cert(served)
-    authority.configure_trust(trusted)
-    async with serving_with(Application(), replace(OPTIONS, tls=served)) as addresses:
-        async with calling(addresses.public, trusted) as wire:
-            wire.say(request())
-            assert json.loads((await wire.answer()).body)["scheme"] == "https"
-            wire.say(b"GET / HTTP/1.1\r\n\r\n")
-            assert (await wire.answer()).status == 400
-            assert await wire.rest() == b""
-        async with calling(addresses.admin) as wire:
-            wire.say(request())
-            assert (await wire.answer()).status == 200

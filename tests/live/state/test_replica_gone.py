@@ -35,18 +35,18 @@ async def holds_calls(replica: ReplicaProcess) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-async def test_its_calls_go_on_by_the_rules(
+async def test_the_calls_of_a_killed_or_frozen_replica_are_taken_over(
     number: signal.Signals, redis_server: RedisServer, replicas: Replicas
 ) -> None:
-    heir = await replicas.open()
+    successor = await replicas.open()
     async with replica_process(redis_server.url) as gone:
         await holds_calls(gone)
         assert await gone.ask("begin", "done", False)
         assert await gone.ask("settle", "done", "before its death")
-        doubtful, waiting = (asyncio.create_task(heir.wait(key, LONG_S)) for key in ("dispatching", "accepted"))
-        assert not await heir.claim_orphans(100)  # it lives
+        doubtful, waiting = (asyncio.create_task(successor.wait(key, LONG_S)) for key in ("dispatching", "accepted"))
+        assert not await successor.claim_orphans(100)  # it lives
         gone.process.send_signal(number)
-        claimed = await orphans(heir, len(CALLS))
+        claimed = await orphans(successor, len(CALLS))
     assert {key: record.state for key, record in claimed.items()} == {
         "registered": REGISTERED,
         "dispatching": UNKNOWN,
@@ -54,53 +54,53 @@ async def test_its_calls_go_on_by_the_rules(
         "accepted": ACCEPTED,
         "awaiting": AWAITING_USER,
     }
-    assert {record.replica for record in claimed.values() if not record.state.is_over} == {heir.replica}
+    assert {record.replica for record in claimed.values() if not record.state.is_over} == {successor.replica}
     woken = await doubtful
     assert woken is not None
     assert woken.state is UNKNOWN
     assert not waiting.done()
-    assert not await heir.claim_orphans(100)
-    assert await heir.settle("accepted", b"posted after the death")
+    assert not await successor.claim_orphans(100)
+    assert await successor.settle("accepted", b"posted after the death")
     assert outcome_of(await waiting) == b"posted after the death"
 
 
-async def test_one_that_thaws_dispatches_nothing_that_is_no_longer_its_own(
+async def test_a_replica_that_thaws_dispatches_no_call_that_was_taken_over(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
-    heir = await replicas.open()
+    successor = await replicas.open()
     async with replica_process(redis_server.url) as frozen:
         await holds_calls(frozen)
         frozen.process.send_signal(signal.SIGSTOP)
-        await orphans(heir, len(CALLS))
+        await orphans(successor, len(CALLS))
         frozen.process.send_signal(signal.SIGCONT)
         moves: list[Any] = [await frozen.ask("advance", key, 1, 2) for key in ("registered", "idempotent")]
     assert moves == [False, False]
-    assert await heir.advance("registered", [REGISTERED], DISPATCHING)
+    assert await successor.advance("registered", [REGISTERED], DISPATCHING)
 
 
-async def test_one_that_was_frozen_with_redis_is_not_dead(redis_server: RedisServer, replicas: Replicas) -> None:
+async def test_a_replica_is_not_dead_because_redis_was_frozen(redis_server: RedisServer, replicas: Replicas) -> None:
     """A lease can run out because it could not be renewed: then no replica is dead."""
-    heir = await replicas.open()
+    successor = await replicas.open()
     async with replica_process(redis_server.url) as living:
         await holds_calls(living)
         redis_server.freeze()
         await asyncio.sleep(1.0)  # longer than a lease
         redis_server.thaw()
-        await until(lambda: heir.is_up, "the heir has Redis again")
+        await until(lambda: successor.is_up, "the successor has Redis again")
         loop = asyncio.get_running_loop()
         end = loop.time() + 1.0
         while loop.time() < end:
             with suppress(StateUnavailable):
-                assert not await heir.claim_orphans(100)
+                assert not await successor.claim_orphans(100)
             await asyncio.sleep(0.05)
         await until(living.is_up, "the living one has Redis again")
         assert await living.ask("advance", "registered", 1, 2)
-        assert await state_of(heir, "dispatching") is DISPATCHING
+        assert await state_of(successor, "dispatching") is DISPATCHING
 
 
-async def test_a_claim_whose_answer_was_lost_is_made_good(redis_server: RedisServer, replicas: Replicas) -> None:
-    heir = await replicas.open()
-    await judges(heir, await replicas.open())
+async def test_a_claim_whose_answer_was_lost_is_repeated(redis_server: RedisServer, replicas: Replicas) -> None:
+    successor = await replicas.open()
+    await judges(successor, await replicas.open())
     async with replica_process(redis_server.url) as gone:
         for key in CALLS:
             assert await gone.ask("begin", key, False)
@@ -110,10 +110,10 @@ async def test_a_claim_whose_answer_was_lost_is_made_good(redis_server: RedisSer
         with redis_server.connect() as redis:
             while redis.zcount("toolgate:replicas", "-inf", int(redis.time()[0] * 1000)) < 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-        claiming = asyncio.create_task(heir.claim_orphans(100))
+        claiming = asyncio.create_task(successor.claim_orphans(100))
         await asyncio.sleep(0)
         claiming.cancel()  # Redis hands the calls over all the same
-        claimed = await orphans(heir, len(CALLS))
+        claimed = await orphans(successor, len(CALLS))
     assert claimed.keys() == CALLS.keys()
     assert claimed["accepted"].state is ACCEPTED
 
@@ -121,17 +121,17 @@ async def test_a_claim_whose_answer_was_lost_is_made_good(redis_server: RedisSer
 async def test_a_claim_that_a_frozen_redis_carries_out_late_takes_nothing_from_the_living(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
-    heir = await replicas.open()
-    await judges(heir, await replicas.open())
+    successor = await replicas.open()
+    await judges(successor, await replicas.open())
     async with replica_process(redis_server.url) as living:
         await holds_calls(living)
         redis_server.freeze()
-        claiming = asyncio.create_task(heir.claim_orphans(100))
+        claiming = asyncio.create_task(successor.claim_orphans(100))
         await asyncio.sleep(1.0)  # longer than a lease, and than any caller waits for the answer
         redis_server.thaw()
         with pytest.raises(StateUnavailable):
             await claiming
-        await until(lambda: heir.is_up, "the heir has Redis again")
-        assert await state_of(heir, "dispatching") is DISPATCHING
+        await until(lambda: successor.is_up, "the successor has Redis again")
+        assert await state_of(successor, "dispatching") is DISPATCHING
         await until(living.is_up, "the living one has Redis again")
         assert await living.ask("advance", "registered", 1, 2)

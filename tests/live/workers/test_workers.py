@@ -12,9 +12,8 @@ from functools import partial
 import httpx
 import pytest
 
-from tests.live.faults.test_stopping_under_load import Load
 from tests.live.workers.team import WORKERS, connections_from, details, is_alive, metric, pids, team
-from tests.support.calling import call_once, connect, value
+from tests.support.calling import Load, call_once, connect, value
 from tests.support.changing import change, file_of
 from tests.support.processes import STOP_S, GatewayProcess, gateway, settings, until
 from tests.support.toolserver import Exchange, definition, echo, tool_server
@@ -144,10 +143,10 @@ async def test_a_worker_that_is_killed_breaks_its_own_calls_only_is_replaced_and
             assert (
                 await metric(running, "toolgate_requests_total", operation="call") >= 2 * MANY
             )  # echoed before and now
-            await _stops_at_once_when_told_twice(running)
+            await _stops_at_once_at_a_second_signal(running)
 
 
-async def _stops_at_once_when_told_twice(running: GatewayProcess) -> None:
+async def _stops_at_once_at_a_second_signal(running: GatewayProcess) -> None:
     endless = asyncio.create_task(call_once(running.url, "Lab.Endless"))
     workers = await pids(running)
     running.process.send_signal(signal.SIGTERM)

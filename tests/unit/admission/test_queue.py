@@ -1,4 +1,4 @@
-"""How many calls run, how many wait, and that no place is lost, whoever leaves at whatever moment."""
+"""How many calls run, how many wait, and that no place is lost, whenever a caller leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, 
 
 
 class Calls:
-    """Calls that run until they are let go; what became of each, by number."""
+    """Calls that run until `finish`; the outcome of each, by number."""
 
     def __init__(self, entrance: Admission[str]) -> None:
         self.entrance = entrance
@@ -141,7 +141,7 @@ async def test_closing_the_backend_refuses_the_queue(clock: Clock) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("failure", [NotDispatchedError(), unavailable("nobody can say")])
+@pytest.mark.parametrize("failure", [NotDispatchedError(), unavailable("unknown")])
 async def test_a_call_not_to_be_sent_leaves_its_place_to_the_next(clock: Clock, failure: Exception) -> None:
     entrance = admission(clock=clock, concurrency=1, queue=2)
     lease = enter(entrance)
@@ -194,7 +194,7 @@ def test_no_place_is_lost_or_given_twice_in_any_order_of_events(
 
 
 async def play(steps: list[tuple[str, int]]) -> None:
-    """Starts, ends and cancels calls as told, several between two turns of the loop."""
+    """Starts, ends and cancels calls, several between two turns of the loop."""
     calls = Calls(admission(clock=Clock(), concurrency=CONCURRENCY, queue=QUEUE))
     for what, number in steps:
         match what:
@@ -210,7 +210,7 @@ async def play(steps: list[tuple[str, int]]) -> None:
         assert calls.entrance.queued <= QUEUE
     await turns()
     assert calls.entrance.in_flight == len(calls.running) == calls.entrance.replicas[0].in_flight
-    assert calls.entrance.queued == 0 or calls.entrance.in_flight == CONCURRENCY  # nobody waits beside a free place
+    assert calls.entrance.queued == 0 or calls.entrance.in_flight == CONCURRENCY  # no call waits beside a free place
     assert calls.waited == sorted(calls.waited)  # with two places free, a new call may go before one that wakes up
     await empty(calls)
 

@@ -147,7 +147,7 @@ def test_without_a_check_a_call_probes_although_there_are_others(clock: Clock) -
 
 
 class Checked:
-    """Answers checks as told, when told."""
+    """Answers checks when a test calls `say`."""
 
     def __init__(self, entrance: Admission[str]) -> None:
         self.entrance = entrance

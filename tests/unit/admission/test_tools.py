@@ -39,8 +39,8 @@ def test_a_tool_that_fails_in_a_row_is_shut_and_no_other(clock: Clock, caplog: p
     assert entrance.replicas[0].breaker.failures == 0
     (record,) = caplog.records
     assert (record.levelno, record.message) == (logging.WARNING, "a tool gets no more calls for now")
-    told = record.__dict__
-    assert (told["tool"], told["failures"], told["reason"]) == (CRASH, FAILURES, "status 500")
+    logged = record.__dict__
+    assert (logged["tool"], logged["failures"], logged["reason"]) == (CRASH, FAILURES, "status 500")
 
 
 def test_successes_of_other_tools_do_not_hide_one_that_crashes(clock: Clock) -> None:

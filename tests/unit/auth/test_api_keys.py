@@ -11,7 +11,7 @@ from gateway.ports import Caller
 from gateway.wire import Head
 from tests.support.authenticators import Clock, authentication, bearer, issuer, refused, with_header, without_header
 
-KEY, OTHER = "a-key-that-nobody-can-guess", "another-key-that-nobody-can-guess"
+KEY, OTHER = "a-key-that-cannot-be-guessed", "another-key-that-cannot-be-guessed"
 
 
 def api_key(key: str, name: str, *scopes: str) -> ApiKey:
@@ -84,7 +84,7 @@ def test_a_wrong_key_as_a_bearer_token_is_refused_and_counts_as_a_guess(auth: Au
     ],
 )
 def test_two_credentials_are_refused_even_if_both_are_good(auth: Authentication, head: Head) -> None:
-    """Ours: whose call it is would be a guess, and whoever reads the logs another one."""
+    """Ours: the gateway would have to guess whose call it is."""
     error = refused(auth, head, Reason.SEVERAL)
     assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate", error="invalid_request"'),)
     assert not error.attempted
@@ -121,7 +121,7 @@ def test_where_no_key_is_configured_one_beside_a_good_token_is_a_second_credenti
     assert str(error) == "Send one credential only, a bearer token."
 
 
-def test_where_no_key_is_configured_a_key_alone_is_told_what_to_send_and_is_no_guess() -> None:
+def test_where_no_key_is_configured_a_key_alone_gets_what_to_send_and_is_no_guess() -> None:
     """Spec: RFC 6750, section 3.1: no error code for a method that is not supported."""
     error = refused(authentication(issuer()), without_header(otc_api_key=KEY), Reason.HEADER)
     assert str(error) == "API keys are not accepted here: send a bearer token."
@@ -137,7 +137,7 @@ def test_where_no_key_is_configured_a_key_alone_is_told_what_to_send_and_is_no_g
         (authentication(issuer()), "Authentication is needed: send a bearer token."),
     ],
 )
-def test_nobody_is_told_to_send_what_would_not_be_accepted(auth: Authentication, sentence: str) -> None:
+def test_a_refusal_names_only_credentials_that_are_accepted(auth: Authentication, sentence: str) -> None:
     assert str(refused(auth, without_header(), Reason.MISSING)) == sentence
 
 

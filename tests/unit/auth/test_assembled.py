@@ -23,7 +23,7 @@ from gateway.wire import Head
 from tests.support.authenticators import SECRET, refused, with_header, without_header
 from tests.support.keys import jwk, private, public_pem
 
-KEY = "an-api-key-that-nobody-can-guess"
+KEY = "an-api-key-that-cannot-be-guessed"
 
 
 def assembled(**auth: Any) -> Authentication:
@@ -38,7 +38,7 @@ def token(key: Any = SECRET, algorithm: str = "HS256", **claims: Any) -> Any:
     return with_header(f"Bearer {jwt.encode(body, key, algorithm)}")
 
 
-def test_none_is_nobody_in_particular() -> None:
+def test_without_authentication_callers_are_anonymous() -> None:
     assert isinstance(Issuers().authenticator(read("auth: none").auth), NoAuthentication)
 
 
@@ -150,11 +150,11 @@ async def test_keys_that_stay_are_fetched_as_often_as_the_settings_of_now_say() 
         issuers = Issuers()
         await issuers.authenticator(before).start()
         async with asyncio.timeout(20):
-            while issuers.status()["a"].keys == 0:  # noqa: ASYNC110 - nobody tells
+            while issuers.status()["a"].keys == 0:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0.01)
             issuers.authenticator(after)
             await issuers.keep(after)
-            while len(asked) < 3:  # noqa: ASYNC110 - nor here
+            while len(asked) < 3:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
         await issuers.keep(None)
 

@@ -78,7 +78,7 @@ REASONS: dict[Reason, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(("reason", "claims"), REASONS.items(), ids=REASONS)
-def test_what_is_wrong_behind_a_good_signature_is_told_to_us_alone(reason: Reason, claims: dict[str, Any]) -> None:
+def test_why_a_signed_token_is_refused_is_in_our_log_only(reason: Reason, claims: dict[str, Any]) -> None:
     """The reason is for logs and counters; every caller reads the same."""
     error = refused(authentication(max_lifetime_s=3600.0), handmade(HS256, CLAIMS | claims), reason)
     assert error.attempted

@@ -44,36 +44,10 @@ def test_without_authentication_everybody_is_anonymous_and_credentials_are_ignor
     assert NoAuthentication().identify(Head(method="GET", path="/tools", headers={})) is ANONYMOUS
 
 
-def test_no_credential_is_told_how_to_send_one() -> None:
-    error = refused(authentication(), Head(method="GET", path="/tools", headers={}))
-    assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate"'),)
-    assert (error.reason, error.attempted) == ("missing", False)
-
-
 @pytest.mark.parametrize("form", ["bearer {}", "BEARER {}", "Bearer   {} "])
 def test_the_scheme_folds_case_and_blanks(form: str) -> None:
     token = bearer().headers[b"authorization"].decode().removeprefix("Bearer ")
     assert authentication().identify(with_header(form.format(token))).principal == "jwt::alice"
-
-
-NO_BEARERS = [
-    bearer().headers[b"authorization"].decode().removeprefix("Bearer "),
-    "",
-    "x",
-    "Bearer",
-    "Bearer ",
-    "Basic YTpi",
-    "Token x",
-    "Bearer x",
-    "Bearer a b c",
-    "Bearer " + "a" * 8193,
-    "Bearer " + "e30." * 2000,
-]
-
-
-@pytest.mark.parametrize("value", NO_BEARERS, ids=lambda value: ascii(value)[:20])
-def test_what_is_no_bearer_token_is_refused(value: str) -> None:
-    refused(authentication(), with_header(value.encode("latin-1")))
 
 
 @pytest.mark.parametrize("secret", [OTHER_SECRET, SECRET + "x", SECRET.upper()])
@@ -130,7 +104,7 @@ def test_each_issuer_answers_for_its_own_tokens_alone() -> None:
 @pytest.mark.parametrize(
     "name", [None, "", "https://third.example", "https://first.example/", 7, ["https://first.example"]]
 )
-def test_an_issuer_nobody_knows_is_refused(name: Any) -> None:
+def test_an_unknown_issuer_is_refused(name: Any) -> None:
     claims = CLAIMS if name is None else CLAIMS | {"iss": name}
     assert refused(authentication(FIRST, SECOND), handmade(HS256, claims)).detail == "issuer"
 

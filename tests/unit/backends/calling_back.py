@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from gateway.backends.callback import CallbackBackend
 from gateway.backends.server import Server as Place
 from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import Checker
-from gateway.ports import DeferredBackend
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving
@@ -124,14 +123,10 @@ async def facing(
         )
         way_in = admission(url, **limits)
         context = context_of(way_in, outcomes=ends, offload=Checker(), on_change=lambda: changes.append("builds"))
-        backend = CallbackBackend("builds", settings, context)
-        _: DeferredBackend = backend  # that it is one is checked here
-        try:
+        async with aclosing(CallbackBackend("builds", settings, context)) as backend:
             if listed:
                 await backend.list_tools()
             yield Facing(backend, way_in, server, ends, changes)
-        finally:
-            await backend.aclose()
 
 
 def message(kind: str, **members: Any) -> JsonObject:

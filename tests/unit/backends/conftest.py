@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.servers import connected
+from tests.support.terminal import connected
 
 PING_S = "0.2"  # so that a silent stream is noticed within a test's time
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -72,10 +71,9 @@ class Kept:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits for a condition that the other side brings about."""
-    give_up = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < give_up, "the condition never came true"
-        await asyncio.sleep(0.002)
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - nothing is set when it comes true
+            await asyncio.sleep(0.002)
 
 
 def invocation(tool: str = "echo", call_id: str = "tg-1", /, **changes: Any) -> Invocation:
@@ -97,9 +95,10 @@ def rcrt_settings(url: str, **keys: Any) -> Any:
     return settings_of("rcrt", url, owner_id=OWNER, agent_id=AGENT, toolkit="Crumbs", **keys)
 
 
-def backend_at(
+@asynccontextmanager
+async def facing(
     url: str,
-    outcomes: Kept,
+    outcomes: Kept | None = None,
     *,
     timings: Timings | None = FAST_POLL,
     way_in: Admission[Server] | None = None,
@@ -107,22 +106,14 @@ def backend_at(
     pending_s: float = 60.0,
     token: str | None = None,
     **keys: Any,
-) -> RcrtBackend:
+) -> AsyncIterator[tuple[RcrtBackend, Kept]]:
+    """A backend in front of a server, and the outcomes it finds."""
+    outcomes = outcomes or Kept()
     settings = rcrt_settings(url, max_response="4MiB", auth=token and {"bearer": token}, **keys)
     way_in = way_in or admission(url, transport=LIMITS)
     context = context_of(way_in, outcomes=outcomes, on_change=on_change, pending_s=pending_s)
-    return RcrtBackend("crumbs", settings, context, timings)
-
-
-@asynccontextmanager
-async def facing(url: str, outcomes: Kept | None = None, **settings: Any) -> AsyncIterator[tuple[RcrtBackend, Kept]]:
-    """A backend in front of a server, and what it brings home."""
-    outcomes = outcomes or Kept()
-    backend = backend_at(url, outcomes, **settings)
-    try:
+    async with aclosing(RcrtBackend("crumbs", settings, context, timings)) as backend:
         yield backend, outcomes
-    finally:
-        await backend.aclose()
 
 
 HELLO = {"echo": "hello"}  # what `invocation()` returns
@@ -137,7 +128,7 @@ def new_run() -> str:
 
 
 async def result_of(crumbs: Crumbs, tool: str = "echo", call: dict[str, Any] | None = None, **settings: Any) -> Any:
-    """Hands one call over and waits for what comes home."""
+    """Hands one call over and waits for its outcome."""
     call_id = new_id()
     async with facing(crumbs.url, **settings) as (backend, kept):
         assert await backend.dispatch(invocation(tool, call_id, **(call or {})), "") is None

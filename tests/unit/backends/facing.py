@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -55,12 +55,8 @@ def backend_at(
 @asynccontextmanager
 async def facing(script: Script, path: str = "", **settings: Any) -> AsyncIterator[tuple[HttpBackend, Scripted]]:
     """A backend in front of a tool server that follows a script."""
-    async with serving(script) as server:
-        backend = backend_at(server.url + path, **settings)
-        try:
-            yield backend, server
-        finally:
-            await backend.aclose()
+    async with serving(script) as server, aclosing(backend_at(server.url + path, **settings)) as backend:
+        yield backend, server
 
 
 async def outcome(script: Script, invocation: Invocation = INVOCATION) -> ToolResult:

@@ -28,30 +28,25 @@ async def silent(peer: Peer) -> None:
 OTHER = replace(INVOCATION, tool=replace(INVOCATION.tool, remote_id="Other"))
 
 
-@pytest.mark.parametrize("acknowledgement", [reply(500, b""), silent], ids=["status 500", "none in time"])
-async def test_a_callback_tool_whose_calls_are_not_taken_gets_none_for_a_while(acknowledgement: bytes | Script) -> None:
+NOT_TAKEN: list[tuple[bytes | Script, bool]] = [(reply(500, b""), False), (silent, False), (reply(503, b""), True)]
+
+
+@pytest.mark.parametrize(
+    ("acknowledgement", "shuts_server"), NOT_TAKEN, ids=["status 500", "none in time", "status 503"]
+)
+async def test_a_callback_tool_or_server_that_takes_no_calls_gets_none_for_a_while(
+    acknowledgement: bytes | Script, shuts_server: bool
+) -> None:
     toolset = Toolset(acknowledgement)
     async with facing(toolset, breaker=LASTING) as at:
         for _ in range(2):
             await at.backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL)
         error = await refusal(at.backend.dispatch(INVOCATION, CALLBACK_URL))
         assert (error.code, len(toolset.noted)) == (ErrorCode.BACKEND_UNAVAILABLE, 2)
-        toolset.acknowledgement = reply(200, b"")
-        assert await at.backend.dispatch(OTHER, CALLBACK_URL) is None
-        assert (at.way_in.breaker, at.way_in.in_flight) == ("closed", 0)
-
-
-async def test_a_callback_server_that_takes_no_calls_gets_none_for_a_while() -> None:
-    toolset = Toolset(reply(503, b""))
-    async with facing(toolset, breaker=LASTING) as at:
-        for _ in range(2):
-            await at.backend.dispatch(replace(INVOCATION, timeout_s=0.3), CALLBACK_URL)
-        error = await refusal(at.backend.dispatch(INVOCATION, CALLBACK_URL))
-        assert (error.code, len(toolset.noted)) == (ErrorCode.BACKEND_UNAVAILABLE, 2)
+        assert at.way_in.breaker == ("open" if shuts_server else "closed")
         await at.backend.list_tools()  # it answers that, so one call may find out
-        assert at.way_in.breaker == "open"
         toolset.acknowledgement = reply(200, b"")
-        assert await at.backend.dispatch(INVOCATION, CALLBACK_URL) is None
+        assert await at.backend.dispatch(INVOCATION if shuts_server else OTHER, CALLBACK_URL) is None
         assert (at.way_in.breaker, at.way_in.in_flight) == ("closed", 0)
 
 

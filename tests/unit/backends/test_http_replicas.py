@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,12 +66,9 @@ async def fleet(*scripts: Script | None, breaker: BreakerRules = LASTING, **limi
             else:
                 servers.append(await stack.enter_async_context(serving(script)))
         way_in = admission(*(server.url for server in servers), breaker=breaker, **limits)
-        backend = backend_at(servers[0].url, way_in=way_in)
-        try:
-            yield Fleet(backend, way_in, servers)
-            assert (way_in.in_flight, way_in.queued, {one.in_flight for one in way_in.replicas}) == (0, 0, {0})
-        finally:
-            await backend.aclose()
+        backend = await stack.enter_async_context(aclosing(backend_at(servers[0].url, way_in=way_in)))
+        yield Fleet(backend, way_in, servers)
+        assert (way_in.in_flight, way_in.queued, {one.in_flight for one in way_in.replicas}) == (0, 0, {0})
 
 
 async def test_with_one_dead_replica_among_three_no_call_fails_and_soon_none_is_tried_there() -> None:

@@ -18,7 +18,7 @@ from gateway.transport import Kind, TransportError
 from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings
 from tests.unit.backends.facing import at_paths, head_of, paths, reply
-from tests.unit.transport.scripted import Peer, Script, Server, pooled, serving
+from tests.unit.transport.scripted import Script, Server, pooled, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -88,29 +88,6 @@ async def test_calls_at_once_ask_for_one_token_and_its_shorter_life_is_respected
         clock.now += 81
         await create(client)
     assert paths(server).count("/auth/token") == 2
-
-
-def refusing_once(known: dict[str, bytes]) -> Script:
-    """Refuses the first token it sees, and takes every other."""
-
-    async def script(peer: Peer) -> None:
-        while True:
-            request = await peer.request()
-            path = request.split(b" ")[1].decode()
-            stale = path == "/breadcrumbs" and b"Bearer t1" in request
-            await peer.send(UNAUTHORIZED if stale else known[path])
-            if stale:
-                known["/auth/token"] = token(2)
-
-    return script
-
-
-async def test_a_refused_token_is_replaced_and_the_request_sent_again() -> None:
-    async with facing(refusing_once({"/auth/token": token(1), "/breadcrumbs": CREATED})) as (client, server, clock):
-        await client.tokens.headers()
-        clock.now += 10
-        assert await create(client) == "1d0b"
-    assert shown(server) == ["bearer t1", "bearer t2"]
 
 
 async def test_a_server_that_refuses_every_token_is_not_asked_for_ever() -> None:
@@ -189,16 +166,6 @@ async def test_an_answer_of_some_proxy_is_no_broken_list(answer: bytes, error: t
         with pytest.raises(AnswerError) as caught:
             await client.find("tool.response.v1", "request:tg-1", limit=5)
     assert type(caught.value) is error
-
-
-async def test_a_list_is_asked_for_with_a_limit_and_one_tag() -> None:
-    async with facing(at_paths({"/auth/token": token(1)}, reply(200, []))) as (client, server, _):
-        await client.find("tool.response.v1", "request:tg-1", limit=5, context=True)
-        await client.find("tool.code.v1", "workspace:tools", limit=200, offset=200)
-    assert paths(server)[1:] == [
-        "/breadcrumbs?schema_name=tool.response.v1&tag=request%3Atg-1&limit=5&include_context=true",
-        "/breadcrumbs?schema_name=tool.code.v1&tag=workspace%3Atools&limit=200&offset=200",
-    ]
 
 
 async def test_a_record_that_is_gone_is_none_and_one_that_is_too_large_is_not_read() -> None:

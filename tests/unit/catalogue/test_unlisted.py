@@ -1,4 +1,4 @@
-"""Tools that may yet be listed: who is told to come back, and who is told that there is no such tool."""
+"""Tools that may yet be listed: which calls are refused as unavailable, and which as unknown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAITS, NONE, FORBIDDEN = ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.TOOL_NOT_FOUND
 
 
 def unlisted(*routes: tuple[str, dict[str, object]]) -> Catalogue:
-    """A catalogue that has asked nobody yet."""
+    """A catalogue that has not asked yet."""
     server = ToolServer("crm")
     return Catalogue([source(server, [route(server, tools, **settings) for tools, settings in routes])])
 

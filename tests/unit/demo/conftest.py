@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.support.servers import connected
+from tests.support.terminal import connected
 
 
 @pytest.fixture(scope="session")

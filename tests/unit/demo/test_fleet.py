@@ -9,7 +9,7 @@ import pytest
 
 from gateway.demo.fleet import SERVERS, start_fleet
 from tests import plainhttp
-from tests.support.servers import DEADLINE_S
+from tests.support.terminal import DEADLINE_S
 
 GUARDED = {"otc": "/tools", "oxp": "/tools", "rap": "/.well-known/rap-toolset", "rcrt": "/breadcrumbs/x/full"}
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.servers import DEADLINE_S, connected
+from tests.support.terminal import DEADLINE_S, connected
 
 MODULE = "gateway.demo.rap_server"
 

@@ -11,28 +11,21 @@ from hypothesis import strategies as st
 
 from gateway import jsontext
 from gateway.dialects import definitions, fields, recognise, replies
-from gateway.dialects.definitions import DefinitionError
 from gateway.dialects.recognise import REST
 from gateway.dialects.replies import BrokenReplyError
 from gateway.errors import GatewayError
 from gateway.jsontext import JsonError
-from gateway.model import Invocation, ToolDefinition
+from gateway.naming import DefinitionError
 from gateway.wire import Head, WireReply
 from tests.fuzz.documents import VALUES, damaged
+from tests.unit.dialects.answers import invocation
 from tests.wire import DIALECTS, call_examples, definition_examples
 
 BOUNDED = settings(max_examples=100, deadline=None)
 CALLS = [example.body for example in call_examples().values()]
 ANSWERS = [json.loads(example.answered.body) for example in call_examples().values()]
 LISTED = [example.listed for example in definition_examples(*DIALECTS, "foreign").values()]
-INVOCATION = Invocation(
-    call_id="c",
-    tool=ToolDefinition(
-        tool="A.B", version="1.0.0", name="A_B", description="", input_schema={}, output_schema={}, remote_id="A.B"
-    ),
-    arguments={},
-    timeout_s=1.0,
-)
+INVOCATION = invocation()
 
 
 @BOUNDED

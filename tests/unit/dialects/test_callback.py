@@ -97,7 +97,7 @@ NOT_MESSAGES = [b"", b"tool_result", b"[]", b'"text"', b'{"type":"tool_result"',
 
 
 @pytest.mark.parametrize("body", NOT_MESSAGES)
-def test_what_is_no_json_object_is_the_outcome_that_will_not_come_again(body: bytes) -> None:
+def test_a_body_that_is_no_json_object_ends_the_call(body: bytes) -> None:
     found = read(body)
     assert isinstance(found, Refused)
     assert found.settles
@@ -111,17 +111,14 @@ VIOLATIONS: list[tuple[str, dict[str, Any], str]] = [
     ("tool_result", {"text": "x", "subscription": "yes"}, "Expected `bool | null`, got `str` - at `$.subscription`"),
     ("tool_result", {"content": [{"type": "canary"}]}, "Unknown type - at `$.content[0].type`"),
     ("tool_result", {"content": [{"type": "image"}]}, "Object missing required field `data` - at `$.content[0]`"),
-    ("tool_result", {"content": ["x"]}, "Expected `object`, got `str` - at `$.content[0]`"),
     ("tool_result", {"text": "x", "group_id": None}, "Object missing required field `group_id`"),
     ("tool_result", {"text": "x", "id": None}, "Object missing required field `id`"),
     ("oauth", {}, "Object missing required field `auth_url`"),
-    ("oauth", {"auth_url": 7}, "Expected `str`, got `int` - at `$.auth_url`"),
     ("user_choice", CHOICE | {"choices": []}, "Expected `array` of length >= 1 - at `$.choices`"),
     ("user_choice", CHOICE | {"default": 2}, "`default` is not an index of `choices`"),
     ("user_choice", CHOICE | {"default": -1}, "Expected `int` >= 0 - at `$.default`"),
     ("user_choice", CHOICE | {"default": True}, "Expected `int`, got `bool` - at `$.default`"),
     ("user_choice", CHOICE | {"response_url": None}, "Object missing required field `response_url`"),
-    ("user_choice", CHOICE | {"prompt": None}, "Object missing required field `prompt`"),
 ]
 
 
@@ -133,7 +130,7 @@ def test_a_message_that_breaks_its_schema_ends_the_call_and_is_not_quoted(
 
 
 @pytest.mark.parametrize(("kind", "members"), [("subscription_event", {"tool_call_id": ID}), ("view_update", {})])
-def test_a_flaw_in_what_ends_no_call_ends_none(kind: str, members: dict[str, Any]) -> None:
+def test_a_flaw_in_a_message_that_ends_no_call_ends_none(kind: str, members: dict[str, Any]) -> None:
     found = posted(kind, **members)
     assert isinstance(found, Refused)
     assert not found.settles
@@ -147,7 +144,7 @@ def test_null_is_no_id_of_another_call(null: str) -> None:
     assert read(json.dumps(event).encode()) == Refused("Expected `str`, got `null` - at `$.tool_call_id`")
 
 
-def test_a_message_without_a_type_about_this_call_is_its_outcome_spoilt() -> None:
+def test_a_message_without_a_type_about_this_call_ends_it() -> None:
     body = {"group_id": GROUP, "id": ID, "text": "x"}
     assert read(json.dumps(body).encode()) == Refused("it has no type", settles=True)
     assert read(json.dumps(body | {"type": 7}).encode()) == Refused("it has no type", settles=True)
@@ -195,10 +192,8 @@ BAD_MANIFESTS: list[tuple[Any, str]] = [
     (MANIFEST | {"endpoint": None}, "Object missing required field `endpoint`"),
     (MANIFEST | {"tools": []}, "Expected `array` of length >= 1 - at `$.tools`"),
     (MANIFEST | {"tools": [TOOL, TOOL]}, "the toolset has two tools named 'count'"),
-    (MANIFEST | {"tools": [TOOL | {"name": ""}]}, "Expected `str` of length >= 1 - at `$.tools[0].name`"),
     (MANIFEST | {"tools": [TOOL | {"name": "n" * 129}]}, "Expected `str` of length <= 128 - at `$.tools[0].name`"),
     (MANIFEST | {"tools": [TOOL | {"description": ""}]}, "Expected `str` of length >= 1"),
-    (MANIFEST | {"tools": [TOOL, {"name": "b", "inputSchema": {}}]}, "Object missing required field `description`"),
     (MANIFEST | {"tools": [{"name": "b", "description": "B."}]}, "Object missing required field `inputSchema`"),
     (MANIFEST | {"tools": [TOOL | {"inputSchema": True}]}, "Expected `object`, got `bool`"),
     (MANIFEST | {"tools": [TOOL | {"annotations": []}]}, "Expected `object | null`, got `array`"),
@@ -216,7 +211,7 @@ def test_one_flaw_in_a_manifest_is_one_too_many(manifest: Any, reason: str) -> N
 
 def test_a_schema_is_judged_by_its_own_draft_and_one_of_an_unknown_draft_later() -> None:
     of_draft_4 = {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True}
-    unknown = {"$schema": "http://127.0.0.1:9/schema", "type": "text"}  # which nobody may fetch
+    unknown = {"$schema": "http://127.0.0.1:9/schema", "type": "text"}  # which must not be fetched
     for schema in (of_draft_4, unknown):
         assert toolset(MANIFEST | {"tools": [TOOL | {"inputSchema": schema}]})[1]
     of_today = {"minimum": 1, "exclusiveMinimum": True}

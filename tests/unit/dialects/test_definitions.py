@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.dialects import definitions, recognise, rest
-from gateway.dialects.definitions import DefinitionError
+from gateway.dialects import definitions, recognise
 from gateway.dialects.lists import open_list
+from gateway.naming import DefinitionError
 from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
 
 OWN = definition_examples(*DIALECTS)
@@ -50,32 +50,15 @@ def test_a_listed_tool_leaves_the_parsed_answer_as_it_was() -> None:
 
 
 USABLE = {"id": "A.B@1.0.0", "input_schema": {}}
+NEEDS: list[Any] = [[], {"authorization": "x"}, {"authorization": [{}]}, {"secrets": ["x"]}, {"secrets": [{"id": ""}]}]
 UNUSABLE: list[Any] = [
-    None,
-    [],
-    "A.B",
-    {},
-    {"id": ""},
-    {"id": 7},
-    {"id": None, "name": "b"},
-    {"id": "@1.0.0"},
-    {"id": "A."},
-    {"id": "A." + "b" * 300},
-    USABLE | {"description": 7},
-    USABLE | {"input_schema": []},
-    USABLE | {"input_schema": "object"},
-    USABLE | {"output_schema": []},
-    USABLE | {"output_schema": True},
-    USABLE | {"requirements": []},
-    USABLE | {"requirements": {"authorization": "x"}},
-    USABLE | {"requirements": {"authorization": [{}]}},
-    USABLE | {"requirements": {"authorization": ["x"]}},
-    USABLE | {"requirements": {"secrets": [{"id": ""}]}},
-    USABLE | {"requirements": {"secrets": {"id": "x"}}},
+    *(None, [], "A.B", {}, {"id": 7}, {"id": None, "name": "b"}, {"id": "@1.0.0"}, {"id": "A." + "b" * 300}),
+    *(USABLE | {member: 7} for member in ("description", "input_schema", "output_schema")),
+    *(USABLE | {"requirements": requirements} for requirements in NEEDS),
 ]
 
 
-@pytest.mark.parametrize("listed", UNUSABLE, ids=repr)
+@pytest.mark.parametrize("listed", UNUSABLE, ids=lambda listed: repr(listed)[:80])
 def test_a_tool_that_cannot_be_published_is_refused_with_a_reason(listed: Any) -> None:
     with pytest.raises(DefinitionError, match=r"\w"):
         definitions.read_definition(listed, "kit")
@@ -97,13 +80,11 @@ def test_members_that_are_null_are_as_if_they_were_not_there() -> None:
 
 
 ARGUMENTS = {"type": "object", "properties": {"a": {"type": "integer"}}}
-BESIDE: list[dict[str, Any]] = [{}, {"type": "object"}, {"title": "Arguments", "description": "What it takes."}]
 
 
-@pytest.mark.parametrize("beside", BESIDE, ids=repr)
-def test_the_arguments_are_found_in_their_wrapper_whatever_stands_beside_them(beside: dict[str, Any]) -> None:
-    listed = USABLE | {"input_schema": {"parameters": ARGUMENTS} | beside}
-    assert definitions.read_definition(listed, "kit")[0].input_schema == ARGUMENTS
+def test_the_arguments_are_found_in_their_wrapper_whatever_stands_beside_them() -> None:
+    around = {"parameters": ARGUMENTS, "type": "object", "title": "Arguments", "description": "What it takes."}
+    assert definitions.read_definition(USABLE | {"input_schema": around}, "kit")[0].input_schema == ARGUMENTS
 
 
 def test_what_the_arguments_refer_to_comes_along_from_their_wrapper() -> None:
@@ -112,11 +93,6 @@ def test_what_the_arguments_refer_to_comes_along_from_their_wrapper() -> None:
     read, _ = definitions.read_definition(USABLE | {"input_schema": around}, "kit")
     assert read.input_schema == arguments | {"$defs": {"A": {"type": "integer"}}}
     assert around == {"parameters": arguments, "$defs": {"A": {"type": "integer"}}}
-
-
-def test_a_schema_with_a_parameter_called_parameters_is_no_wrapper() -> None:
-    schema = {"type": "object", "properties": {"parameters": {"type": "object"}}, "required": ["parameters"]}
-    assert definitions.read_definition(USABLE | {"input_schema": schema}, "kit")[0].input_schema == schema
 
 
 CATALOGUES = {
@@ -138,29 +114,3 @@ def test_encoded_tools_are_joined_as_the_dialect_lists_them(name: str) -> None:
 def test_only_flat_oxp_answers_with_its_version_in_a_header() -> None:
     headers = {name: type(recognise.DIALECTS[name])("1.0.0").headers for name in DIALECTS}
     assert headers == dict.fromkeys(DIALECTS, ()) | {"oxp": ((b"oxp-version", b"1.0.0"),)}
-
-
-SPEAKERS = [
-    ("lc", (), []),
-    ("oxp", ((b"content-type", b"application/json"), (b"oxp-version", b"1.0")), {"items": []}),
-    ("oxp", ((b"oxp-version", b"1.0"),), {"tools": [{"toolkit": {"name": "A"}}]}),
-    ("oxp", ((b"oxp-version", b"1.0"),), []),  # the header before the shape
-    ("oxp-env", (), {"items": []}),
-    ("oxp-env", (), {"$schema": "urn:oxp:1.0", "tools": []}),
-    ("oxp-env", (), {"$schema": "otc://1.0", "items": []}),
-    ("rfc", (), {"$schema": rest.RFC_SCHEMA, "tools": [{"input_schema": {}}]}),
-    ("otc", (), {"$schema": rest.OTC_URL, "tools": []}),
-    ("otc", (), {"$schema": "mine", "tools": []}),
-    ("rfc", (), {"tools": [7, {"toolkit": {"name": "A"}}]}),
-    ("rfc", (), {"tools": [{"input": {"parameters": {}}}]}),
-    ("otc", (), {"tools": [{"input_schema": {"parameters": {}}}]}),
-    ("otc", (), {"tools": "none"}),
-    ("otc", (), {"tools": [], "items": None}),  # written out for completeness
-    ("otc", (), {}),
-    ("otc", (), None),
-]
-
-
-@pytest.mark.parametrize(("name", "headers", "document"), SPEAKERS)
-def test_what_a_tool_server_speaks_is_read_off_its_catalogue(name: str, headers: Any, document: Any) -> None:
-    assert recognise.of_server(headers, document).name == name

@@ -7,7 +7,6 @@ that answers it, and the members of the `ToolResult` this means.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,28 +16,18 @@ from msgspec.structs import replace
 from gateway.dialects import rcrt
 from gateway.dialects.rcrt import Crumb
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, ToolDefinition, ToolFailure, ToolResult
+from gateway.model import Invocation, ToolFailure, ToolResult
+from tests.unit.dialects.answers import DEFINITION
 from tests.wire import ROOT, canonical
 
 TTL = "2025-11-10T10:00:00Z"
-EXAMPLES = sorted((ROOT / "rcrt").glob("*.json"))
+EXAMPLES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "rcrt").glob("*.json"))}
 
-
-def read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+each_example = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES.keys())
 
 
 def invocation(call: dict[str, Any]) -> Invocation:
-    definition = ToolDefinition(
-        tool="Crumbs.t",
-        version="1.0.0",
-        name="Crumbs_t",
-        description="",
-        input_schema={},
-        output_schema={},
-        remote_id=call["tool"],
-    )
-    more = {"tool": definition, "config_ids": frozenset(call.get("config_ids", ()))}
+    more = {"tool": replace(DEFINITION, remote_id=call["tool"]), "config_ids": frozenset(call.get("config_ids", ()))}
     return Invocation(**{**call, **more}, timeout_s=30.0)
 
 
@@ -53,16 +42,14 @@ def encoded(call: Invocation, settings: dict[str, Any]) -> Any:
     )
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_a_call_becomes_the_breadcrumb_of_the_example(path: Path) -> None:
-    example = read(path)
+@each_example
+def test_a_call_becomes_the_breadcrumb_of_the_example(example: dict[str, Any]) -> None:
     sent = encoded(invocation(example["call"]), example.get("settings", {}))
     assert canonical(sent) == canonical(example["sent"])
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_event_becomes_the_result_of_the_example(path: Path) -> None:
-    example = read(path)
+@each_example
+def test_an_event_becomes_the_result_of_the_example(example: dict[str, Any]) -> None:
     crumb = rcrt.decode_event(example["answered"])
     assert crumb is not None
     assert rcrt.answered(crumb) == (example["call"]["call_id"],)
@@ -70,9 +57,8 @@ def test_an_event_becomes_the_result_of_the_example(path: Path) -> None:
     assert result == msgspec.convert(example["result"], ToolResult)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_our_own_request_is_known_again(path: Path) -> None:
-    example = read(path)
+@each_example
+def test_our_own_request_is_known_again(example: dict[str, Any]) -> None:
     event = {"breadcrumb_id": "1d0b", "type": "breadcrumb.updated", **example["sent"]}
     crumb = rcrt.decode_event(event)
     assert crumb is not None
@@ -90,10 +76,6 @@ def test_a_request_is_named_after_its_run_and_not_after_its_call(schema: str) ->
     assert rcrt.asked(Crumb(id="b7e0", schema=sent["schema_name"], tags=tuple(sent["tags"]))) == f"tg-{run}"
     (item,) = sent["context"].get("tool_requests", [sent["context"]])
     assert item["requestId"] == rcrt.request_id("tg-4f2a", run) == f"tg-{run}"
-
-
-def test_a_run_without_a_name_has_that_of_its_call() -> None:
-    assert rcrt.request_id("tg-4f2a", "") == "tg-4f2a"
 
 
 @pytest.mark.parametrize("config_id", ["another", 7, ["6f1c"], {"a": 1}, ""], ids=repr)
@@ -120,27 +102,15 @@ def test_a_configuration_in_a_step_of_a_workflow_counts_too(tool: str, refused: 
     assert rcrt.config_of(replace(call, config_ids=frozenset({"another"}))) is None
 
 
-def test_no_configuration_is_always_allowed() -> None:
-    assert rcrt.config_of(invocation({"call_id": "tg-1", "tool": "t", "arguments": {"config_id": None}})) is None
-
-
-NOT_ABOUT_A_BREADCRUMB = [
-    {"type": "ping", "ts": "2025-11-10T09:00:05Z"},
-    {"type": "breadcrumb.deleted", "breadcrumb_id": "b7e0"},
-    {"type": None, "breadcrumb_id": "b7e0"},
-    {"owner_id": "0000"},
-    {"breadcrumb_id": 7},
-    {"breadcrumb_id": "../../auth"},
-    {"breadcrumb_id": ""},
-    {"breadcrumb_id": "b7e0\n"},
-    [],
-    "ping",
-    None,
+NOT_ABOUT_A_BREADCRUMB: list[Any] = [
+    *({"type": kind, "breadcrumb_id": "b7e0"} for kind in ("ping", "breadcrumb.deleted", None)),
+    *({"breadcrumb_id": crumb_id} for crumb_id in (7, "../../auth", "", "b7e0\n", None)),
+    *([], "ping", None),
 ]
 
 
 @pytest.mark.parametrize("document", NOT_ABOUT_A_BREADCRUMB, ids=repr)
-def test_what_is_not_about_a_breadcrumb_is_passed_over(document: Any) -> None:
+def test_an_event_that_is_not_about_a_breadcrumb_is_passed_over(document: Any) -> None:
     assert rcrt.decode_event(document) is None
 
 
@@ -179,19 +149,13 @@ def test_a_response_says_what_it_answers(context: Any, tags: tuple[str, ...], id
     assert rcrt.answered(Crumb(id="b7e0", schema="tool.response.v1", tags=tags, context=context)) == ids
 
 
+NO_DISK = ToolResult(failure=ToolFailure(message="No disk"))
 NULLS: list[tuple[Any, ToolResult]] = [
     ({"status": "success", "output": None, "result": 7}, ToolResult(value=7)),
     ({"status": None, "error": None, "output": 7}, ToolResult(value=7)),
-    ({"error": None, "result": 7}, ToolResult(value=7)),
-    ({"status": None, "error": "No disk"}, ToolResult(failure=ToolFailure(message="No disk"))),
-    (
-        {"status": "error", "error": None, "output": {"error": "No disk"}},
-        ToolResult(failure=ToolFailure(message="No disk")),
-    ),
-    (
-        {"status": "error", "error": "", "result": {"error": "No disk"}},
-        ToolResult(failure=ToolFailure(message="No disk")),
-    ),
+    ({"status": None, "error": "No disk"}, NO_DISK),
+    ({"status": "error", "error": None, "output": {"error": "No disk"}}, NO_DISK),
+    ({"status": "error", "error": "", "result": {"error": "No disk"}}, NO_DISK),
 ]
 
 
@@ -216,7 +180,7 @@ def test_a_time_that_is_none_is_left_out(time: Any) -> None:
     assert rcrt.decode_response({"status": "success", "execution_time_ms": time}, idempotent=False) == ToolResult()
 
 
-def test_a_long_error_is_cut_and_only_its_first_line_is_told() -> None:
+def test_a_long_error_is_cut_and_only_its_first_line_is_passed_on() -> None:
     result = rcrt.decode_response({"error": "x" * 5000 + "\n/srv/tools/secret.ts:1"}, idempotent=True)
     assert result.failure is not None
     assert result.failure.message == "x" * 500

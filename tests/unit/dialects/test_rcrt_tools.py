@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.dialects.rcrt import Crumb
-from gateway.dialects.rcrt_tools import ToolError, is_callable, read_tool, tool_name
+from gateway.dialects.rcrt_tools import is_callable, read_tool, tool_name
+from gateway.naming import DefinitionError
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
 
@@ -54,7 +55,7 @@ def test_a_tool_that_says_nothing_takes_and_returns_anything(context: Any) -> No
     assert tool.examples is None
 
 
-def test_an_odd_version_is_replaced_and_told() -> None:
+def test_an_odd_version_is_replaced_with_a_warning() -> None:
     tool, warnings = read({}, semantic_version="beta")
     assert tool.version == "1.0.0"
     assert len(warnings) == 1
@@ -68,12 +69,12 @@ def test_no_part_of_a_name_is_a_toolkit_or_a_version(name: str, word: str) -> No
 
 @pytest.mark.parametrize("context", [{"input_schema": 7}, {"outputSchema": []}], ids=repr)
 def test_a_schema_that_is_no_object_is_refused(context: Any) -> None:
-    with pytest.raises(ToolError, match="schema is not an object"):
+    with pytest.raises(DefinitionError, match="schema is not an object"):
         read(context)
 
 
 def test_a_name_of_which_no_id_can_be_made_is_refused() -> None:
-    with pytest.raises(ToolError):
+    with pytest.raises(DefinitionError):
         read_tool({"context": {}}, "x" * 300, "Crumbs")
 
 
@@ -96,20 +97,12 @@ def test_a_tool_is_named_by_its_context_and_failing_that_by_its_tag(
 @pytest.mark.parametrize("tags", [(), ("tool:openrouter-models-sync",)])
 def test_a_tool_its_tags_do_not_name_cannot_be_reached(tags: tuple[str, ...]) -> None:
     """Gap of the stock tools: one is tagged otherwise than it is called."""
-    with pytest.raises(ToolError):
+    with pytest.raises(DefinitionError):
         tool_name(Crumb(id="b7e0", tags=tags, context={"name": "openrouter_models_sync"} if tags else {}))
 
 
-@pytest.mark.parametrize(
-    ("tags", "needs_approval", "callable_"),
-    [
-        (("w", "approved"), True, True),
-        (("w",), False, True),
-        (("w",), True, False),
-        (("approved",), False, False),
-    ],
-)
-def test_a_tool_is_callable_in_its_workspace_and_once_approved(
-    tags: tuple[str, ...], needs_approval: bool, callable_: bool
-) -> None:
-    assert is_callable(Crumb(id="b7e0", tags=tags), "w", needs_approval=needs_approval) is callable_
+def test_a_tool_is_callable_in_its_workspace_and_once_approved() -> None:
+    for tags, approved, there in ((("w", "approved"), True, True), (("w",), False, True), ((), False, False)):
+        crumb = Crumb(id="b7e0", tags=tags)
+        assert is_callable(crumb, "w", needs_approval=True) is approved
+        assert is_callable(crumb, "w", needs_approval=False) is there

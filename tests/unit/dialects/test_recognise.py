@@ -64,16 +64,8 @@ def test_a_call_on_a_bare_path_is_recognised(
     assert recognise.of_call(head("POST", path, headers), body).name == name
 
 
-SHAPELESS: list[dict[str, Any]] = [
-    ENVELOPED | FLAT,
-    {},
-    schema("otc://1.0"),
-    {"tool": {"name": "B", "toolkit": "A"}, "inputs": {}},  # the ancestor of the RFC
-    {"name": "b", "args": {}},  # the oldest of the LangChain family
-]
-
-
-@pytest.mark.parametrize("body", SHAPELESS)
+# The last is the ancestor of the RFC.
+@pytest.mark.parametrize("body", [ENVELOPED | FLAT, {}, schema("otc://1.0"), {"tool": {"name": "B"}, "inputs": {}}])
 @pytest.mark.parametrize("path", ["/call", "/tools/call"])
 def test_a_body_of_no_shape_or_of_two_is_refused(path: str, body: dict[str, Any]) -> None:
     with pytest.raises(GatewayError) as caught:
@@ -128,7 +120,7 @@ HEADS: list[tuple[str | None, str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("name", "method", "headers"), HEADS)
-def test_a_head_alone_tells_the_dialect_only_when_it_is_sure(
+def test_a_head_alone_names_the_dialect_only_when_it_is_certain(
     name: str | None, method: str, headers: dict[str, str]
 ) -> None:
     dialect = recognise.by_head(head(method, "/tools/call", headers))

@@ -11,9 +11,10 @@ from gateway import jsontext
 from gateway.dialects import fields, recognise, replies
 from gateway.dialects.recognise import REST
 from gateway.errors import GatewayError
-from gateway.model import Invocation, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.model import Invocation, ToolCall, ToolRef, ToolResult
 from gateway.ports import OpenedCall
 from gateway.wire import WireReply
+from tests.unit.dialects.answers import DEFINITION
 from tests.wire import DIALECTS, CallExample, call_examples, canonical
 
 EXAMPLES = call_examples()
@@ -52,19 +53,10 @@ def as_run(call: ToolCall) -> tuple[Invocation, ToolCall]:
     """The call as a backend runs it, with an id and a version; and as the tool server should understand it."""
     tool = call.ref.tool.replace("_", ".", 1) if call.ref.by_name else call.ref.tool
     ref = ToolRef(tool=tool, version=call.ref.version or "1.0.0")
-    definition = ToolDefinition(
-        tool=tool,
-        version=ref.version or "",
-        name=tool.replace(".", "_"),
-        description="",
-        input_schema={},
-        output_schema={},
-        remote_id=f"{ref.tool}@{ref.version}",
-    )
     understood = replace(call, ref=ref, call_id=call.call_id or CALL_ID)
     invocation = Invocation(
         call_id=understood.call_id or "",
-        tool=definition,
+        tool=replace(DEFINITION, remote_id=f"{ref.tool}@{ref.version}"),
         arguments=call.arguments,
         timeout_s=1.0,
         context=call.context,
@@ -76,7 +68,7 @@ def as_run(call: ToolCall) -> tuple[Invocation, ToolCall]:
 @each_example
 def test_a_tool_server_of_the_same_dialect_understands_our_call(example: CallExample) -> None:
     invocation, understood = as_run(example.call)
-    request = recognise.SERVER_DIALECTS[example.dialect].request_call(invocation)
+    request = recognise.DIALECTS[example.dialect].request_call(invocation)
     body = jsontext.decode(request.body)
     assert (request.method, request.path) == (b"POST", CALL_PATHS[example.dialect])
     assert recognise.DIALECTS[example.dialect].decode_call(body) == understood

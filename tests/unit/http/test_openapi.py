@@ -12,8 +12,8 @@ from gateway.dialects.fields import MAX_TOOL_ID
 from gateway.dialects.recognise import DIALECTS
 from gateway.http.openapi import BY_KEY, BY_TOKEN, document
 from tests.oracle import FAILURE_CODES, Operation
-from tests.oracle.examples import coded
-from tests.oracle.test_oracle import GOOD
+from tests.oracle.test_oracle import GOOD, coded
+from tests.wire import call_examples
 
 DOCUMENT: dict[str, Any] = json.loads(document("1.2.3", "https://tools.example.com"))
 PREFIXES = ("rfc", "otc", "oxp", "oxp-env", "lc")
@@ -49,11 +49,6 @@ def test_every_dialect_has_its_prefix() -> None:
     bare = {"/health", "/tools", "/tools/call", "/call"}
     prefixed = {f"/{prefix}{path}" for prefix in PREFIXES for path in bare}
     assert DOCUMENT["paths"].keys() == bare | prefixed | {"/calls/{call_id}", "/challenges/{token}", "/openapi.json"}
-
-
-def test_operations_have_ids_of_their_own() -> None:
-    ids = [operation["operationId"] for operation in operations()]
-    assert len(ids) == len(set(ids))
 
 
 def test_whatever_concerns_a_caller_asks_for_a_credential() -> None:
@@ -127,11 +122,14 @@ def test_every_component_is_used() -> None:
             assert not [name for name in named if f'"#/components/{kind}/{name}"' not in text]
 
 
-SHOWN = [case for case in GOOD if case[0] in PREFIXES and case[1] in PATH_OF]
+ANSWERED = [
+    (one.dialect, "call", one.answered.status, json.loads(one.answered.body)) for one in call_examples().values()
+]
+SHOWN = [case for case in (*ANSWERED, *GOOD) if case[0] in PREFIXES and case[1] in PATH_OF]
 
 
 @pytest.mark.parametrize(("dialect", "operation", "status", "answered"), SHOWN)
-def test_what_the_specifications_show_is_described(
+def test_the_answers_of_the_examples_are_described(
     dialect: str, operation: Operation, status: int, answered: Any
 ) -> None:
     path, method = PATH_OF[operation]

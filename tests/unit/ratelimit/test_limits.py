@@ -7,7 +7,7 @@ import pytest
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
 from gateway.ratelimit import Limits, MemoryBuckets, RateLimited, Rule
-from gateway.ratelimit.limits import FAILED_VERIFICATIONS, LOOKS_AT_ONE, LOOKS_OF_ADDRESS
+from gateway.ratelimit.limits import LOOKS_AT_ONE, LOOKS_OF_ADDRESS
 from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
 from gateway.state.port import StateUnavailable
@@ -36,69 +36,6 @@ def limits(*rules: Rule, clock: Clock | None = None) -> Limits:
     return Limits(rules, MemoryBuckets(clock or Clock()))
 
 
-async def test_limits_on_addresses_alone_are_of_the_first_phase_and_all_others_of_the_second() -> None:
-    rules = [
-        rule("address", parts=("ip",), burst=1),
-        rule("caller", burst=2),
-        rule("address-and-tool", parts=("ip",), tools=("*",), burst=5),
-    ]
-    gate = limits(*rules)
-    first, second = gate.admit("call", IP), await gate.spend("call", "key:a", IP, WEB)
-    assert dict(first)[b"ratelimit"] == b'"address";r=0;t=1'
-    assert dict(second)[b"ratelimit"] == b'"caller";r=1;t=1, "address-and-tool";r=4;t=1'
-    with pytest.raises(RateLimited) as caught:
-        gate.admit("call", IP)
-    assert caught.value.reason == "address"
-    assert dict(gate.admit("call", "10.0.0.2"))[b"ratelimit"] == b'"address";r=0;t=1'
-    await gate.spend("call", "key:a", IP, WEB)
-    with pytest.raises(RateLimited) as caught:
-        await gate.spend("call", "key:a", IP, WEB)
-    assert caught.value.reason == "caller"
-
-
-async def test_without_limits_everything_passes_and_nothing_is_said() -> None:
-    gate = limits()
-    assert (gate.admit("call", IP), await gate.spend("call", "key:a", IP, WEB)) == ((), ())
-
-
-async def test_polls_do_not_use_up_what_calls_may() -> None:
-    gate = limits(rule("calls", burst=1), rule("polls", burst=2, operations=frozenset({"poll"})))
-    for _ in range(2):
-        await gate.spend("poll", "key:a", IP, None)
-    await gate.spend("call", "key:a", IP, None)
-    for operation, refused_by in (("poll", "polls"), ("list", "calls")):
-        with pytest.raises(RateLimited) as caught:
-            await gate.spend(operation, "key:a", IP, None)  # type: ignore[arg-type]
-        assert caught.value.reason == refused_by
-
-
-async def test_an_address_that_fails_to_prove_itself_too_often_is_not_even_asked() -> None:
-    clock = Clock()
-    gate = limits(clock=clock)
-    for _ in range(FAILED_VERIFICATIONS.burst):
-        gate.admit("list", IP)
-        gate.verification_failed(IP)
-    with pytest.raises(RateLimited) as caught:
-        gate.admit("call", IP)
-    assert (caught.value.reason, caught.value.retry_after_s) == ("failed-verifications", 1)
-    gate.verification_failed(IP)  # of a request that was under way
-    assert gate.admit("call", "10.0.0.2") == ()
-    clock.now_us += 100_000
-    assert gate.admit("call", IP) == ()
-
-
-async def test_the_limit_on_failures_can_be_replaced_and_counts_nothing_else() -> None:
-    own = rule("own", parts=("ip",), count=1, per_s=60, burst=1, operations=frozenset({"failed_verification"}))
-    gate = limits(own)
-    for _ in range(5):
-        gate.admit("call", IP)
-        await gate.spend("call", "key:a", IP, None)
-    gate.verification_failed(IP)
-    with pytest.raises(RateLimited) as caught:
-        gate.admit("call", IP)
-    assert (caught.value.reason, caught.value.retry_after_s) == ("own", 60)
-
-
 async def test_looks_at_a_challenge_are_counted_by_challenge_and_by_address() -> None:
     clock = Clock()
     gate = limits(clock=clock)
@@ -119,33 +56,13 @@ async def test_looks_at_a_challenge_are_counted_by_challenge_and_by_address() ->
     gate.admit_look(IP, "one")
 
 
-async def test_looks_count_as_polls_of_their_address_too_and_use_up_no_calls() -> None:
-    gate = limits(rule("polls", parts=("ip",), burst=2, operations=frozenset({"poll"})), rule("calls", parts=("ip",)))
-    for challenge in ("one", None):
-        names = [header for header, _ in gate.admit_look(IP, challenge)]
-        assert names == [b"ratelimit-policy", b"ratelimit"]
-    with pytest.raises(RateLimited) as caught:
-        gate.admit_look(IP, "two")
-    assert caught.value.reason == "polls"
-    gate.admit("call", IP)
-
-
-async def test_the_first_phase_never_asks_what_is_shared() -> None:
+async def test_the_first_phase_never_asks_redis() -> None:
     away = Away()
     gate = Limits([rule("address", parts=("ip",), burst=1)], MemoryBuckets(Clock()), away)
     gate.admit("call", IP)
     gate.verification_failed(IP)
     await gate.spend("call", "key:a", IP, None)  # no rule of the second phase: nothing to ask
     assert away.asked == 0
-
-
-async def test_limits_that_cannot_be_checked_are_counted_here_by_default() -> None:
-    gate = Limits([rule(burst=2)], MemoryBuckets(Clock()), Away())
-    assert dict(await gate.spend("call", "key:a", IP, None))[b"ratelimit"] == b'"per-caller";r=1;t=1'
-    await gate.spend("call", "key:a", IP, None)
-    with pytest.raises(RateLimited):
-        await gate.spend("call", "key:a", IP, None)
-    await gate.spend("call", "key:b", IP, None)
 
 
 async def test_limits_that_cannot_be_checked_let_everything_pass_with_allow() -> None:

@@ -54,12 +54,12 @@ def test_both_halves_of_an_ending_are_remembered_as_one_in_either_order() -> Non
     assert known == [("k", RECORD, b"outcome"), ("l", RECORD, b"")]
 
 
-def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
+def test_an_ending_is_reduced_with_its_call() -> None:
     recent = RecentEndings(KEPT_S, Clock())
     for number in range(10):
         recent.add(str(number), RECORD, bytes(MAX_RECENT_BYTES // 2))
         recent.reduce(str(number), b"short")
-    recent.reduce("nobody", b"short")
+    recent.reduce("unknown", b"short")
     known = [(ending.key, ending.record, ending.outcome, ending.is_reduced) for ending in recent.all()]
     assert known == [(str(number), RECORD, b"short", True) for number in range(10)]
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from gateway.transport import Origin
-from gateway.transport.dial import Address, Dialler, close_loser, first_connected, interleave
+from gateway.transport.dial import Address, Dialler, close_loser, first_connected
 from tests.unit.transport.scripted import DEADLINE_S, echo_target, serving
 from tests.unit.transport.test_pool import unanswering
 
@@ -65,11 +65,6 @@ BAD = [
 def test_a_url_that_names_no_clear_origin_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Origin.parse(url)
-
-
-def test_address_families_take_turns_in_the_resolvers_order() -> None:
-    given: list[Address] = [(SIX, "a"), (SIX, "b"), (SIX, "c"), (FOUR, "d"), (FOUR, "e")]
-    assert interleave(given) == [(SIX, "a"), (FOUR, "d"), (SIX, "b"), (FOUR, "e"), (SIX, "c")]
 
 
 def refusing(stack: contextlib.ExitStack) -> Address:

@@ -11,10 +11,9 @@ import pytest
 
 from gateway.pacing import MAX_PIECES, SLICE_BYTES
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
-from gateway.transport.connection import Connection
-from gateway.transport.replies import Headers, WholeReply
+from gateway.transport.connection import Connection, Headers
+from gateway.transport.replies import WholeReply
 from tests.unit.transport.scripted import (
-    DEADLINE_S,
     OK,
     Peer,
     acquire,
@@ -88,15 +87,6 @@ async def test_it_is_read_whole_and_its_connection_used_again(
         assert server.connections == 1
 
 
-async def test_a_reader_who_takes_it_in_parts_gets_all_of_it() -> None:
-    async with (
-        serving(answering(CHOPPED)) as server,
-        pooled(server, Limits(stream_bytes=1000)) as pool,
-        pool.stream(b"GET", b"/", (), b"", timeout_s=DEADLINE_S, idle_s=DEADLINE_S, max_body=len(BODY)) as reply,
-    ):
-        assert b"".join([piece async for piece in reply]) == BODY
-
-
 async def test_a_caller_who_leaves_in_the_middle_of_it_costs_the_connection_only() -> None:
     async with serving(answering(CHOPPED)) as server, pooled(server) as pool:
         task = asyncio.create_task(call(pool))
@@ -148,7 +138,7 @@ async def test_extensions_in_proportion_to_their_chunks_are_no_offence() -> None
 
 async def test_many_small_pieces_take_no_more_memory_than_their_bytes() -> None:
     count = 10_000
-    exchange = WholeReply(Connection(Pool(Origin("http", "127.0.0.1", 9))), b"GET", 2 * count, None)
+    exchange = WholeReply(Pool(Origin("http", "127.0.0.1", 9))._make_connection(), b"GET", 2 * count, None)
     exchange.reply = asyncio.get_running_loop().create_future()
     exchange.on_head(200, ())
     tracemalloc.start()

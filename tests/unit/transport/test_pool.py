@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.transport import Kind, Limits, Origin, Pool, TransportError
+from gateway.transport import Kind, Limits, Origin, Pool
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
     Gate,
-    Peer,
     Stats,
     answering,
     call,
@@ -48,40 +47,12 @@ async def test_an_invalid_request_is_refused_before_a_connection_is_made() -> No
         assert stats_of(pool) == Stats(0, 0, 0, 0)
 
 
-async def test_ipv6_servers_are_reached() -> None:
-    async with serving(echo_target, host="::1") as server, pooled(server) as pool:
-        assert (await call(pool, b"/six")).body == b"/six"
-        assert b"host: [::1]:" in server.requests[0]
-
-
 async def test_tcp_does_not_wait_to_fill_packets() -> None:
     async with serving(echo_target) as server, pooled(server) as pool:
         await call(pool)
         transport = pool._idle[0]._transport
         assert transport is not None
         assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-async def test_a_large_body_arrives_whole() -> None:
-    body = bytes(range(256)) * 8192
-    async with serving(answering(OK, OK)) as server, pooled(server) as pool:
-        await call(pool, body=body)
-        await call(pool, body=body)
-        assert server.connections == 1
-        assert all(request.endswith(b"\r\n\r\n" + body) for request in server.requests)
-
-
-async def test_the_connection_used_last_is_used_next() -> None:
-    gate = Gate()
-    async with serving(gate.script) as server, pooled(server) as pool:
-        calls = [start(pool, b"/%d" % i) for i in range(3)]
-        await until(lambda: len(gate.waiting) == 3)
-        gate.open(3)
-        await asyncio.gather(*calls)
-        idle = list(pool._idle)
-        gate.open()
-        await start(pool, b"/again")
-        assert pool._idle == idle
 
 
 async def test_callers_beyond_the_cap_are_served_in_the_order_they_came() -> None:
@@ -137,18 +108,6 @@ async def test_only_the_connections_nobody_needs_grow_old() -> None:
         assert server.connections == 3
 
 
-async def test_a_connection_the_server_has_closed_leaves_the_pool() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(OK)
-
-    async with serving(script) as server, pooled(server) as pool:
-        await call(pool)
-        await until(lambda: stats_of(pool).live == 0)
-        await call(pool)
-        assert len(server.requests) == 2
-
-
 # What cannot be reached: nothing has been sent.
 
 
@@ -202,19 +161,3 @@ async def test_a_caller_does_not_wait_longer_for_a_connection_than_its_own_timeo
         assert stats_of(pool) == Stats(connecting=1, live=0, idle=0, waiting=0)  # it may still succeed
         await pool.aclose()
         assert stats_of(pool) == Stats(0, 0, 0, 0)
-
-
-async def test_a_server_that_hangs_up_on_accepting_says_the_truth() -> None:
-    async def script(peer: Peer) -> None:
-        peer.reset()
-
-    async with serving(script) as server, pooled(server) as pool:
-        for _ in range(20):
-            error = await failure(call(pool))
-            assert error.kind in (Kind.CLOSED, Kind.CONNECT)
-        assert server.requests == []
-
-
-def test_an_error_shows_what_matters() -> None:
-    error = TransportError(Kind.TIMEOUT, "Too slow.", sent=True)
-    assert repr(error) == "TransportError(timeout, 'Too slow.', sent=True)"

@@ -12,9 +12,7 @@ from tests.unit.transport.scripted import (
     Gate,
     Peer,
     Script,
-    Stats,
     acquire,
-    assert_balanced,
     call,
     echo_target,
     failure,
@@ -114,43 +112,6 @@ async def test_a_connection_outlives_the_caller_it_was_opened_for() -> None:
         assert len(server.requests) == 1
 
 
-async def test_a_caller_cancelled_after_it_was_served_hands_the_connection_on() -> None:
-    async with serving(echo_target) as server, pooled(server, Limits(connections=1)) as pool:
-        connection = await acquire(pool)
-        first, second = start(pool, b"/first"), start(pool, b"/second")
-        await until(lambda: stats_of(pool).waiting == 2)
-        pool.release(connection)
-        first.cancel()
-        assert await second == b"/second"
-        assert server.connections == 1
-
-
-async def test_a_cancelled_call_costs_its_connection_because_its_reply_may_still_come() -> None:
-    gate = Gate()
-    async with serving(gate.script) as server, pooled(server) as pool:
-        task = start(pool, b"/gone")
-        await until(lambda: gate.waiting == [b"/gone"])
-        task.cancel()
-        await asyncio.wait([task])
-        assert stats_of(pool).slots == 0
-        gate.open(2)
-        assert await start(pool, b"/next") == b"/next"
-        assert server.connections == 2
-
-
-async def test_a_connection_that_dies_between_two_callers_sends_the_second_to_a_new_one() -> None:
-    async with serving(echo_target) as server, pooled(server, Limits(connections=1)) as pool:
-        await call(pool)
-        connection = await acquire(pool)
-        waiting = start(pool, b"/next")
-        await until(lambda: stats_of(pool).waiting == 1)
-        pool.release(connection)
-        connection.drop()
-        assert await waiting == b"/next"
-        assert_balanced(pool)
-        assert server.connections == 2
-
-
 async def test_a_caller_whose_connection_died_keeps_its_place_even_in_a_full_queue() -> None:
     async with serving(echo_target) as server, pooled(server, Limits(connections=1, waiters=1)) as pool:
         await call(pool)
@@ -165,35 +126,7 @@ async def test_a_caller_whose_connection_died_keeps_its_place_even_in_a_full_que
         assert b" ".join(server.requests).index(b"/first") < b" ".join(server.requests).index(b"/second")
 
 
-async def test_a_connection_that_dies_with_the_caller_it_was_handed_to_is_not_kept() -> None:
-    async with serving(echo_target) as server, pooled(server, Limits(connections=1, idle_s=0.01)) as pool:
-        await call(pool)
-        connection = await acquire(pool)
-        waiting = start(pool, b"/gone")
-        await until(lambda: stats_of(pool).waiting == 1)
-        pool.release(connection)
-        connection.drop()
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert stats_of(pool) == Stats(0, 0, 0, 0)
-        assert await start(pool, b"/next") == b"/next"
-
-
 # The end.
-
-
-async def test_closing_breaks_off_what_is_under_way() -> None:
-    async with serving(listening) as server:
-        pool = Pool(server.origin, Limits(connections=1))
-        running = asyncio.ensure_future(failure(call(pool, b"/running")))
-        await until(lambda: len(server.requests) == 1)
-        waiting = asyncio.ensure_future(failure(call(pool, b"/waiting")))
-        await until(lambda: stats_of(pool).waiting == 1)
-        await pool.aclose()
-        assert stats_of(pool) == Stats(0, 0, 0, 0)
-        assert ((await running).kind, (await running).sent) == (Kind.CLOSED, True)
-        assert ((await waiting).kind, (await waiting).sent) == (Kind.CLOSED, False)
-        await until(lambda: server.open == 0)
 
 
 async def test_closing_twice_or_unused_does_no_harm() -> None:

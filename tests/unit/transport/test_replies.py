@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.transport import Kind, Limits, Reply
+from gateway.transport import Kind, Limits
 from tests.unit.transport.scripted import OK, Peer, answering, call, failure, pooled, serving, stats_of
 
 pytestmark = pytest.mark.anyio
@@ -50,33 +50,6 @@ async def test_a_whole_reply_is_read_and_its_connection_used_again(name: str) ->
         assert server.connections == 1
 
 
-@pytest.mark.parametrize("name", GOOD)
-async def test_a_reply_that_comes_byte_by_byte_is_the_same_reply(name: str) -> None:
-    raw, status, body = GOOD[name]
-
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        for i in range(len(raw)):
-            await peer.send(raw[i : i + 1])
-        await peer.until_closed()
-
-    async with serving(script) as server, pooled(server) as pool:
-        reply = await call(pool)
-        assert (reply.status, reply.body) == (status, body)
-
-
-async def test_header_names_are_lower_case_and_fields_keep_order_and_number() -> None:
-    raw = b"HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nX-Empty:\r\nSET-COOKIE: b  \r\nContent-Length: 0\r\n\r\n"
-    async with serving(answering(raw)) as server, pooled(server) as pool:
-        reply = await call(pool)
-    assert reply.headers == (
-        (b"set-cookie", b"a"),
-        (b"x-empty", b""),
-        (b"set-cookie", b"b"),
-        (b"content-length", b"0"),
-    )
-
-
 ENDS_THE_CONNECTION = {
     "Connection: close": b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
     "HTTP/1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -101,40 +74,6 @@ async def test_such_a_reply_is_delivered_and_the_next_call_takes_a_new_connectio
         assert stats_of(pool).live == 0
         assert (await call(pool)).body == b"ok"
         assert server.connections == 2
-
-
-@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
-async def test_a_reply_without_a_length_ends_with_its_connection(version: bytes) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/" + version + b" 200 OK\r\nContent-Type: text/plain\r\n\r\nall ")
-        await peer.send(b"of it")
-
-    async with serving(script) as server, pooled(server) as pool:
-        assert (await call(pool)).body == b"all of it"
-        assert stats_of(pool).live == 0
-
-
-async def test_a_reset_is_no_end_of_a_reply_without_a_length() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\n\r\npart")
-        peer.reset()
-
-    async with serving(script) as server, pooled(server) as pool:
-        error = await failure(call(pool))
-    assert (error.kind, error.sent) == (Kind.CLOSED, True)
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n"],
-)
-async def test_a_reply_to_head_has_no_body_whatever_it_announces(raw: bytes) -> None:
-    async with serving(answering(raw)) as server, pooled(server) as pool:
-        assert (await call(pool, method=b"HEAD")).body == b""
-        assert (await call(pool, method=b"HEAD")).body == b""
-        assert server.connections == 2  # ours: such a connection is not used again
 
 
 LENGTH = b"Content-Length: 2\r\n"
@@ -181,45 +120,6 @@ async def test_what_is_not_http_is_a_protocol_error_and_costs_the_connection(nam
         assert stats_of(pool).live == 0
 
 
-CUT = {
-    "content-length": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
-    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n",
-    "after an interim reply": b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
-}
-
-
-@pytest.mark.parametrize("name", CUT)
-async def test_a_server_that_closes_after_any_byte_gives_a_whole_reply_or_an_error_that_says_sent(name: str) -> None:
-    raw = CUT[name]
-
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(raw[: peer.number])
-
-    async with serving(script) as server, pooled(server) as pool:
-        for cut in range(len(raw)):
-            error = await failure(call(pool))
-            assert (error.kind, error.sent) == (Kind.CLOSED, True), cut
-        assert (await call(pool)).status == 200
-        assert len(server.requests) == len(raw) + 1  # none was sent twice
-
-
-async def test_without_a_length_only_a_cut_in_the_head_is_seen() -> None:
-    raw = b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nhello"
-    head = raw.index(b"hello")
-
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(raw[: peer.number])
-
-    async with serving(script) as server, pooled(server) as pool:
-        for _ in range(head):
-            error = await failure(call(pool))
-            assert (error.kind, error.sent) == (Kind.CLOSED, True)
-        for cut in range(head, len(raw) + 1):
-            assert (await call(pool)).body == raw[head:cut]
-
-
 SMALL = Limits(head_bytes=1000)
 TOO_MUCH = {
     "one long header": b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2000 + b"\r\nContent-Length: 2\r\n\r\nok",
@@ -258,16 +158,4 @@ async def test_a_body_has_a_limit_and_may_be_exactly_that_long(framing: str) -> 
         assert (await call(pool, max_body=1000)).body == body
         error = await failure(call(pool, max_body=999))
         assert (error.kind, error.sent) == (Kind.TOO_LARGE, True)
-        assert stats_of(pool).live == 0
-
-
-async def test_a_reply_that_overtakes_its_request_is_delivered_and_costs_the_connection() -> None:
-    async def script(peer: Peer) -> None:
-        await peer.wait_for_input()  # and leave nearly all of the 16 MiB unread
-        await peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-        await peer.stay()
-
-    async with serving(script) as server, pooled(server) as pool:
-        reply = await call(pool, body=b"x" * 2**24)
-        assert reply == Reply(413, ((b"content-length", b"0"),), b"")
         assert stats_of(pool).live == 0

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AbstractAsyncContextManager
 from math import inf
 
 import pytest
 
 from gateway.memory import BodyMemory
-from gateway.transport import Kind, Limits, Pool, StreamedReply, TransportError
+from gateway.transport import Kind, Limits, Pool, StreamedReply
 from gateway.transport.replies import UNCOUNTED_BYTES
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,
     Peer,
     Script,
-    Stats,
     answering,
     call,
     echo_target,
@@ -103,18 +101,6 @@ async def test_the_head_comes_before_the_body() -> None:
         assert [piece async for piece in reply] == [b"data: a\n\n"]
 
 
-async def test_a_request_is_sent_as_for_a_whole_reply() -> None:
-    async with serving(answering(OK, OK)) as server, pooled(server) as pool:
-        headers, more = ((b"a", b"1"),), ((b"b", b"2"),)
-        async with pool.stream(
-            b"POST", b"/mcp", headers, b"{}", more=more, timeout_s=DEADLINE_S, idle_s=DEADLINE_S, max_body=10
-        ) as reply:
-            await reply.read()
-        await pool.request(b"POST", b"/mcp", headers, b"{}", more=more, timeout_s=DEADLINE_S, max_body=10)
-        assert server.requests[0] == server.requests[1]
-        assert server.connections == 1
-
-
 async def test_it_can_be_read_whole_also_after_its_first_piece() -> None:
     large = bytes(300_000)
     raw = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n" % (5 + len(large))
@@ -123,12 +109,6 @@ async def test_it_can_be_read_whole_also_after_its_first_piece() -> None:
             first = await anext(reply)
             whole = await reply.read()
         assert (whole.status, whole.headers, first + whole.body) == (201, reply.head.headers, b"first" + large)
-
-
-async def test_a_reply_to_head_has_no_body() -> None:
-    raw = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"
-    async with serving(answering(raw)) as server, pooled(server) as pool, stream(pool, method=b"HEAD") as reply:
-        assert (await reply.read()).body == b""
 
 
 # The connection afterwards.
@@ -160,19 +140,6 @@ async def test_a_stream_left_early_closes_its_connection_and_no_other_call_gets_
             assert stats_of(pool).slots == 0
             assert (await failure(anext(reply))).kind is Kind.CLOSED
             assert server.connections == number + 1
-        await until(lambda: server.open == 0)
-
-
-@pytest.mark.parametrize("parts", [[], [EVENTS], [EVENTS + chunk(b"x")]], ids=["no head", "no body", "a piece"])
-async def test_a_reader_who_is_cancelled_frees_the_slot(parts: list[bytes]) -> None:
-    async with serving(sending(*parts)) as server, pooled(server, Limits(connections=1)) as pool:
-        task = asyncio.create_task(everything(pool))
-        await until(lambda: len(server.requests) == 1)
-        await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.wait([task])
-        assert task.cancelled()
-        assert stats_of(pool).slots == 0
         await until(lambda: server.open == 0)
 
 
@@ -229,14 +196,6 @@ async def test_a_server_that_is_silent_for_too_long_ends_the_stream(parts: list[
         assert stats_of(pool).slots == 0
 
 
-async def test_a_stream_may_last_longer_than_its_silences() -> None:
-    async with serving(trickling) as server, pooled(server) as pool, stream(pool, idle_s=1.0) as reply:
-        started, received = time.monotonic(), 0
-        while time.monotonic() - started < 1.2:
-            received += len(await anext(reply))
-        assert received > 1
-
-
 @pytest.mark.parametrize("reads", [True, False])
 async def test_the_deadline_ends_a_stream_whether_it_is_read_or_not(reads: bool) -> None:
     async with serving(trickling) as server, pooled(server) as pool, stream(pool, timeout_s=0.5) as reply:
@@ -266,18 +225,6 @@ async def test_before_a_connection_is_there_nothing_was_sent() -> None:
         assert len(server.requests) == 1
         first.cancel()
         await asyncio.wait([first])
-
-
-async def test_closing_the_pool_ends_its_streams() -> None:
-    async with serving(trickling) as server:
-        pool = Pool(server.origin)
-        async with stream(pool) as reply:
-            await anext(reply)
-            await pool.aclose()
-            assert stats_of(pool) == Stats(0, 0, 0, 0)
-            with pytest.raises(TransportError, match="was closed") as caught:
-                await reply.read()
-            assert (caught.value.kind, caught.value.sent) == (Kind.CLOSED, True)
 
 
 # Sizes.

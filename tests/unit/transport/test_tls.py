@@ -9,10 +9,8 @@ import trustme
 
 from gateway.transport import Kind, Limits, Origin, Pool
 from tests.unit.transport.scripted import (
-    OK,
     Peer,
     Stats,
-    answering,
     call,
     echo_target,
     failure,
@@ -35,18 +33,6 @@ async def test_a_trusted_server_is_called_and_its_connection_kept(
         for i in range(5):
             assert (await call(pool, b"/%d" % i)).body == b"/%d" % i
         assert server.connections == 1
-
-
-async def test_a_large_body_arrives_whole_under_tls(server_context: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-    body = bytes(range(256)) * 8192
-    async with (
-        serving(answering(OK, OK), ssl_context=server_context) as server,
-        pooled(server, ssl_context=trusting) as pool,
-    ):
-        for _ in range(2):
-            await call(pool, body=body)
-        assert server.connections == 1
-        assert all(request.endswith(b"\r\n\r\n" + body) for request in server.requests)
 
 
 async def test_the_handshake_names_the_host(
@@ -110,43 +96,3 @@ async def test_a_handshake_that_hangs_meets_the_connect_timeout(trusting: ssl.SS
         assert (error.kind, error.sent) == (Kind.TIMEOUT, False)
         assert stats_of(pool) == Stats(0, 0, 0, 0)
         await pool.aclose()
-
-
-async def test_a_surplus_reply_reaches_no_call_under_tls_either(
-    server_context: ssl.SSLContext, trusting: ssl.SSLContext
-) -> None:
-    async with (
-        serving(
-            answering(OK + b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nforeign"), ssl_context=server_context
-        ) as server,
-        pooled(server, ssl_context=trusting) as pool,
-    ):
-        assert [(await call(pool)).body for _ in range(3)] == [b"ok"] * 3
-        assert server.connections == 3
-
-
-async def test_a_reply_without_a_length_ends_with_close_notify(
-    server_context: ssl.SSLContext, trusting: ssl.SSLContext
-) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
-
-    async with serving(script, ssl_context=server_context) as server, pooled(server, ssl_context=trusting) as pool:
-        assert (await call(pool)).body == b"all of it"
-
-
-@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
-async def test_a_reply_without_a_length_that_is_cut_off_under_tls_is_no_reply(
-    server_context: ssl.SSLContext, trusting: ssl.SSLContext
-) -> None:
-    """Known gap: asyncio's own loop does not tell a missing close_notify from one that came; uvloop does."""
-
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\n\r\nhalf of")
-        peer.cut()
-
-    async with serving(script, ssl_context=server_context) as server, pooled(server, ssl_context=trusting) as pool:
-        error = await failure(call(pool))
-        assert (error.kind, error.sent) == (Kind.CLOSED, True)
