@@ -19,16 +19,7 @@ from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
 from gateway.ports import Backend, Caller, DeferredBackend, ServerRequest
 from gateway.routing import PublishedTool
-from gateway.state.port import (
-    ACCEPTED,
-    AWAITING_USER,
-    DISPATCHING,
-    DONE,
-    REGISTERED,
-    Record,
-    State,
-    StateUnavailable,
-)
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 

@@ -124,7 +124,7 @@ class Calls:
         if begun.found is not None:  # left behind by a replica that died
             key, metadata = begun.found.key, metadata_of(begun.found)
         backend = new.backend
-        # One without an id nobody could look for, unless a 202 was preferred, which names the call at once.
+        # Without an id its caller cannot look for it, unless a 202 has named it.
         ends_with_caller = new.joins and request.tool.backend.deferred and not request.preference.respond_async
         try:
             ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
