@@ -111,7 +111,7 @@ class MemoryState:
                 return Exists(there.record(self.replica)) if there.new.fingerprint == fingerprint else Conflict()
             if key in self._seen:
                 return Expired()
-        asked = None if call.asks is None else self._asked(call.asks, now)
+        asked = self._asked(call.question, now) if call.joins and call.question is not None else None
         return None if asked is None else Exists(asked.record(self.replica))
 
     def _asked(self, question: str, now: float) -> Entry | None:
