@@ -114,7 +114,7 @@ def test_a_limit_that_was_made_narrower_counts_at_once(buckets: ScriptedBuckets,
     assert buckets.take((narrower, parts()))[0].refused is None
 
 
-def test_a_key_that_holds_something_else_is_an_empty_debt(buckets: ScriptedBuckets, redis_server: RedisServer) -> None:
+def test_a_malformed_bucket_counts_as_full(buckets: ScriptedBuckets, redis_server: RedisServer) -> None:
     limit = rule()
     with redis_server.connect() as redis:
         redis.set(f"{limit.name}:{limit.identity(parts())}", "nonsense")

@@ -1,4 +1,4 @@
-"""A connection that stays taken: one for everything, another when it has broken, and never a stranger's reply."""
+"""RedisConnection: one connection for all commands, a new one after a failure, never the reply to another command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def connection(redis_server: RedisServer) -> AsyncIterator[RedisConnection
     await redis.aclose()
 
 
-async def test_all_is_asked_over_one_connection_refusals_too(connection: RedisConnection) -> None:
+async def test_one_connection_serves_all_commands_even_after_an_error(connection: RedisConnection) -> None:
     first = await connection.execute(2, [ID])
     assert await connection.execute(3, [pack(b"SET"), pack(b"key", b"two\r\nlines")]) == b"OK"
     with pytest.raises(ResponseError):

@@ -55,7 +55,7 @@ def test_a_refusal_names_the_first_second_at_which_there_is_one_more(limit: Rule
     assert buckets.take(plan, parts()).refused is None
 
 
-def test_what_is_full_again_is_forgotten_and_its_memory_given_back() -> None:
+def test_full_buckets_are_forgotten_and_their_memory_is_freed() -> None:
     clock = Clock()
     buckets, plan = MemoryBuckets(clock), Plan((rule(),))
     for number in range(10_000):
