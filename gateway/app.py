@@ -12,11 +12,18 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from gateway import __version__
-from gateway.assembly import parts, reporting, storage
+from gateway.assembly import parts, reporting
 from gateway.assembly.authenticators import Issuers
-from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.parts import SURFACES
-from gateway.assembly.setup import Setup, SwappableApp, fingerprints, named_files, with_fixed
+from gateway.assembly.setup import (
+    BackendDrainer,
+    Setup,
+    SwappableApp,
+    fingerprints,
+    named_files,
+    until_quiet,
+    with_fixed,
+)
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
 from gateway.backends.server import BackendContext, open_admission
@@ -26,11 +33,10 @@ from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
 from gateway.checks import Checks
-from gateway.http.accesslog import AccessLog
+from gateway.http.accesslog import AccessLog, Observer
 from gateway.http.apps import admin_app, public_app
 from gateway.http.clientip import ip_of
 from gateway.http.edge import Edge
-from gateway.http.observer import Observer
 from gateway.http.origins import Cors, allowed_hosts
 from gateway.http.routes import CALLBACKS, CALLS
 from gateway.memory import BodyMemory
@@ -67,8 +73,8 @@ class Gateway:
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
         self.memory = BodyMemory(config.server.max_memory_bodies_bytes)
-        self._limits = storage.rate_limits(config)
-        self.state = storage.state(remembered)
+        self._limits = parts.rate_limits(config)
+        self.state = parts.state(remembered)
         # By name; also those that were removed from the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Receiver] = {}
@@ -86,7 +92,7 @@ class Gateway:
             self._challenges,
             self._checks,
             encoders={key: it for surface in surfaces for key, it in surface.encoders.items()},
-            location=lambda call_id: f"{self._challenges.public_url}{CALLS}{call_id}",
+            path=CALLS,
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )
@@ -98,7 +104,7 @@ class Gateway:
             outcomes,
             backends=self.backends,
             callback_url=lambda key, run: self._called_back_at + CALLBACKS + tokens.mint(key, run),
-            alone=not storage.is_shared(self.state),
+            alone=not parts.is_shared(self.state),
         )
         self.callbacks = Callbacks(
             self.state,
@@ -111,9 +117,8 @@ class Gateway:
         self._digits = random_digits()
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
-        self._front = SwappableApp(self._setup.public)
+        self.public = SwappableApp(self._setup.public)
         self._adopt(self._setup)
-        self.public: ASGIApp = self._front
         self.admin: ASGIApp = admin_app(self, self._scraper.text)
 
     def _set_up(self, config: Config, before: Setup | None) -> Setup:
@@ -138,11 +143,8 @@ class Gateway:
         catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
-        limits = (
-            self._limits
-            if before is None
-            else before.limits.under(storage.rate_limit_rules(config), config.limits_on_failure)
-        )
+        rules = parts.rate_limit_rules(config)
+        limits = self._limits if before is None else before.limits.under(rules, config.limits_on_failure)
         pipeline = Pipeline(
             authenticator=authenticator,
             limiter=limits,
@@ -211,7 +213,7 @@ class Gateway:
             undo.pop_all()
         self._setup = new
         self._adopt(new)
-        self._front.app = new.public
+        self.public.app = new.public
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
         self._drainer.begin(old, new, self._under_way())
@@ -253,7 +255,7 @@ class Gateway:
 
     def _is_pending(self) -> bool:
         """Whether results wait to be stored, or calls for an outcome that would be lost with this process."""
-        return bool(self._outcomes.backlog or storage.unfinished_here(self.state))
+        return bool(self._outcomes.backlog or parts.unfinished_here(self.state))
 
     @property
     def lost_results(self) -> int:

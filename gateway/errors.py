@@ -63,11 +63,9 @@ CODE = b"toolgate-code"  # the header of every refusal and every failure
 class GatewayError(Exception):
     """A refusal, raised only while the tool provably has not run.
 
-    `message` may reach a user or a model, `developer_message` the caller's log, `detail` ours only. None of them
-    holds a secret or an argument.
-    `parameters` maps parameter names to what is wrong with them. `missing` is the `missing_requirements`
-    object of OXP 1.0. `retry_after_s` is in seconds. `headers` are added to the reply (`Allow`,
-    `WWW-Authenticate`).
+    `message` may reach a user or a model, `developer_message` the caller's log, `detail` ours only; none of them holds
+    a secret or an argument. `parameters` maps names to what is wrong with them; `missing` is `missing_requirements`
+    of OXP 1.0; `headers` are added to the reply.
     """
 
     code: ErrorCode
@@ -104,11 +102,7 @@ class GatewayError(Exception):
         return self.message
 
     def drop_trace(self) -> None:
-        """Clears the traceback, to break a reference cycle.
-
-        The frames of its traceback lead to the request, and the request to it: such a circle, some 12 KB, stays in
-        memory until the collector finds it.
-        """
+        """Clears the traceback, whose frames lead to the request and so back to the error: a cycle of some 12 KB."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
 
 
@@ -122,21 +116,17 @@ def unavailable(detail: str, retry_after_s: float = RETRY_AFTER_S) -> GatewayErr
 
 
 class FixedError(GatewayError):
-    """A refusal in words that are the same for everybody, so that what is made of them can be kept.
+    """A refusal whose words are the same for every caller, so that its encoded answer can be cached.
 
-    `reason` says which: a word of a fixed vocabulary, or the name of something configured. Such refusals are counted by
-    it, and it stands in the request's own log line: a flood of them must not cost a second line each.
+    Such refusals are counted by `reason`, a word of a fixed vocabulary or the name of something configured, which
+    stands in the request's own log line: a flood of them must not cost a second line each.
     """
 
     reason: str
 
 
 class UnauthenticatedError(FixedError):
-    """The caller is not known. The `reason` is the `detail`, too.
-
-    `attempted`: a signature or a key was checked, which costs time and may have been a guess; otherwise there was
-    nothing that could be checked.
-    """
+    """The caller is not known. `attempted`: a signature or a key was checked, which may have been a guess."""
 
     code = ErrorCode.UNAUTHENTICATED
 
@@ -149,7 +139,7 @@ class UnauthenticatedError(FixedError):
 
 
 class UndecidedError(UnauthenticatedError):
-    """Somebody whose key is not here, but may be in a moment: `Authenticator.identify_later` decides."""
+    """The caller's key is not here, but may be in a moment: `Authenticator.identify_later` decides."""
 
 
 class ConfigError(Exception):

@@ -59,6 +59,12 @@ def published_name(tool: str) -> str:
     return f"{name[:KEPT_LENGTH]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
 
 
+def full_version(text: str) -> str:
+    """`x.y.z` of one, two or three numbers: `1` means `1.0.0`."""
+    numbers = [str(int(number)) for number in text.split(".")]
+    return ".".join([*numbers, "0", "0"][:3])
+
+
 def version_key(version: str) -> tuple[int, int, int]:
     """The numbers of `x.y.z`, to compare versions by."""
     major, minor, patch = version.split(".")
@@ -75,5 +81,4 @@ def _version(text: str | None) -> tuple[str, tuple[str, ...]]:
         return DEFAULT_VERSION, ()
     if len(text) > MAX_ID_LENGTH or not _VERSION.fullmatch(text):
         return DEFAULT_VERSION, (f"Its version {text[:40]!r} is not of the form x.y.z; {DEFAULT_VERSION} stands in.",)
-    numbers = [str(int(part)) for part in text.split(".")]
-    return ".".join(numbers + ["0"] * (3 - len(numbers))), ()
+    return full_version(text), ()

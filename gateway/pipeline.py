@@ -113,7 +113,7 @@ class Pipeline:
             target = None if tool is None else tool.target
             request.extra += () if is_spent else await spend(request.operation, principal, ip, target)
             if tool is None or not isinstance(opened, OpenedCall):
-                return await self._answer_otherwise(opened, caller, request)
+                return await self._answer_other(opened, caller, request)
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             if not tool.schema.accepts(call.arguments, size):
                 await self._checks.validate(tool, call.arguments, size, principal)
@@ -132,7 +132,7 @@ class Pipeline:
     async def refuse(self, request: Request, error: GatewayError) -> WireReply:
         """Answers a request whose head is refused. It counts for its address and its caller.
 
-        A caller over a limit gets that error instead; an unknown caller gets `error`.
+        An exceeded limit is reported instead of `error`; a missing or refused credential is not.
         """
         try:
             try:
@@ -148,7 +148,7 @@ class Pipeline:
         try:
             caller = await self._identify_and_spend("poll", request)
             view = await self._calls.look(call_id, caller, delivers=delivers)
-            return await self._show(view, request, accepted=view is not None and view.status is None)
+            return await self._answer_with_view(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
             return refusal(exc, request)
 
@@ -156,11 +156,11 @@ class Pipeline:
         """Cancels a kept call unless it is over, and answers with its status."""
         try:
             caller = await self._identify_and_spend("poll", request)
-            return await self._show(await self._calls.cancel(call_id, caller), request, accepted=True)
+            return await self._answer_with_view(await self._calls.cancel(call_id, caller), request, accepted=True)
         except Exception as exc:
             return refusal(exc, request)
 
-    async def _show(self, view: CallView | None, request: Request, *, accepted: bool) -> WireReply:
+    async def _answer_with_view(self, view: CallView | None, request: Request, *, accepted: bool) -> WireReply:
         if view is None:
             raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
         return await self._responses.kept(view, request, accepted=accepted)
@@ -202,7 +202,7 @@ class Pipeline:
         request.operation = opened.operation
         return opened
 
-    async def _answer_otherwise(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
+    async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
         """Answers a request that is not a call. Raises NOT_READY."""
         if isinstance(opened, OpenedList):
             if not self._catalogue.ready:  # the caller would take an incomplete list for complete
@@ -213,22 +213,23 @@ class Pipeline:
 
     def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
-        context, route = call.context, tool.route
+        context, route, headers, call_id = call.context, tool.route, request.trace.sent, ""
+        if route.forward_headers:
+            headers = (*forwarded(request.head, route.forward_headers), *headers)
+        if call.call_id is None:  # else the call is kept, and the registry of calls makes its id
+            call_id = PREFIX + next(self._digits)[:32].decode()
         if tool.asks or context.tokens or context.secrets:
             check_requirements(tool, context)
             context = granted(tool, context)
         return Invocation(
-            # The registry of kept calls makes the id of a call that its caller has named.
-            call_id=PREFIX + next(self._digits)[:32].decode() if call.call_id is None else "",
+            call_id=call_id,
             tool=tool.definition,
             arguments=call.arguments,
             timeout_s=route.timeout_s,
             context=context,
             trace_id=call.trace_id,
             principal=caller.principal,
-            headers=(*forwarded(request.head, route.forward_headers), *request.trace.sent)
-            if route.forward_headers
-            else request.trace.sent,
+            headers=headers,
             idempotent=route.idempotent,
             group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.deferred else "",
             ancestors=self._ancestors(call.context, caller) if call.context.ancestors else (),
@@ -253,12 +254,12 @@ class Pipeline:
             if applied is not None:
                 invocation = replace(invocation, timeout_s=preference.wait_s)
         request.outcome = "unknown"  # for the log, should the caller disconnect now
-        asked_at = monotonic()
+        started_at = monotonic()
         try:
             try:
                 result = await backend.call(invocation)
             finally:
-                request.tool_s = monotonic() - asked_at
+                request.tool_s = monotonic() - started_at
             if tool.checks_output:
                 result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             request.outcome = "ok" if result.failure is None else result.failure.outcome
@@ -279,7 +280,7 @@ class Pipeline:
         """Runs a call that leaves a record, or joins the run of the same call."""
         assert request.tool is not None
         assert request.encoder is not None
-        asked = CallRequest(
+        call_request = CallRequest(
             call=call,
             tool=request.tool,
             caller=caller,
@@ -291,12 +292,12 @@ class Pipeline:
         )
         request.outcome = "unknown"  # as in `_run`
         request.joined, request.counts = True, False
-        asked_at, timeout_s, running = monotonic(), invocation.timeout_s, self._calls.run(asked)
-        del call, invocation, asked  # as in `answer`
+        started_at, timeout_s, running = monotonic(), invocation.timeout_s, self._calls.run(call_request)
+        del call, invocation, call_request  # as in `answer`
         try:
             view = await running
         finally:
-            request.tool_s = monotonic() - asked_at  # includes storing its record
+            request.tool_s = monotonic() - started_at  # includes storing its record
         if request.served is not None and request.served.disconnected:
             raise CancelledError  # the server does not cancel the request while a kept call runs
         request.joined = view.joined

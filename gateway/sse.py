@@ -20,8 +20,8 @@ class Event(Struct, frozen=True):
 class EventParser:
     """Puts the events of one stream together from chunks that may be cut anywhere.
 
-    An event whose lines have more than `max_event_bytes` is left out and counted in `skipped`. Comments do not count.
-    `id` and `retry` are for clients that continue a stream with `Last-Event-ID`, and are left out.
+    An event whose lines have more than `max_event_bytes` is left out and counted in `skipped`. Comments, `id` and
+    `retry` are ignored.
     """
 
     def __init__(self, max_event_bytes: int) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from gateway import __version__
-from gateway.assembly.parts import SURFACES
+from gateway.assembly.parts import SURFACES, is_shared
 from gateway.assembly.setup import Setup
-from gateway.assembly.storage import is_shared
 from gateway.auth import IssuerStatus, Reason
 from gateway.memory import BodyMemory
 from gateway.metrics import LabelValues, Reading, families

@@ -1,7 +1,6 @@
-"""Authenticates the head of a request: bearer tokens, API keys, or anonymous callers.
+"""Authenticates the head of a request: bearer tokens, API keys, or anonymous callers (OXP 1.0, RFC 6750, 7519, 8725).
 
-OXP 1.0, Security; RFC 6750, 7519 and 8725. Nothing in a token's header chooses anything but one of the keys that the
-operator's own choices left: `jku`, `x5u` and `jwk` are not read.
+A token's header chooses only among the keys of its issuer: `jku`, `x5u` and `jwk` are not read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Keys that verify signatures, for the algorithms of RFC 7518 and RFC 8037: from the configuration, or of a JWK set.
+"""Keys that verify signatures (RFC 7518, RFC 8037): from the configuration, or of a JWK set.
 
-The operator chooses the algorithms, and what kind a key is decides which of them it is for. What the header of a token
-says only picks among keys that were fitted to an algorithm here, so it can never turn one kind of key into another
-(RFC 8725, sections 2.1 and 3.1).
+The operator chooses the algorithms, and the kind of a key decides which of them it is for, so that the header of a
+token never turns one kind of key into another (RFC 8725, sections 2.1 and 3.1).
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""The keys of an issuer that publishes them: fetched in the background, kept while it cannot be reached.
+"""The keys of an issuer that publishes them (RFC 7517; OpenID Connect Discovery 1.0, section 4), kept while it is away.
 
-RFC 7517, and OpenID Connect Discovery 1.0, section 4. They come from https URLs, or from this machine; redirects are
-not followed; answers are bounded and must not be compressed.
-
-A call waits for a fetch only when its token asks for a key that is not here; and for tokens that do, the issuer is
-asked at most once per cooldown, so that callers cannot cause a request for each token.
+A call waits for a fetch only when its token asks for an unknown key; for these the issuer is asked once per cooldown.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Takes a signed token apart (RFC 7515, section 7.1), and reads what it says once its signature is good.
+"""Takes a signed token apart (RFC 7515, section 7.1), and reads its claims once its signature is good.
 
-PyJWT verifies the signatures (see `keys`) but does not read: it looks at each character in Python, so that a token of
-8 KiB, good or bad, costs it 465 us and this 60 us, a usual one 30 us and this 3 us. Its checks of claims read the wall
-clock, take "1700000000" for a time, and refuse a token without `aud` as soon as audiences are given, which OXP 1.0
-(Security) checks only if it is there.
+PyJWT verifies signatures (see `keys`) but does not read: it takes 465 us for 8 KiB and this 60 us, it takes
+"1700000000" for a time, and it refuses a token without `aud`, which OXP 1.0 (Security) checks only if it is there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Challenges of tool servers: their URLs made fit for callers, and how they stand.
-
-A tool server may ask for a user's consent at a URL, and name another that tells whether it was given.
-"""
+"""Challenges of tool servers, which ask for a user's consent at a URL: which URLs are safe, and how they stand."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ class Challenges:
         self._credentials = credentials
 
     def completed(self, refusal: GatewayError, server: Server) -> GatewayError:
-        """The refusal of a tool server, with only those challenges whose URLs are safe.
-
-        Warns if it refused the gateway itself.
-        """
+        """The refusal of a tool server with only its safe challenges; warns if it refused the gateway itself."""
         if isinstance(refusal, NotOursError):
             log.warning("a tool server does not accept our credential", extra={"backend": self._backend})
         elif refusal.missing is not None and "authorization" in refusal.missing:

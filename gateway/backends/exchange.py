@@ -1,7 +1,4 @@
-"""The exchanges of a backend with its tool server over HTTP.
-
-What decides admission, retries, blame and `can_retry` stands here, once for every backend that speaks HTTP.
-"""
+"""The exchanges of a backend with its tool server over HTTP: admission, retries, blame and `can_retry`, for all."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ ReadStream = Callable[[StreamedReply, Invocation], Awaitable[Reply]]
 
 
 def note_status(lease: Lease[Server], status: int) -> None:
-    """Tells the breakers what the status of an answer says: nothing bad below 500, else who has failed."""
+    """Reports a status to the breakers: below 500 is an answer, 502 to 504 blame the server, others the tool."""
     if status < 500:
         lease.answered = True
     elif status in NOT_ANSWERED:
@@ -55,7 +52,7 @@ def note_status(lease: Lease[Server], status: int) -> None:
 
 
 def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *, runs_tool: bool = True) -> None:
-    """Tells the breakers about a broken exchange that had `given_s`.
+    """Reports a broken exchange that had `given_s` to the breakers.
 
     Against the tool count timeouts and broken answers of a call that was sent; against the server everything else, and
     everything in an exchange in which no tool runs.
@@ -242,10 +239,7 @@ class HttpExchange:
         return reply
 
     async def _read_large(self, codec: CallCodec, reply: Reply, invocation: Invocation) -> Json:
-        """Reads an answer of very many values in another process, a long one in a turn of its own.
-
-        None if it is neither, or cannot be read.
-        """
+        """Reads an answer of very many values in another process, a long one in a turn of its own, else None."""
         text = replies.without_mark(reply.body)
         try:
             if jsontext.is_wide(text):

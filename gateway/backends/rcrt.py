@@ -231,7 +231,7 @@ class RcrtBackend:
 
 
 def _note_answer(lease: Lease[Server], exc: AnswerError) -> None:
-    """Tells the breakers about an answer that is not a good 200; no tool runs meanwhile."""
+    """Reports an answer that is not a good 200 to the breakers; no tool runs meanwhile."""
     if 400 <= exc.status < 500:
         lease.answered = True
     else:

@@ -10,7 +10,7 @@ from time import monotonic
 from msgspec import Struct
 
 from gateway.app import Gateway
-from gateway.assembly import parts, storage
+from gateway.assembly import parts
 from gateway.catalogue.catalogue import BackendStatus
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, ToolDefinition
@@ -63,7 +63,7 @@ async def _look_at_state(config: Config) -> JsonObject:
     # The library for Redis takes as long as all that only checks a file.
     from gateway.state.inspection import inspect
 
-    async with storage.redis_client(config.state, address) as redis:
+    async with parts.redis_client(config.state, address) as redis:
         found = await inspect(redis)
     return {
         "kept_in": repr(address),

@@ -140,10 +140,8 @@ def _within_bounds(text: bytes, gathered: Gathered) -> Json:
 
 def _tools(array: Raw, gathered: Gathered) -> list[Json]:
     bounds, tools, values = gathered.bounds, list[Json](), 0
-    for count, tool in enumerate(read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes)), 1):
-        if count > bounds.max_tools:
-            gathered.cut_off()
-            break
+    entries = read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
+    for count, tool in gathered.numbered(entries):
         if isinstance(tool, TooLongTool):
             gathered.reject(str(tool.get("name", f"number {count} of the list")), tool.reason)
             continue

@@ -11,6 +11,7 @@ from msgspec import Raw
 from gateway.errors import CODE, ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
 from gateway.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
+from gateway.naming import full_version
 from gateway.wire import Headers, WireReply, WireRequest
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -26,7 +27,7 @@ MAX_TRACE_ID = 1024  # characters; a W3C traceparent has 55
 MAX_TOOL_ID = 256  # characters; a name has at most 64, a version needs a dozen
 
 # OTC and OXP 1.0, ToolId. Matched whole: the published pattern ends in `$`, which lets a newline through.
-TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
+TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+(?:\.[0-9]+\.[0-9]+)?))?")
 
 
 def invalid(message: str) -> GatewayError:
@@ -63,10 +64,8 @@ def _split_tool_id(wire_id: str) -> ToolRef | None:
     match = TOOL_ID.fullmatch(wire_id)
     if match is None:
         return None
-    tool, *numbers = match.groups()
-    if numbers[0] is None:
-        return ToolRef(tool=tool)
-    return ToolRef(tool=tool, version=".".join(str(int(number or 0)) for number in numbers))
+    tool, version = match.groups()
+    return ToolRef(tool=tool, version=version and full_version(version))
 
 
 def tool_ref(wire_id: Json) -> ToolRef:

@@ -1,7 +1,7 @@
 """The LangChain family's form of OTC (universal-tool-server and -client, langchain-tool-server).
 
-Requests are enveloped as in OTC; answers are flat and always hold `value`; a list is a bare array. Read off running
-programs, since no specification describes it.
+Requests are enveloped as in OTC; answers are flat and always hold `value`; a list is a bare array. No specification
+describes it; this is what running programs do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from gateway.dialects import fields, replies, rest
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolRef, ToolResult
+from gateway.naming import full_version
 from gateway.wire import Answer, WireReply
 
 # These callers name a tool by its id or, as their adapters do, by its name; `@1.2` counts as 1.2.0.
@@ -39,10 +40,7 @@ class Lc(rest.RestDialect):
         if match is None:
             raise fields.invalid("The tool_id is neither a tool's id nor its name.")
         tool, version = match.groups()
-        if version is not None:
-            numbers = [int(number) for number in version.split(".")]
-            version = ".".join(map(str, [*numbers, 0, 0][:3]))
-        return ToolRef(tool=tool, version=version, by_name="." not in tool)
+        return ToolRef(tool=tool, version=version and full_version(version), by_name="." not in tool)
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
         # These callers index `value` whatever happened, and their servers never send `duration`.

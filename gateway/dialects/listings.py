@@ -7,7 +7,7 @@ decoding it takes neither much memory nor long at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -62,10 +62,7 @@ def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
     except (JsonError, DefinitionError) as exc:
         return (encode(Summary(failure=str(exc))),)
     gathered, adapted, listed, lists_rfc = Gathered(bounds), set[tuple[str, str]](), Counter[str](), False
-    for count, entry in enumerate(entries, 1):
-        if count > bounds.max_tools:
-            gathered.cut_off()
-            break
+    for count, entry in gathered.numbered(entries):
         lists_rfc = lists_rfc or recognise.is_rfc(entry)
         listed[_named(entry).partition("@")[0]] += 1
         try:
@@ -114,10 +111,15 @@ class Gathered:
         """Leaves a tool out."""
         self.rejected.append(Rejected(id=tool_id, reason=reason))
 
-    def cut_off(self) -> None:
-        """Says that there are more tools than are looked at."""
+    def numbered(self, entries: Iterable[Json]) -> Iterator[tuple[int, Json]]:
+        """The entries of a list with their numbers, as many as may be looked at; the rest is reported as rejected."""
         most = self.bounds.max_tools
-        self.reject(self.bounds.backend, f"It lists more than {most} tools; only the first {most} are looked at.")
+        for count, entry in enumerate(entries, 1):
+            if count > most:
+                reason = f"It lists more than {most} tools; only the first {most} are looked at."
+                self.reject(self.bounds.backend, reason)
+                return
+            yield count, entry
 
     def drop_ambiguous(self, listed: Mapping[str, int]) -> None:
         """Takes out tools that a caller of another version would run.

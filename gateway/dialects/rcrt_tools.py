@@ -58,10 +58,7 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         return (encode(Summary(failure="not a list")),)
     crumb = decode_crumb(found[0]) if found else None
     entries = (crumb.context or {}).get("tools") if crumb else None
-    for count, entry in enumerate(entries if isinstance(entries, list) else [], 1):
-        if count > gathered.bounds.max_tools:
-            gathered.cut_off()
-            break
+    for _, entry in gathered.numbered(entries if isinstance(entries, list) else []):
         tool = _object(entry)
         name = string(tool.get("name"))
         if not name:

@@ -15,15 +15,15 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
+from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
-from gateway.http.observer import LEFT, Observer, answered_status
 from gateway.http.origins import AllowedHosts, Cors, OtherHostError
-from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, head_of, prefix_of, route_of
-from gateway.ports import Operation, Surface
+from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
+from gateway.ports import Operation, ServerRequest, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
 from gateway.tracing import identify
-from gateway.wire import SERVED, Body, Head, Headers, ServerRequest, WireReply
+from gateway.wire import SERVED, Body, Head, Headers, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)
@@ -153,7 +153,8 @@ class Edge:
         if scope["type"] != "http":
             return await self._rest(scope, receive, send)
         started, headers = perf_counter(), dict(scope["headers"])
-        head, trace = head_of(scope, headers), identify(headers, self._digits)
+        method, path, trace = scope["method"], scope["path"], identify(headers, self._digits)
+        head = Head(method=method, path=path, headers=headers, dialect=prefix_of(path))  # the path with its prefix
         request = scope[REQUEST] = Request(head, self._default, self._ip_of(scope), trace=trace)
         status, size = LEFT, 0
 

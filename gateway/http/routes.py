@@ -9,7 +9,6 @@ from gateway import challenges
 from gateway.calls import callbacks
 from gateway.dialects.recognise import DIALECTS
 from gateway.request import Request
-from gateway.wire import Head
 
 CALLBACKS, CHALLENGES, CALLS = callbacks.PATH, challenges.PATH, "/calls/"
 HEALTH, OPENAPI, METRICS = "/health", "/openapi.json", "/metrics"
@@ -26,11 +25,6 @@ def request_of(scope: Mapping[str, Any]) -> Request:
     request = scope[REQUEST]
     assert isinstance(request, Request)
     return request
-
-
-def head_of(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> Head:
-    """The head of a request to no endpoint; `path` keeps its prefix."""
-    return Head(method=scope["method"], path=scope["path"], headers=headers, dialect=prefix_of(scope["path"]))
 
 
 def prefix_of(path: str) -> str | None:

@@ -56,7 +56,7 @@ async def _work(control: int, listening: Sequence[int]) -> int:
         assert config is not None  # a worker is asked for a report only after it has sent one
         worker = Worker(config, writer)
         await worker.run(reader, [socket.socket(fileno=number) for number in listening], stop)
-        return LOST if worker.has_lost else OK
+        return LOST if worker.serving.gateway.lost_results else OK
     except asyncio.IncompleteReadError:
         return OK  # the supervisor is gone
     except ServerError as exc:
@@ -94,19 +94,14 @@ class Worker:
 
     def __init__(self, config: Config, writer: asyncio.StreamWriter) -> None:
         """Raises ServerError."""
-        self._serving = Serving(config)
+        self.serving = Serving(config)
         self._writer = writer
-
-    @property
-    def has_lost(self) -> bool:
-        """Whether results were accepted that could not be stored."""
-        return self._serving.gateway.lost_results > 0
 
     async def run(self, reader: asyncio.StreamReader, sockets: Sequence[socket.socket], stop: Stop) -> None:
         """Accepts callers once it can serve them: until then, other workers do, or the kernel lets them wait."""
-        gateway = self._serving.gateway
-        listener = Listener(gateway.public, self._serving.options, self._serving.options.max_connections)
-        self._serving.attach(listener)
+        gateway = self.serving.gateway
+        listener = Listener(gateway.public, self.serving.options, self.serving.options.max_connections)
+        self.serving.attach(listener)
         obeying, reporting = asyncio.create_task(self._obey(reader, stop)), asyncio.create_task(self._report_on())
         try:
             gateway.listens_on(*sockets[0].getsockname()[:2])
@@ -141,7 +136,7 @@ class Worker:
             self._report()
             return True
         try:
-            await self._serving.apply(config)
+            await self.serving.apply(config)
         except Exception:  # whatever a new configuration breaks, the old one goes on
             log.exception("a worker could not put the configuration to use")
             return False
@@ -156,7 +151,7 @@ class Worker:
         """Sends the health, the gauges, and what was counted since the last report."""
         if self._writer.transport.get_write_buffer_size() >= MAX_LINE_BYTES:
             return  # the supervisor does not read
-        gateway = self._serving.gateway
+        gateway = self.serving.gateway
         while rows := gateway.metrics.store.take(MAX_ROWS):
             say(self._writer, kind="counted", rows=rows)
         gauges = [(family.name, labels, value) for family, labels, value in gateway.metrics.readings()]

@@ -1,8 +1,4 @@
-"""What can be configured: one frozen pydantic model for each section of the file.
-
-`values` and `web` say what single values may be, `sections` how they are put together; the sections themselves are in
-`server`, `access`, `state`, `backends`, `routes` and `limits`.
-"""
+"""What can be configured: one frozen pydantic model for each section of the file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Settings of backends: where a tool server is, what it speaks, what it may cost.
-
-Another protocol is another class here; its adapter stands in `gateway.assembly.parts`.
-"""
+"""Settings of backends. Another protocol is another class here; its adapter stands in `gateway.assembly.parts`."""
 
 from __future__ import annotations
 

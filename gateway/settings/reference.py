@@ -1,7 +1,6 @@
 """The configuration described: as JSON Schema (draft 2020-12) for editors, and as a page in Markdown for people.
 
-Pydantic makes the schema from the models, and the page is made from the schema, so that neither can disagree with what
-is read.
+Pydantic makes the schema from the models, and the page is made from the schema.
 """
 
 from __future__ import annotations

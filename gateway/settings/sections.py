@@ -1,7 +1,6 @@
 """How values with parts are read: sections of keys, lists, mappings, and one of several sections.
 
-A section is a pydantic model that derives from `Section`; the others are annotations. Each is given a `Cursor` and
-hands on cursors of its parts, so that every problem is recorded where it stands, and as many at once as there are.
+Each is given a `Cursor` and hands on cursors of its parts, so that all problems are recorded where they stand.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """How single values are read: text, numbers, durations, sizes, secrets. Each is an annotation for pydantic.
 
-`timeout_s: Annotated[float, Duration("10ms", "1h")]` reads `30s` into 30.0, records what is wrong with any other text,
-and describes itself in JSON Schema (draft 2020-12), so that an editor and the gateway accept the same files. Which
-plain scalars are text follows the core schema of YAML 1.2 (section 10.3.2): `no` is text, `true` and `8080` are not.
+Which plain scalars are text follows YAML 1.2 (core schema, section 10.3.2): `no` is text, `true` and `8080` are not.
 """
 
 from __future__ import annotations

@@ -20,8 +20,6 @@ PATH = r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
 QUERY = r"(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
 PARTS = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^\]]*\]|[^:/?]*)(:(?P<port>[0-9]+))?.*")
 
-MISSING_URL = "https://missing.invalid"  # stands in for one in a variable that is not set
-
 # Narrower than a token (RFC 9110, section 5.6.2): section 16.3.2.1 advises letters, digits and hyphens; underscores and
 # dots are met. `*` is a token too, and looks like a pattern, which it is not.
 HEADER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,255}"
@@ -99,29 +97,19 @@ def _header_name(text: str) -> str:
     return name
 
 
+def _url(pattern: str, must: str, convert: Callable[[str], str]) -> Text:
+    return Text(pattern, must, convert, if_missing="https://missing.invalid")
+
+
 # Where a server is: a path prefix at most.
 BaseUrl = Annotated[
-    str,
-    Text(
-        ORIGIN + PATH,
-        "must be an http or https URL without user, query and fragment",
-        _base_url,
-        if_missing=MISSING_URL,
-    ),
+    str, _url(ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _base_url)
 ]
 # A server and nothing below it.
-OriginUrl = Annotated[
-    str, Text(ORIGIN + "/?", "must be an http or https URL without a path", _base_url, if_missing=MISSING_URL)
-]
+OriginUrl = Annotated[str, _url(ORIGIN + "/?", "must be an http or https URL without a path", _base_url)]
 # Where a user is sent to grant access, or keys are fetched: https, or http on the machine itself.
 AuthorizationUrl = Annotated[
-    str,
-    Text(
-        ORIGIN + PATH + QUERY,
-        "must be an https URL without user and fragment",
-        _authorization_url,
-        if_missing=MISSING_URL,
-    ),
+    str, _url(ORIGIN + PATH + QUERY, "must be an https URL without user and fragment", _authorization_url)
 ]
 # A host as the Host header names it; `*.` stands for whatever is below a name.
 HostName = Annotated[

@@ -1,8 +1,6 @@
-"""YAML text -> a tree of nodes that know their line and column, and nothing about what they mean.
+"""YAML text -> a tree of nodes that know their line and column; what a plain scalar means is for its reader to decide.
 
-YAML 1.1 as PyYAML reads it, less what makes configuration files surprising: one document only, no tags, no
-recursion, aliases only while the tree they expand to stays small. What a plain scalar means is decided by
-its reader, never here: `no` is two letters until a key expects a truth value.
+YAML 1.1 as PyYAML reads it, less a second document, tags, recursion, and aliases that expand to a large tree.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Waiter = asyncio.Future[Record | None]
 
 
 def check_digest(*digests: str) -> None:
-    """Refuses what would mean something in a Redis key. Raises ValueError."""
+    """Refuses characters that mean something in a Redis key. Raises ValueError."""
     characters = "".join(digests).encode().translate(DASHES_AS_DIGITS)  # half the cost of a regular expression
     if not (characters.isalnum() and all(digests) and max(map(len, digests)) <= MAX_DIGEST_CHARACTERS):
         raise ValueError("a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
@@ -43,9 +43,9 @@ def check_note(note: bytes) -> None:
 
 
 def check_move(from_states: Collection[CallState], to: CallState) -> None:
-    """Refuses moves backwards or to an end: only `settle` ends a call, and only one that was not sent goes back.
+    """Refuses moves backwards, except of a call that was not sent, and moves to an end. Raises ValueError.
 
-    A call that waits for its user may be moved there once more, with another challenge in its note. Raises ValueError.
+    A call that waits for its user may be moved there again, with another challenge in its note.
     """
     furthest = AWAITING_USER if to is AWAITING_USER else DISPATCHING
     if to.is_over or not from_states or any(state > furthest for state in from_states):

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.state.port import DONE, RECORD_BYTES, CallState, NewCall, Quota, Record, StateLimits
+from gateway.state.port import DONE, CallState, NewCall, Quota, Record, StateLimits
 
 SEEN_BYTES = 384  # counted for a key that is only remembered; about as much was measured
 REMNANT_BYTES = 1024  # counted for a remnant beside its note and outcome
@@ -35,7 +35,7 @@ class Quotas:
         self.size_bytes = 0
 
     def begin(self, principal: str, cost: int) -> Usage | Quota:
-        """Counts a call of so many bytes that is not over, or returns the limit that keeps it from beginning."""
+        """Counts a call of `cost` bytes that begins; or returns the quota that is used up."""
         limits, usage = self._limits, self._usage.get(principal) or Usage()
         if usage.pending >= limits.max_pending:
             return "pending"
@@ -53,19 +53,20 @@ class Quotas:
         return usage
 
     def has_room(self, usage: Usage, cost: int) -> bool:
-        """Whether a call may take so many bytes more."""
+        """Whether a call may take `cost` more bytes."""
         limits = self._limits
         return usage.bytes + cost <= min(limits.max_bytes_per_caller, limits.max_bytes - self.size_bytes)
 
     def count(self, usage: Usage, size_bytes: int) -> None:
-        """Counts bytes of a principal that has some."""
+        """Counts more bytes of a principal that has some."""
         usage.bytes += size_bytes
         self.size_bytes += size_bytes
 
     def release(self, principal: str, size_bytes: int) -> None:
         """Gives bytes back."""
         usage = self._usage[principal]
-        self.count(usage, -size_bytes)
+        usage.bytes -= size_bytes
+        self.size_bytes -= size_bytes
         if not usage.bytes:
             del self._usage[principal]
 
@@ -81,18 +82,13 @@ class Entry(Struct, eq=False, gc=False):
     note: bytes
     outcome: bytes | None = None
 
-    @property
-    def size_bytes(self) -> int:
-        """What is counted for it."""
-        return RECORD_BYTES + len(self.note) + len(self.outcome or b"")
-
     def record(self, replica: str) -> Record:
         """The call as it stands now, in a record that never changes."""
         return Record.of(self.new, replica, self.created_s, self.state, self.note, self.outcome)
 
 
 class Remnants:
-    """How calls ended of which nothing else is kept: the latest of each principal."""
+    """The outcomes of calls of which nothing else is kept: the latest of each principal."""
 
     def __init__(self, limits: StateLimits) -> None:
         self._limits = limits
@@ -101,7 +97,7 @@ class Remnants:
         self._keys: dict[str, dict[str, None]] = {}  # by principal, in the same order
 
     def add(self, record: Record, outcome: bytes, now: float) -> Record:
-        """Keeps what is left of a call, and drops what has expired or is too much; returns what is left."""
+        """Keeps the remnant of a call and returns it; drops those that have expired or are too many."""
         self._drop(record.key)
         record = replace(record, state=DONE, outcome=outcome)
         self._remnants[record.key] = now + self._limits.remnant_ttl_s, record
@@ -118,7 +114,7 @@ class Remnants:
         return record
 
     def get(self, key: str, now: float) -> Record | None:
-        """What is left of a call."""
+        """The remnant of a call."""
         expires_s, record = self._remnants.get(key, (now, None))
         return record if expires_s > now else None
 

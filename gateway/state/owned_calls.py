@@ -129,7 +129,7 @@ class OwnedCalls(dict[str, Record]):
             self._changed.add(key)
 
     def pending(self) -> Counter[str]:
-        """Counts them by backend."""
+        """How many are owned, by backend."""
         return Counter(record.backend for record in self.values())
 
     def starting(self, call: NewCall) -> bool:
@@ -152,7 +152,7 @@ class OwnedCalls(dict[str, Record]):
             self[key] = structs.replace(owned, state=to, note=owned.note if note is None else note)
 
     def learn(self, found: Record) -> None:
-        """Takes over how another replica has moved a call on, so that it would be restored as it is now."""
+        """Copies the state and note that another replica gave a call, so that it would be restored with them."""
         owned = self.get(found.key)
         if owned is None:
             return
@@ -169,17 +169,17 @@ class OwnedCalls(dict[str, Record]):
         return owned
 
     def drop(self, key: str) -> Record | None:
-        """Owns a call no longer, because it may be begun anew; returns the record if it was owned."""
+        """Stops owning a call, because it may be begun anew; returns the record if it was owned."""
         self._changed.discard(key)
         return self.pop(key, None)
 
     def release(self, record: Record) -> None:
-        """Owns a call no longer that is over or gone elsewhere, unless it has begun anew since it was `record`."""
+        """Stops owning a call that is over or gone, unless it has begun anew since it was `record`."""
         if self.get(record.key) is record:
             self.end(record.key, None)
 
     def reduce(self, key: str, outcome: bytes) -> None:
-        """Has Redis keep no more than this outcome of a call that is over. Raises StateUnavailable."""
+        """Has Redis keep only this outcome of a call that is over. Raises StateUnavailable."""
         self._ask_to_reduce(key, outcome).add_done_callback(partial(self._reduced, key, outcome))
 
     def _reduced(self, key: str, outcome: bytes, asked: asyncio.Future[Reply]) -> None:
@@ -260,7 +260,7 @@ class OwnedCalls(dict[str, Record]):
         return self._scripts.ask("forget", key, *sealed)
 
     def unaccounted(self, keys: list[str]) -> list[str]:
-        """Those of the keys that are not known here in any way."""
+        """The keys of calls that are neither owned nor begun nor doubtful here."""
         return [key for key in keys if not (self.is_known(key) or key in self._doubtful)]
 
     async def forget_doubtful(self) -> None:

@@ -71,7 +71,7 @@ class RedisState:
                 **structs.asdict(limits),
                 **structs.asdict(timing),
             },
-            # Whichever server it connects to, that may have been restarted without what was written last.
+            # The server may be another one, or have been restarted without what was written last.
             greeting=[("greet",)],
         )
         self._owned = owned = OwnedCalls(self._scripts, self._records, limits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -86,7 +86,7 @@ class ReplicaSync:
 
     @property
     def may_judge(self) -> bool:
-        """Whether a lease that ran out means a death: only if its owner could have renewed it for a whole lease."""
+        """Whether a lease that has run out means a death: every replica had a whole lease of time to renew its own."""
         return self.is_settled and asyncio.get_running_loop().time() - self._up_since >= self._timing.lease_s
 
     async def start(self) -> None:
@@ -111,7 +111,7 @@ class ReplicaSync:
         self.is_settled = False
 
     def lost(self, reason: str) -> None:
-        """Tries Redis, which has just stopped answering, again without waiting for the next heartbeat."""
+        """Notes that Redis has stopped answering, and tries it again at once."""
         log.warning("the state cannot be reached", extra={"detail": reason})
         self.is_settled, self.reason = False, reason
         self._hurry.set()
@@ -119,15 +119,11 @@ class ReplicaSync:
     def look_at(self, key: str) -> None:
         """Has a call fetched, if a caller waits for it."""
         if key in self._waiters:
-            self._fetch(key)
+            self._fetch((key,))
 
-    def _fetch(self, key: str) -> None:
-        self._stale.add(key)
+    def _fetch(self, keys: Iterable[str]) -> None:
+        self._stale.update(keys)
         self._some_stale.set()
-
-    def _look_at_all(self) -> None:
-        for key in self._waiters:
-            self._fetch(key)
 
     async def _beat(self) -> None:
         backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
@@ -178,7 +174,7 @@ class ReplicaSync:
             log.info("the state is reached")
             self.is_settled = True
             self._settled.set()
-            self._look_at_all()
+            self._fetch(self._waiters)
 
     async def _listen(self) -> None:
         backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
@@ -195,7 +191,7 @@ class ReplicaSync:
                             self.look_at(key)
                         elif message is not None:  # subscribed, perhaps again: messages sent meanwhile are lost
                             backoff.reset()
-                            self._look_at_all()
+                            self._fetch(self._waiters)
                             self.claims_in_doubt = True
                             self._hurry.set()  # perhaps to another server, or to one that has lost its data
             except (RedisError, OSError):
@@ -239,7 +235,7 @@ class ReplicaSync:
                 self._owned.release(owned[key])
                 self.on_changed(key)
             elif (now := self._owned.get(key)) is not None and now.state < state:  # it has moved on elsewhere
-                self._fetch(key)
+                self._fetch((key,))
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -1,7 +1,7 @@
 """Batches operations of a Lua script: all that are asked for in one turn of the event loop travel as one command.
 
-One batch is under way at a time, and what is asked meanwhile forms the next, so operations are the cheaper the more
-there are: those of one call cost 390,000 instructions here when asked alone, 160,000 with 16 callers. Nothing waits for
+One batch is under way at a time, and what is asked meanwhile forms the next, so an operation is cheaper the more there
+are: those of one call cost 390,000 instructions here when asked alone, 160,000 with 16 callers. Nothing waits for
 a Redis that is away: the batch under way fails within its time limit, everything else at once.
 
 A script is called with the keys of all operations in order (KEYS), its settings (ARGV[1]) and the list of operations

@@ -67,7 +67,7 @@ class Sealer:
 
 
 class Digester:
-    """Makes names that cannot be guessed, or turned back into what they were made of."""
+    """Makes digests that cannot be guessed or reversed."""
 
     def __init__(self, keys: Sequence[str], purpose: str) -> None:
         self._keys = [_derive(secret, f"toolgate {purpose} digest", 32) for secret in _secrets(keys)]
@@ -88,8 +88,8 @@ class Digester:
 def hashers(keys: Iterable[str], purpose: bytes, size_bytes: int) -> list[blake2b]:
     """Keyed BLAKE2b (RFC 7693) under each key, for texts that are digested often: a sixth of the cost of an HMAC.
 
-    The key fills the first block, and only a byte behind it, of the `purpose`, has that block digested here, once. Then
-    a text costs a tenth.
+    The key fills the first block. With the `purpose` behind it, that block is digested here, once, and a text costs a
+    tenth.
     """
     return [blake2b(purpose, key=key.encode(), digest_size=size_bytes) for key in keys]
 

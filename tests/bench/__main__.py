@@ -1,4 +1,4 @@
-"""`python -m tests.bench`, which is `make bench`: measures, prints, and exits 1 when something owed is exceeded."""
+"""`python -m tests.bench`, which is `make bench`: measures, prints, and exits 1 when a figure exceeds its limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.bench.verdicts import lines
 
 
 def main() -> int:
-    """Runs the benchmark and returns the exit code: 0 within what is owed, 1 beyond it, 2 if it cannot be measured.
+    """Runs the benchmark and returns the exit code: 0 within the limits, 1 beyond one, 2 if it cannot be measured.
 
     A quick run shows that the benchmark works; it is too short to judge by.
     """

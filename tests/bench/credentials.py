@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 Config = Mapping[str, Any]  # of the gateway, as in its file
 
 CALLERS = 8  # principals that share the load
-FORGERIES = 500  # tokens nobody signed, all different, so that remembering a refused one would help nobody
+FORGERIES = 500  # unsigned tokens, all different, so that a cache of refused ones does not help
 TOKEN_LIFE_S = 3600  # longer than any run
 ISSUER, AUDIENCE = "https://issuer.bench", "bench"
 RSA_BITS = 2048  # the usual size
@@ -73,7 +73,7 @@ def public_jwks() -> str:
 
 
 def new_secret() -> str:
-    """A secret nobody else has."""
+    """A random secret."""
     return secrets.token_hex(SECRET_BYTES)
 
 

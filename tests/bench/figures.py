@@ -37,6 +37,7 @@ CALLBACK_REDIS, CALLBACK_REDIS_PACED = "callback, Redis", "callback, Redis, pace
 
 # Of a variation there is no echo to compare with.
 VARIATIONS = (", 100 KB", ", paced", "/s")
+MIDDLE = ("cpu_us", "calls_per_s", "p50_ms", "p99_ms", "busy")  # figures of a row that are medians
 ENVOY, ENVOY_BRIDGE, FASTMCP = "Envoy, JWT", "Envoy, JWT, MCP bridge", "FastMCP, OpenAPI"
 
 
@@ -188,24 +189,15 @@ def rows(outcome: Outcome) -> list[Row]:
 
 def _row(outcome: Outcome, key: Key) -> Row:
     samples = [round_.samples[key] for round_ in outcome.rounds]
-    name, connections = key
-
-    def middle(figure: str) -> float:
-        each: list[float] = [getattr(sample, figure) for sample in samples]
-        return median(each)
-
     used = [sample.cpu_us for sample in samples]
+    middle = {name: median(getattr(each, name) for each in samples) for name in MIDDLE}
+    varied = any(map(key[0].__contains__, VARIATIONS))
     return Row(
-        subject=name,
-        connections=connections,
-        cpu_us=median(used),
+        *key,
+        **middle,
         cpu_us_min=min(used),
         cpu_us_max=max(used),
-        calls_per_s=middle("calls_per_s"),
-        p50_ms=middle("p50_ms"),
-        p99_ms=middle("p99_ms"),
-        busy=middle("busy"),
-        of_echo=None if any(map(name.__contains__, VARIATIONS)) else ratio(outcome, key, (ECHO, connections)),
+        of_echo=None if varied else ratio(outcome, key, (ECHO, key[1])),
         slices=sum(sample.slices for sample in samples),
         noisy_slices=sum(sample.noisy_slices for sample in samples),
     )

@@ -41,49 +41,22 @@ def lineup(many: int, crowd: int) -> list[Subject]:
 
 
 def _proxies() -> Iterator[Subject]:
-    yield Subject(
-        "echo",
-        proxies.echo,
-        (
-            Load(figures.ECHO, ALONE),
-            Load(figures.ECHO, LOAD),
-        ),
-    )
-    yield Subject(
-        "nginx",
-        proxies.nginx,
-        (
-            Load(figures.NGINX_PROXY, ALONE),
-            Load(figures.NGINX_PROXY, LOAD),
-            *_paces(figures.NGINX_PROXY),
-        ),
-        missing=proxies.no_nginx,
-    )
-    yield Subject(
-        "minimal",
-        partial(proxies.minimal, per_s=AMPLE_PER_S),
-        (Load(figures.MINIMAL, ALONE, keyed=True), Load(figures.MINIMAL, LOAD, keyed=True)),
-        credentials=credentials.rs256,
-    )
-    yield Subject(
-        "minimal-limited",
-        partial(proxies.minimal, per_s=SPENT_PER_S),
-        (Load(figures.MINIMAL_LIMITED, LOAD, keyed=True),),
-        answer=Answer(429, REFUSAL),
-        credentials=credentials.rs256,
-    )
-    yield Subject("direct", proxies.direct, tuple(_paces(figures.DIRECT)))
+    nginx = (*_loads(figures.NGINX_PROXY, ALONE, LOAD), *_paces(figures.NGINX_PROXY))
+    ample, spent = (partial(proxies.minimal, per_s=per_s) for per_s in (AMPLE_PER_S, SPENT_PER_S))
+    refused, tokens = Answer(429, REFUSAL), credentials.rs256
+    yield Subject("echo", proxies.echo, _loads(figures.ECHO, ALONE, LOAD))
+    yield Subject("nginx", proxies.nginx, nginx, missing=proxies.no_nginx)
+    yield Subject("minimal", ample, _loads(figures.MINIMAL, ALONE, LOAD, keyed=True), credentials=tokens)
+    limited = _loads(figures.MINIMAL_LIMITED, LOAD, keyed=True)
+    yield Subject("minimal-limited", spent, limited, answer=refused, credentials=tokens)
+    yield Subject("direct", proxies.direct, _paces(figures.DIRECT))
 
 
 def _guard() -> Iterator[Subject]:
     """What it costs to know and to limit callers, and to refuse them; the reference work is among it."""
     yield Subject("bare", toolgate, (Load(figures.BARE, LOAD),), config=QUIET)
-    reference = (
-        Load(figures.GUARDED, LOAD),
-        Load(figures.REFERENCE, ALONE, keyed=True),
-        Load(figures.REFERENCE, LOAD, keyed=True),
-        *_paces(figures.REFERENCE, keyed=True),
-    )
+    kept = (*_loads(figures.REFERENCE, ALONE, LOAD, keyed=True), *_paces(figures.REFERENCE, keyed=True))
+    reference = (Load(figures.GUARDED, LOAD), *kept)
     yield Subject("reference", toolgate, reference, credentials=credentials.rs256, config=COUNTED)
     shared = (Load(figures.GUARDED_REDIS, LOAD), Load(figures.REFERENCE_REDIS, LOAD, keyed=True))
     yield Subject("reference-redis", toolgate, shared, redis=True, credentials=credentials.rs256, config=COUNTED)
@@ -119,12 +92,9 @@ def _callbacks(name: str, busy: str, gentle: str, *, redis: bool = False) -> Sub
 
 def _sizes(many: int, crowd: int) -> Iterator[Subject]:
     """Few and many of everything there can be many of; one connection shows latency without queueing."""
-    plain = tuple(Load(figures.TOOLGATE, count) for count in (ALONE, FEW, LOAD, CROWD))
+    plain = _loads(figures.TOOLGATE, ALONE, FEW, LOAD, CROWD)
     yield Subject(figures.MAIN_SUBJECT, toolgate, (*plain, Load(figures.KEYED, LOAD, keyed=True)))
-    large = (
-        Load(figures.TOOLGATE_100K, LOAD, size=HUNDRED_KB),
-        Load(figures.TOOLGATE_NOTES, LOAD, size=NOTES),
-    )
+    large = Load(figures.TOOLGATE_100K, LOAD, size=HUNDRED_KB), Load(figures.TOOLGATE_NOTES, LOAD, size=NOTES)
     yield Subject("bodies", toolgate, large)
     yield Subject("many", toolgate, (Load(figures.TOOLGATE_MANY, LOAD),), tools=many)
     yield _spread("routes", figures.TOOLGATE_ROUTES, min(many, MANY_ROUTES))
@@ -153,13 +123,16 @@ def _peers() -> Iterator[Subject]:
 
 def _peer(name: str, start: Start, row: str, program: Path, *, protocol: str = "oxp") -> Subject:
     missing = peers.not_installed(program)
-    loads = (Load(row, ALONE), Load(row, LOAD))
+    loads = _loads(row, ALONE, LOAD)
     return Subject(name, start, loads, protocol=protocol, credentials=credentials.rs256, missing=missing)
 
 
-def _paces(row: str, *, keyed: bool = False) -> Iterator[Load]:
-    for rate in PACES:
-        yield Load(paced(row, rate), LOAD, keyed=keyed, rate=rate)
+def _loads(row: str, *connections: int, keyed: bool = False) -> tuple[Load, ...]:
+    return tuple(Load(row, count, keyed=keyed) for count in connections)
+
+
+def _paces(row: str, *, keyed: bool = False) -> tuple[Load, ...]:
+    return tuple(Load(paced(row, rate), LOAD, keyed=keyed, rate=rate) for rate in PACES)
 
 
 PEERS = frozenset({"envoy", "envoy-bridge", "fastmcp"})

@@ -1,4 +1,4 @@
-"""Other gateways with as much of the work as they can be told to do: Envoy, and FastMCP made from an OpenAPI file.
+"""Other gateways with as much of the work as they can do: Envoy, and FastMCP made from an OpenAPI file.
 
 Each is installed in an environment of its own by `make bench-peers`.
 """
@@ -55,7 +55,7 @@ def fastmcp(subject: Subject, bed: Bed) -> Iterator[Running]:
 
 
 def _guarded(subject: Subject, pid: int, port: int, form: Form) -> Running:
-    """A peer that is up. Raises BenchError if it lets in whoever comes."""
+    """A peer that is up. Raises BenchError if it lets in a caller without a token."""
     tool = calls.find_tools(subject.tools)[0]
     demand(401, status_of(port, calls.request(tool, calls.arguments_of(tool, form=form), None, form=form)))
     return Running(pid, port, Script(subject.tools, subject.credentials().bearers, form))

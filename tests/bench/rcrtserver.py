@@ -45,13 +45,13 @@ class RcrtServer(ToolServer):
             peer.send(reply(b'{"token":"a-token","exp":%d}' % ends))
         elif record := RECORD.match(request):
             peer.send(reply(json.dumps(self._records[record[1].decode()]).encode()))
-        else:  # a list: of tools, or of responses, all of which have been told
+        else:  # a list: of tools, or of responses, all of which were events
             peer.send(self._listed if b"tool.code.v1" in request else reply(b"[]"))
 
     def _ping(self, stream: Peer) -> None:
-        """Lets whoever listens know that the stream lives, again and again; a real server does."""
+        """Pings the stream again and again; a real server does."""
         if stream is self._stream and stream.is_open:
-            self._tell(b'{"type":"ping"}')
+            self._publish(b'{"type":"ping"}')
             self._poller.put_off(PING_NS, lambda: self._ping(stream))
 
     def _take(self, peer: Peer, request: bytes) -> None:
@@ -60,7 +60,7 @@ class RcrtServer(ToolServer):
         call_id = text_after(request, b'"requestId":"')
         peer.send(reply(b'{"id":"%b"}' % crumb))
         tags = b'["tool:request","%b","gateway:%b"]' % (WORKSPACE.encode(), call_id)
-        self._tell(_event(crumb, b"tool.request.v1", tags, b"{}"))
+        self._publish(_event(crumb, b"tool.request.v1", tags, b"{}"))
         if b'"tool":"' + WAIT_WORD.encode() in request:
             self._held.append(lambda: self._respond(call_id))
         else:
@@ -70,9 +70,9 @@ class RcrtServer(ToolServer):
         crumb, self._crumbs = _uuid(self._crumbs).encode(), self._crumbs + 1
         tags = b'["%b","tool:response","request:%b"]' % (WORKSPACE.encode(), call_id)
         context = b'{"request_id":"%b","status":"success","output":%b}' % (call_id, OUTPUT)
-        self._tell(_event(crumb, b"tool.response.v1", tags, context))
+        self._publish(_event(crumb, b"tool.response.v1", tags, context))
 
-    def _tell(self, event: bytes) -> None:
+    def _publish(self, event: bytes) -> None:
         """Sends one event in one chunk."""
         if self._stream is not None:
             line = b"data: " + event + b"\n\n"

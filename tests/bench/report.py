@@ -21,12 +21,12 @@ from tests.bench.verdicts import Line, lines
 
 COLUMNS = ("subject", "conns", "CPU us/call", "(min-max)", "calls/s", "busy", "p50 ms", "p99 ms", "x echo")
 DISTRIBUTIONS = ("toolgate", "uvicorn", "uvloop", "httptools", "msgspec", "pyjwt", "cryptography", "redis")
-TOLD = 5  # disturbed rows that are named; all are in the JSON
+NAMED = 5  # disturbed rows in the report; all are in the JSON
 ROW = "{:<30}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}"
 
 
 def text(outcome: Outcome, effort: Effort, cores: Cores) -> str:
-    """The whole report: where and how it was measured, the table, what is owed."""
+    """The whole report: where and how it was measured, the table, the figures with their limits."""
     table = [ROW.format(*COLUMNS), *map(_table_row, rows(outcome))]
     parts = [table if outcome.rounds else [], *_verdicts(lines(outcome))]
     shown = [line for part in parts if part for line in ("", *part)]
@@ -94,7 +94,7 @@ def _about_rounds(outcome: Outcome, effort: Effort) -> Iterator[str]:
     )
     samples = [sample for round_ in outcome.rounds for sample in round_.samples.values()]
     calm, of_all = sum(sample.calm_slices for sample in samples), sum(sample.slices for sample in samples)
-    yield f"Latency is of slices in which nobody else had our cores, {calm} of {of_all}; a row without any counts all."
+    yield f"Latency is of slices in which no one else had our cores, {calm} of {of_all}; a row without any counts all."
     yield "Busy: the share of its core it used; far below 100 % the callers were the limit, and calls/s is theirs."
     yield from outcome.left_out
 
@@ -116,19 +116,17 @@ def _table_row(row: Row) -> str:
 def _verdicts(found: Sequence[Line]) -> Iterator[list[str]]:
     """The lines of each group; ratios are of CPU time unless they say otherwise."""
     for group, members in groupby(found, key=lambda line: line.group):
-        yield [
-            f"{group.capitalize()} (ratios are of CPU time a call, where nothing else is said)",
-            *map(_verdict, members),
-        ]
+        heading = f"{group.capitalize()} (ratios are of CPU time a call, where nothing else is said)"
+        yield [heading, *map(_verdict, members)]
 
 
 def _verdict(line: Line) -> str:
     spread = "" if line.lowest is None else f"({line.lowest:.2f}-{line.highest:.2f})"
     measured = f"  {line.what:<52}{line.measured:>9.2f} {line.unit:<2} {spread:<16}"
-    if line.owed is None:
+    if line.limit is None:
         return measured.rstrip()
     bound = "least" if line.at_least else "most"
-    return f"{measured} owed: at {bound} {line.owed:g} {line.unit:<2} {'ok' if line.ok else 'OVER'}"
+    return f"{measured} limit: at {bound} {line.limit:g} {line.unit:<2} {'ok' if line.ok else 'OVER'}"
 
 
 def _warnings(outcome: Outcome) -> Iterator[str]:
@@ -138,7 +136,7 @@ def _warnings(outcome: Outcome) -> Iterator[str]:
         of_all = f"{len(noisy)} of {len(rows(outcome))} rows"
         yield ""
         yield f"The machine was not quiet: other processes used more than {QUIET_CORES} cores in slices of {of_all}."
-        for row in noisy[:TOLD]:
+        for row in noisy[:NAMED]:
             yield f"  {row.subject}, {row.connections} connections: {row.noisy_slices} of {row.slices}"
 
 

@@ -1,4 +1,4 @@
-"""What callers send: as long as it is said to be, valid, and nobody's token but where that is wanted."""
+"""Calls are valid and as long as wanted, and tokens are signed but where forged ones are wanted."""
 
 from __future__ import annotations
 

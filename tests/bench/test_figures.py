@@ -16,7 +16,7 @@ from tests.bench.verdicts import FIGURES, lines
 
 CORES = Cores(frozenset({0}), frozenset({1}))
 ECHO_US, TOOLGATE_US = 20.0, 44.0
-# Every row as a multiple of Toolgate's main row, all of it just within what is owed.
+# Every row as a multiple of Toolgate's main row, all of it just within the limits.
 RELATIVE = {
     figures.BARE: 1.0,
     figures.TOOLGATE: 1.0,
@@ -59,7 +59,7 @@ def sample(cpu_us: float, foreign_cores: float = 0.0, *, calls: int = 1000, hand
 
 
 def measured_round(echo_us: float, toolgate_us: float, *, foreign_cores: float = 0.0) -> Round:
-    """A round in which all is just within what is owed, but for the figures of Toolgate and echo."""
+    """A round in which all is just within the limits, but for the figures of Toolgate and echo."""
     samples = {(figures.ECHO, count): sample(echo_us) for count in (1, LOAD)}
     samples |= {(figures.TOOLGATE, count): sample(toolgate_us, foreign_cores) for count in (1, 16, LOAD, 512)}
     samples |= {(row, LOAD): sample(toolgate_us * factor, foreign_cores) for row, factor in RELATIVE.items()}
@@ -81,7 +81,7 @@ def measured(*rounds: Round) -> Outcome:
 
 
 def verdicts(outcome: Outcome) -> dict[str, bool]:
-    return {line.what: line.ok for line in lines(outcome) if line.owed is not None}
+    return {line.what: line.ok for line in lines(outcome) if line.limit is not None}
 
 
 def test_disturbed_slices_weigh_little_in_a_sample_and_their_latencies_not_at_all() -> None:
@@ -111,9 +111,9 @@ def test_ratios_are_taken_within_a_round_so_that_a_slow_round_cancels_out() -> N
 GOOD = measured(measured_round(ECHO_US, TOOLGATE_US))
 
 
-def test_everything_owed_is_judged_and_what_is_just_within_holds() -> None:
-    owed = [each.what for group in FIGURES.values() for each in group if each.owed is not None]
-    assert verdicts(GOOD) == dict.fromkeys(owed, True)
+def test_every_figure_with_a_limit_is_judged_and_just_within_it_holds() -> None:
+    limited = [each.what for group in FIGURES.values() for each in group if each.limit is not None]
+    assert verdicts(GOOD) == dict.fromkeys(limited, True)
 
 
 @pytest.mark.parametrize(

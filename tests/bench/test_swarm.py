@@ -129,7 +129,7 @@ def test_a_message_is_as_long_as_its_content_length_says(data: bytes, size: int 
     assert message_size(data) == size
 
 
-def test_a_server_that_lets_in_whoever_comes_is_not_measured() -> None:
+def test_a_server_that_lets_in_a_caller_without_a_token_is_not_measured() -> None:
     with answering(ANSWER.replace(b"200 OK", b"401 No")) as port:
         demand(401, status_of(port, SCRIPT.ordinary()[0]))
     with answering(ANSWER) as port, pytest.raises(BenchError, match="Answered 200 where 401 is due"):

@@ -1,4 +1,4 @@
-"""The figures to hold up: what is owed of each, and what else is worth comparing."""
+"""The figures with their limits, and what else is worth comparing."""
 
 from __future__ import annotations
 
@@ -19,52 +19,45 @@ LONG_BYTES, SHORT_BYTES = 100_000, 300
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One figure: what it is, what was measured, and what is owed of it at most, or with `at_least` at least.
+class Figure:
+    """What is measured, how, and its limit: at most, or with `at_least` at least."""
 
-    What is not measured in several rounds has no lowest and highest.
-    """
+    what: str
+    measure: Measure
+    unit: str = "x"
+    limit: float | None = None
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure as it was measured. What is not measured in several rounds has no lowest and highest."""
 
     group: str
     what: str
     measured: float
     unit: str
-    owed: float | None = None
-    at_least: bool = False
+    limit: float | None
+    at_least: bool
     lowest: float | None = None  # of the rounds
     highest: float | None = None
 
     @property
     def ok(self) -> bool:
-        if self.owed is None:
+        if self.limit is None:
             return True
-        return self.measured >= self.owed if self.at_least else self.measured <= self.owed
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """How a line is measured."""
-
-    what: str
-    measure: Measure
-    unit: str = "x"
-    owed: float | None = None
-    at_least: bool = False
+        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
 
 
 def lines(outcome: Outcome) -> list[Line]:
     """Every figure that was measured, by groups."""
-    return [
-        _line(outcome, group, each, measured)
-        for group, found in FIGURES.items()
-        for each in found
-        if (measured := each.measure(outcome)) is not None
-    ]
+    found = [(group, each, each.measure(outcome)) for group, figures in FIGURES.items() for each in figures]
+    return [_line(outcome, group, each, measured) for group, each, measured in found if measured is not None]
 
 
 def _line(outcome: Outcome, group: str, figure: Figure, measured: float) -> Line:
-    line = Line(group, figure.what, measured, figure.unit, figure.owed, figure.at_least)
-    alone = [figure.measure(replace(outcome, rounds=[round_])) for round_ in outcome.rounds]
+    line = Line(group, figure.what, measured, figure.unit, figure.limit, figure.at_least)
+    alone = (figure.measure(replace(outcome, rounds=[round_])) for round_ in outcome.rounds)
     each = [found for found in alone if found is not None]
     if len(each) < 2 or figure.measure(replace(outcome, rounds=[])) is not None:
         return line
@@ -112,25 +105,25 @@ def _apart(path: str) -> Measure:
     return lambda outcome: None if (found := getattr(outcome, part)) is None else getattr(found, read)
 
 
-def _added(rate: float, owed: float | None = None) -> Figure:
+def _added(rate: float, limit: float | None = None) -> Figure:
     what = f"p99 added to the tool server's, {rate:,.0f} calls/s"
     upper, lower = (paced(f.REFERENCE, rate), LOAD), (paced(f.DIRECT, rate), LOAD)
-    return Figure(what, partial(difference, upper=upper, lower=lower, read="p99_ms"), "ms", owed)
+    return Figure(what, partial(difference, upper=upper, lower=lower, read="p99_ms"), "ms", limit)
 
 
-# What is owed comes first in each group. It is relative to the minimal gateway of the same run where it can be: ratios
-# to the echo and to nginx differ from one processor to another, and are shown without being judged. Owed as "the same"
+# Figures with limits come first in each group. They are relative to the minimal gateway of the same run where they can
+# be: ratios to the echo and to nginx differ from one processor to another, and are not judged. The limit of "the same"
 # is 1.1: rounds of a quiet machine differ by a few per cent.
 FIGURES: dict[str, list[Figure]] = {
     "the whole": [
-        Figure("a call without a line in the log / minimal gateway", _over(f.BARE, f.MINIMAL), owed=1.1),
-        Figure("reference / minimal gateway", _over(REFERENCE, f.MINIMAL), owed=1.3),
-        Figure("reference / Envoy with JWT and MCP bridge", _over(REFERENCE, f.ENVOY_BRIDGE), owed=1.05),
-        Figure("without a call_id / Envoy with JWT and MCP bridge", _over(f.GUARDED, f.ENVOY_BRIDGE), owed=0.85),
+        Figure("a call without a line in the log / minimal gateway", _over(f.BARE, f.MINIMAL), limit=1.1),
+        Figure("reference / minimal gateway", _over(REFERENCE, f.MINIMAL), limit=1.3),
+        Figure("reference / Envoy with JWT and MCP bridge", _over(REFERENCE, f.ENVOY_BRIDGE), limit=1.05),
+        Figure("without a call_id / Envoy with JWT and MCP bridge", _over(f.GUARDED, f.ENVOY_BRIDGE), limit=0.85),
         # The minimal gateway itself takes a 28th of FastMCP.
-        Figure("FastMCP / reference", _over(f.FASTMCP, REFERENCE), owed=20.0, at_least=True),
-        Figure("p50 of a lone caller, reference / minimal gateway", _over(LONE, LONE_MINIMAL, "p50_ms"), owed=1.3),
-        Figure("p99 / p50, reference, 64 connections", _of(REFERENCE, "tail"), owed=2.5),
+        Figure("FastMCP / reference", _over(f.FASTMCP, REFERENCE), limit=20.0, at_least=True),
+        Figure("p50 of a lone caller, reference / minimal gateway", _over(LONE, LONE_MINIMAL, "p50_ms"), limit=1.3),
+        Figure("p99 / p50, reference, 64 connections", _of(REFERENCE, "tail"), limit=2.5),
         *(_added(rate, 1.0 if rate == PACES[0] else None) for rate in PACES),
         Figure("idle memory", _idle_mb, "MB", 80.0),
         Figure("a call without a line in the log / uvicorn echo", _over(f.BARE, f.ECHO)),
@@ -142,20 +135,20 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("reference / Envoy with JWT, a plain proxy", _over(REFERENCE, f.ENVOY)),
     ],
     "the guard": [
-        Figure("RS256, limit, access line / without", _over(f.GUARDED, f.BARE), owed=1.25),
-        Figure("the same with limits in Redis / without", _over(f.GUARDED_REDIS, f.BARE), owed=1.4),
-        Figure("limits in Redis / in memory", _over(f.GUARDED_REDIS, f.GUARDED), owed=1.15),
-        Figure("429 / 429 of the minimal gateway", _over(f.LIMITED, f.MINIMAL_LIMITED), owed=1.2),
-        Figure("401 without a token / 429 of the minimal gateway", _over(f.UNKNOWN, f.MINIMAL_LIMITED), owed=1.05),
+        Figure("RS256, limit, access line / without", _over(f.GUARDED, f.BARE), limit=1.25),
+        Figure("the same with limits in Redis / without", _over(f.GUARDED_REDIS, f.BARE), limit=1.4),
+        Figure("limits in Redis / in memory", _over(f.GUARDED_REDIS, f.GUARDED), limit=1.15),
+        Figure("429 / 429 of the minimal gateway", _over(f.LIMITED, f.MINIMAL_LIMITED), limit=1.2),
+        Figure("401 without a token / 429 of the minimal gateway", _over(f.UNKNOWN, f.MINIMAL_LIMITED), limit=1.05),
         Figure("bad signature beyond no token, in verifications", _verifications, "", 1.2),
-        Figure("two workers / one, Redis", _over(f.WORKERS, f.REDIS), owed=1.1),
+        Figure("two workers / one, Redis", _over(f.WORKERS, f.REDIS), limit=1.1),
         Figure("429 / uvicorn echo", _over(f.LIMITED, f.ECHO)),
         Figure("one verification", lambda outcome: outcome.verification_us, "us"),
         Figure("reference, limits and records in Redis / in memory", _over(f.REFERENCE_REDIS, REFERENCE)),
     ],
     "kept calls": [
-        Figure("keyed / without id", _over(f.KEYED, MAIN), owed=1.08),
-        Figure("keyed / without id, Redis", _over(f.REDIS_KEYED, f.REDIS), owed=1.35),
+        Figure("keyed / without id", _over(f.KEYED, MAIN), limit=1.08),
+        Figure("keyed / without id, Redis", _over(f.REDIS_KEYED, f.REDIS), limit=1.35),
         Figure("memory of a waiting call", _apart("waiting.kb_per_call"), "KB", 32.0),
         Figure("memory of a waiting callback call", _apart("waiting_callbacks.kb_per_call"), "KB", 16.0),
         Figure("callback to answer, p99", _of(f.CALLBACK_PACED, "handover_p99_ms"), "ms", 2.0),
@@ -169,11 +162,11 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("CPU of each of them", _apart("stream.cpu_us"), "us"),
     ],
     "size": [
-        Figure("512 connections / 16", _over((f.TOOLGATE, CROWD), (f.TOOLGATE, FEW)), owed=1.4),
-        Figure("many tools / 10", _over(f.TOOLGATE_MANY, MAIN), owed=1.1),
-        Figure("many routes / one", _over(f.TOOLGATE_ROUTES, MAIN), owed=1.1),
-        Figure("many backends / one", _over(f.TOOLGATE_BACKENDS, MAIN), owed=1.1),
-        Figure("many waiting calls / none", _over(f.TOOLGATE_CROWD, MAIN), owed=1.1),
+        Figure("512 connections / 16", _over((f.TOOLGATE, CROWD), (f.TOOLGATE, FEW)), limit=1.4),
+        Figure("many tools / 10", _over(f.TOOLGATE_MANY, MAIN), limit=1.1),
+        Figure("many routes / one", _over(f.TOOLGATE_ROUTES, MAIN), limit=1.1),
+        Figure("many backends / one", _over(f.TOOLGATE_BACKENDS, MAIN), limit=1.1),
+        Figure("many waiting calls / none", _over(f.TOOLGATE_CROWD, MAIN), limit=1.1),
         Figure("a byte of the body", _slope(f.TOOLGATE_100K), "ns"),
         Figure("a byte of a body of notes", _slope(f.TOOLGATE_NOTES), "ns"),
     ],

@@ -95,14 +95,14 @@ async def offered(schemas: list[Json]) -> tuple[dict[int, PublishedTool], dict[i
 def wrong(tool: PublishedTool, schema: Json, data: Json, *, valid: bool) -> list[str]:
     """How a tool, called with a value and returning it, is judged otherwise than the suite says."""
     found = []
-    if as_parameter(schema) is not None and (not told(tool, {"value": data})) is not valid:
+    if as_parameter(schema) is not None and (not judged(tool, {"value": data})) is not valid:
         found.append("as an argument")
     if isinstance(schema, dict) and schema and (violation(returned(tool), data) is None) is not valid:
         found.append("as a result")
     return found
 
 
-def told(tool: PublishedTool, arguments: JsonObject) -> dict[str, str]:
+def judged(tool: PublishedTool, arguments: JsonObject) -> dict[str, str]:
     """What is said of the arguments of a call, here or by the process that checks what takes long."""
     found = errors_now(tool.schema, arguments, len(msgspec.json.encode(arguments)))
     if found is None:

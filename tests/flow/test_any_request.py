@@ -1,6 +1,6 @@
-"""No request whatever gets a 5xx, and every refusal is JSON with a `message`. Ours.
+"""Any request and any JSON: no 5xx, every refusal is JSON with a `message`, and arguments come back equal. Ours.
 
-The requests go to the application as a server would hand them over, past any HTTP library that would not send them.
+Most requests go to the application as a server would hand them over, past HTTP libraries that would not send them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from starlette.types import ASGIApp, Message
 
-from tests.flow.caller import DIALECTS, SCHEMAS
-from tests.flow.gateways import config, running
+from tests.flow.caller import DIALECTS, SCHEMAS, Caller, every_dialect
+from tests.flow.gateways import Running, config, running
 from tests.flow.toolserver import object_of, tool, tool_server
 
 pytestmark = pytest.mark.anyio
@@ -97,11 +97,21 @@ async def ask(app: ASGIApp, method: str, path: str, headers: list[Header], body:
 
 
 @pytest.fixture(scope="module")
-async def app(anyio_backend: object) -> AsyncIterator[ASGIApp]:
-    """A gateway that lets everybody in, so that more than the door is tried."""
+async def gateway(anyio_backend: object) -> AsyncIterator[Running]:
+    """A gateway without authentication, so that requests get further than its refusals."""
     tools = [tool("Echo.Say"), tool("Count.Up", input_schema=object_of(n={"type": "integer"}))]
-    async with tool_server(*tools) as server, running(config({"scripted": server.url})) as gateway:
-        yield gateway.gateway.public
+    async with tool_server(*tools) as server, running(config({"scripted": server.url})) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def app(gateway: Running) -> ASGIApp:
+    return gateway.gateway.public
+
+
+@pytest.fixture(scope="module")
+def caller(gateway: Running) -> Caller:
+    return gateway.caller
 
 
 @given(
@@ -153,3 +163,56 @@ async def test_a_body_of_brackets_breaks_no_path(app: ASGIApp, path: str) -> Non
     for body in (b"[" * 500_000, b'{"a":' * 100_000, b'"' + b"\\" * 500_000, b"1" * 500_000, b"\x00" * 1000):
         for method in ("GET", "POST"):
             await ask(app, method, path, [(b"content-type", b"application/json")], body)
+
+
+MAX_DEPTH = 64  # of a body, the caller's or the tool server's
+MAX_DIGITS = 4300  # of an integer, its sign included
+EXAMPLES = 25  # per dialect, about 3 ms each
+
+HUGE = st.integers(1, MAX_DIGITS - 1).map(lambda digits: 10**digits - 7)
+NUMBERS = (
+    st.integers() | HUGE | HUGE.map(lambda number: -(number // 10)) | st.floats(allow_nan=False, allow_infinity=False)
+)
+LEAVES = st.none() | st.booleans() | NUMBERS | st.text(st.characters(exclude_categories=["Cs"]))
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+TREES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=15
+)
+OBJECTS = st.dictionaries(NAMES, TREES, max_size=4)
+
+
+def text_of(value: Any) -> str:
+    """Tells 1 from 1.0 and 0.0 from -0.0, as `==` does not."""
+    return json.dumps(value, sort_keys=True)
+
+
+@every_dialect
+@given(arguments=OBJECTS)
+@settings(max_examples=EXAMPLES, deadline=None)
+async def test_arguments_come_back_equal(caller: Caller, dialect: str, arguments: dict[str, Any]) -> None:
+    assert text_of((await caller.call(dialect, "Echo.Say", arguments)).value) == text_of(arguments)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """An object of that many levels, arrays among them."""
+    value: Any = 1
+    for level in range(depth - 1):
+        value = [value] if level % 2 else {"in": value}
+    return {"in": value}
+
+
+@every_dialect
+async def test_a_body_may_be_nested_up_to_the_limit_and_not_beyond(caller: Caller, dialect: str) -> None:
+    around = 1 if dialect == "oxp" else 2  # levels that hold the arguments
+    deepest = nested(MAX_DEPTH - around)
+    assert (await caller.call(dialect, "Echo.Say", deepest)).value == deepest
+    assert (await caller.call(dialect, "Echo.Say", {"in": deepest})).status == 400
+
+
+@every_dialect
+async def test_an_integer_may_have_as_many_digits_as_the_limit_and_no_more(caller: Caller, dialect: str) -> None:
+    longest = 10**MAX_DIGITS - 1
+    assert (await caller.call(dialect, "Echo.Say", {"n": longest})).value == {"n": longest}
+    request = b'{"tool_id":"Echo.Say","input":{"n":%b}}' % (b"9" * (MAX_DIGITS + 1))
+    content = request if dialect == "oxp" else b'{"request":%b}' % request
+    assert (await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)).status == 400

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 import jwt
@@ -22,7 +21,7 @@ from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence,
 from tests.flow.watching import samples, scraped
 from tests.streams import Request, http_reply
 from tests.support.scraping import samples_of
-from tests.support.tokens import OTHER_SECRET, SECRET, token
+from tests.support.tokens import OTHER_SECRET, SECRET, api_key, token
 
 pytestmark = pytest.mark.anyio
 
@@ -196,7 +195,7 @@ AUTH = {
             "max_lifetime": "1h",
         }
     ],
-    "api_keys": [{"id": "job", "hash": "sha256:" + sha256(KEY.encode()).hexdigest()}],
+    "api_keys": [api_key("job", KEY)],
 }
 CLAIMS = {"iss": "https://issuer.example", "aud": "toolgate", "email": "a@b"}
 

@@ -6,7 +6,6 @@ A strict gateway must not even show that there is a tool: every answer is compar
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -15,14 +14,14 @@ from tests.flow.caller import Answer, Caller, every_dialect
 from tests.flow.conftest import Start
 from tests.flow.gateways import config, running
 from tests.flow.toolserver import ToolServer, tool, tool_server
-from tests.support.tokens import SECRET, token
+from tests.support.tokens import SECRET, api_key, token
 
 pytestmark = pytest.mark.anyio
 
 KEY = "a key that nobody will ever guess"
 AUTH = {
     "jwt": [{"secret": SECRET}],
-    "api_keys": [{"id": "job", "hash": "sha256:" + sha256(KEY.encode()).hexdigest(), "scopes": ["vault", "deep"]}],
+    "api_keys": [api_key("job", KEY, scopes=["vault", "deep"])],
 }
 OPEN = {"tools": "Echo.Say@1.*", "backend": "scripted"}
 BETA = {"tools": "Echo.Say@2.*", "backend": "scripted", "scopes": ["beta"]}

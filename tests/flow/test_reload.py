@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 import json
 import weakref
 from typing import Any
@@ -15,7 +14,7 @@ from gateway.config import read
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, running, until
 from tests.flow.toolserver import FORMS, ToolServer, hang_up, tool, tool_server
-from tests.support.tokens import SECRET, token
+from tests.support.tokens import SECRET, api_key, token
 from tests.support.yard import WORK, yard
 
 pytestmark = pytest.mark.anyio
@@ -45,8 +44,7 @@ async def test_an_unchanged_limit_keeps_its_count(start: Start, server: ToolServ
 
 async def test_api_keys_change_at_once(start: Start, server: ToolServer) -> None:
     def keys(*names: str) -> str:
-        hashes = {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in names}
-        entries = [{"id": name, "hash": digest} for name, digest in hashes.items()]
+        entries = [api_key(name, name) for name in names]
         return config({"scripted": server.url}, auth={"jwt": [{"secret": SECRET}], "api_keys": entries})
 
     gateway = await start(keys("old"))
@@ -69,7 +67,7 @@ async def test_the_openapi_document_has_the_new_credentials(start: Start, server
     assert await asked_for() == set()
     await reload(gateway, config(backends, auth={"jwt": [{"secret": SECRET}]}))
     assert await asked_for() == {"bearer"}
-    key = {"id": "agent", "hash": f"sha256:{hashlib.sha256(b'key').hexdigest()}"}
+    key = api_key("agent", "key")
     await reload(gateway, config(backends, auth={"api_keys": [key]}))
     assert await asked_for() == {"bearer", "oxp_key", "otc_key"}
 

@@ -118,7 +118,7 @@ def _error_of(document: Any) -> Any:
 
 
 def _check_pending(document: Any) -> None:
-    """What is not over is a failure to whoever does not know 202."""
+    """What is not over is a failure to callers that do not know 202."""
     inner = document.get("result", document)
     assert inner["success"] is False, "a call that still runs has not succeeded"
     assert _error_of(document)["code"] == "still_running", "a call that was accepted still runs"

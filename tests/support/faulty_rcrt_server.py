@@ -28,14 +28,12 @@ Crumb = dict[str, Any]
 
 UNSIGNALLED_CHARACTERS = 1_200_000  # stored, but too large for an event
 SILENCE_S = 3600.0
-SPLIT_PAUSE_S = 0.02  # so that the halves of a split event do not travel together
 
 # What becomes of the output of a tool that has run.
 OUTPUTS: Mapping[str, Json] = {
     "big_output": {"text": "x" * UNSIGNALLED_CHARACTERS},
-    "unicode_output": {"text": "Grüße, 世界 🎛"},
 }
-CONNECTING = {"deaf", "silent", "no_space", "split_text"}  # what happens to a stream from its start
+CONNECTING = {"deaf", "silent"}  # what happens to a stream from its start
 ENDING = {"clean_end", "abrupt_end"}  # to all streams, instead of the next event
 
 
@@ -216,13 +214,6 @@ class FaultyRcrtServer(RcrtServer):
         async for line in super().chunks(request, unread):
             if line == b"data: abrupt\n\n":
                 await hang_up(request)
-            elif name == "no_space":
-                yield line.replace(b"data: ", b"data:", 1)
-            elif name == "split_text":
-                cut = next((index for index, byte in enumerate(line) if byte & 0xC0 == 0x80), len(line) // 2)
-                yield line[:cut]
-                await asyncio.sleep(SPLIT_PAUSE_S)
-                yield line[cut:]
             else:
                 yield line
 

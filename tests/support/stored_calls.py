@@ -1,4 +1,4 @@
-"""What the tests of the state say again and again."""
+"""Helpers for tests of the state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def call(**more: Any) -> NewCall:
 
 
 async def began(state: State, new: NewCall | None = None, to: CallState = REGISTERED) -> Record:
-    """A call that was just registered, and moved on to a state."""
+    """Begins a call and moves it on to a state; returns its record from before the move."""
     begun = await state.begin(new or call())
     assert isinstance(begun, Created)
     for step in (DISPATCHING, ACCEPTED, AWAITING_USER):
@@ -36,7 +36,7 @@ async def began(state: State, new: NewCall | None = None, to: CallState = REGIST
 
 
 async def until(reached: Callable[[], bool | Awaitable[bool]], what: str, within_s: float = DEADLINE_S) -> None:
-    """Waits for something that says nothing when it happens; it has not happened while the state is unavailable."""
+    """Polls a condition, which is false while the state is unavailable."""
     await processes.until(lambda: _is(reached), what, within_s)
 
 
@@ -48,32 +48,32 @@ async def _is(reached: Callable[[], bool | Awaitable[bool]]) -> bool:
 
 
 async def joined(state: State, new: NewCall) -> Record:
-    """What a call is taken for that is there already."""
+    """The record of the call that a new one joins."""
     begun = await state.begin(new)
     assert isinstance(begun, Exists)
     return begun.record
 
 
 async def begins(state: State, new: NewCall | None = None) -> bool:
-    """Whether a call may be dispatched: a new one if none is given."""
+    """Whether a call can begin: a new one if none is given."""
     return isinstance(await state.begin(new or call()), Created)
 
 
 def outcome_of(record: Record | None) -> bytes | None:
-    """How a call that is there has ended."""
+    """The outcome of a call that exists."""
     assert record is not None
     return record.outcome
 
 
 async def found(state: State, key: str) -> Record:
-    """A call that is there."""
+    """The record of a call that exists."""
     record = await state.get(key)
     assert record is not None
     return record
 
 
 async def until_gone(state: State, key: str) -> None:
-    """Waits until nothing is left of a call but its key."""
+    """Waits until a call has no record."""
 
     async def is_gone() -> bool:
         return await state.get(key) is None
@@ -82,7 +82,7 @@ async def until_gone(state: State, key: str) -> None:
 
 
 async def refusal(state: State, **more: Any) -> Full:
-    """How a new call is refused."""
+    """Begins a new call, which is refused for lack of room."""
     begun = await state.begin(call(**more))
     assert isinstance(begun, Full)
     return begun
@@ -98,7 +98,7 @@ async def is_in(state: State, key: str, expected: CallState) -> bool:
 
 
 async def orphans(state: State, count: int) -> dict[str, Record]:
-    """Claims until it has so many calls, as the gateway does every few seconds."""
+    """Claims until it has `count` calls, as the gateway does every few seconds."""
     claimed: dict[str, Record] = {}
 
     async def has_all() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from hashlib import sha256
 from typing import Any
 
 import jwt
@@ -15,3 +16,8 @@ def token(subject: str = "ada", *, secret: str = SECRET, expires_in_s: float = 6
     """A good token; a claim of None is left out."""
     body = {"sub": subject, "exp": int(time.time() + expires_in_s)} | claims
     return jwt.encode({key: value for key, value in body.items() if value is not None}, secret, "HS256")
+
+
+def api_key(id_: str, key: str, **members: Any) -> dict[str, Any]:
+    """An entry of `auth.api_keys`."""
+    return {"id": id_, "hash": f"sha256:{sha256(key.encode()).hexdigest()}", **members}

@@ -31,7 +31,7 @@ async def test_however_many_ask_at_once_the_burst_is_what_passes(buckets: Shared
     assert sum(outcome.refused is None for outcome in taken) == 300
 
 
-async def test_what_one_limit_refuses_no_other_counts_even_among_many_at_once(buckets: SharedBuckets) -> None:
+async def test_a_request_that_one_limit_refuses_is_not_counted_by_others(buckets: SharedBuckets) -> None:
     plan = Plan((rule("wide", **DAILY, parts=("ip",), burst=1000), rule("narrow", **DAILY, burst=2)))
     asked = [buckets.take(plan, parts(f"key:{number % 10}")) for number in range(200)]
     taken = await asyncio.gather(*asked)
@@ -49,7 +49,7 @@ async def test_requests_of_one_turn_may_have_different_limits(buckets: SharedBuc
     assert [remaining(outcome) for outcome in taken] == [[0], [2, 0], [1], [0, 0]]
 
 
-async def test_what_was_taken_comes_back_with_time(buckets: SharedBuckets) -> None:
+async def test_a_bucket_fills_with_time(buckets: SharedBuckets) -> None:
     plan = Plan((rule(count=20, burst=1),))
     assert (await buckets.take(plan, parts())).refused is None
     refused = 0
@@ -60,7 +60,7 @@ async def test_what_was_taken_comes_back_with_time(buckets: SharedBuckets) -> No
     assert refused > 0
 
 
-async def test_a_caller_that_leaves_while_it_is_asked_for_disturbs_no_other(buckets: SharedBuckets) -> None:
+async def test_a_caller_that_leaves_during_its_take_disturbs_no_other(buckets: SharedBuckets) -> None:
     plan = Plan((rule(**DAILY, burst=1000),))
     tasks = [asyncio.create_task(_take(buckets, plan)) for _ in range(200)]
     await asyncio.sleep(0)

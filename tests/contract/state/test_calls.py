@@ -78,7 +78,7 @@ async def test_a_call_moves_forward_only(state: State) -> None:
     assert not await state.advance(key, [REGISTERED, DISPATCHING, ACCEPTED], AWAITING_USER)
 
 
-async def test_a_call_that_has_to_wait_for_its_turn_is_as_if_it_had_only_been_registered(state: State) -> None:
+async def test_a_queued_call_is_registered_again(state: State) -> None:
     key = (await began(state, to=DISPATCHING)).key
     assert await state.advance(key, [DISPATCHING], REGISTERED)
     assert await state_of(state, key) is REGISTERED
@@ -100,9 +100,7 @@ async def test_a_call_that_has_to_wait_for_its_turn_is_as_if_it_had_only_been_re
         ([], DISPATCHING),
     ],
 )
-async def test_a_move_that_can_never_be_right_is_a_mistake(
-    state: State, from_states: list[CallState], to: CallState
-) -> None:
+async def test_an_invalid_move_is_a_value_error(state: State, from_states: list[CallState], to: CallState) -> None:
     key = (await began(state)).key
     with pytest.raises(ValueError, match="moves forward"):
         await state.advance(key, from_states, to)
@@ -133,7 +131,7 @@ async def test_an_outcome_too_large_leaves_the_call_as_it_was(open_state: OpenSt
     assert await state.settle(key, bytes(100))
 
 
-async def test_what_was_never_there_is_nothing(state: State) -> None:
+async def test_an_unknown_call_is_nowhere(state: State) -> None:
     assert await state.get("unknown") is None
     assert await state.wait("unknown", 1.0) is None
     assert not await state.settle("unknown", b"")

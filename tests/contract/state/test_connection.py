@@ -1,4 +1,4 @@
-"""A connection that stays taken: one for everything, another when it has broken, and never a stranger's reply."""
+"""RedisConnection: one connection for all commands, a new one after a failure, never the reply to another command."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ID = pack(b"CLIENT", b"ID")
 @pytest.fixture
 async def connection(redis_server: RedisServer) -> AsyncIterator[RedisConnection]:
     redis = connect(Address.parse(redis_server.url))
-    connection = RedisConnection(redis, (1, [pack(b"PING")]))
+    connection = RedisConnection(redis, (3, [pack(b"APPEND", b"greetings", b"hello ")]))
     yield connection
     await connection.aclose()
     await redis.aclose()
 
 
-async def test_all_is_asked_over_one_connection_refusals_too(connection: RedisConnection) -> None:
+async def test_one_connection_serves_all_commands_even_after_an_error(connection: RedisConnection) -> None:
     first = await connection.execute(2, [ID])
     assert await connection.execute(3, [pack(b"SET"), pack(b"key", b"two\r\nlines")]) == b"OK"
     with pytest.raises(ResponseError):
@@ -35,15 +35,18 @@ async def test_all_is_asked_over_one_connection_refusals_too(connection: RedisCo
     assert await connection.execute(2, [ID]) == first
 
 
-async def test_a_connection_that_the_server_has_closed_is_replaced_before_it_is_used(
+async def test_a_connection_that_the_server_has_closed_is_replaced_by_one_that_begins_with_the_greeting(
     connection: RedisConnection, redis_server: RedisServer
 ) -> None:
+    greetings = pack(b"GET", b"greetings")
     first = await connection.execute(2, [ID])
+    assert await connection.execute(2, [greetings]) == b"hello "
     async with connect(Address.parse(redis_server.url)) as other:
         await other.client_kill_filter(_id=str(first))
         for _ in range(2):  # what the server says after it has closed the first arrives after its end
             await other.ping()
     assert await connection.execute(2, [ID]) != first
+    assert await connection.execute(2, [greetings]) == b"hello hello "
 
 
 async def test_a_late_reply_is_not_taken_for_the_next(connection: RedisConnection) -> None:
@@ -52,18 +55,3 @@ async def test_a_late_reply_is_not_taken_for_the_next(connection: RedisConnectio
         async with asyncio.timeout(0.05):
             await connection.execute(3, [pack(b"BLPOP", b"nothing", b"0.2")])
     assert await connection.execute(2, [pack(b"ECHO", b"mine")]) == b"mine"
-
-
-async def test_the_greeting_is_the_first_thing_asked_over_each_connection(redis_server: RedisServer) -> None:
-    async with connect(Address.parse(redis_server.url)) as redis:
-        connection = RedisConnection(redis, (3, [pack(b"APPEND", b"greetings", b"hello ")]))
-        first = await connection.execute(2, [ID])
-        async with connect(Address.parse(redis_server.url)) as other:
-            await other.client_kill_filter(_id=str(first))
-            for _ in range(2):
-                await other.ping()
-        said = pack(b"GET", b"greetings")
-        assert [await connection.execute(2, [said]) for _ in range(2)] == [b"hello hello "] * 2
-        await connection.aclose()
-        assert await connection.execute(2, [said]) == b"hello " * 3
-        await connection.aclose()

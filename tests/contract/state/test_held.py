@@ -1,4 +1,4 @@
-"""What a process knows of the calls it holds without asking, and what it does not claim to know."""
+"""`held` and `on_changed`: what a process knows of its own calls without asking Redis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 LONG_S = 10.0
 
 
-async def test_the_owner_of_a_call_has_it_as_it_stands(state: State) -> None:
+async def test_the_owner_holds_the_current_state_of_its_call(state: State) -> None:
     key = (await began(state, call(note=b"note"), to=DISPATCHING)).key
     held = state.held(key)
     assert held is not None

@@ -32,7 +32,7 @@ LARGE = 50_000  # bytes of an outcome; records beside it take little
 SEALED = 32  # bytes that sealing adds
 
 
-async def test_a_result_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
+async def test_a_call_whose_result_has_expired_does_not_run_again(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=SHORT_S))
     new = call()
     await began(state, new)
@@ -42,7 +42,7 @@ async def test_a_result_that_has_expired_is_no_reason_to_run_again(open_state: O
     assert await state.begin(call(older=((new.key, "f"),))) == Expired()
 
 
-async def test_a_pending_call_that_has_expired_is_no_reason_to_run_again(open_state: OpenState) -> None:
+async def test_a_pending_call_that_has_expired_does_not_run_again(open_state: OpenState) -> None:
     state = await open_state(StateLimits(pending_ttl_s=SHORT_S))
     new = call()
     await began(state, new, ACCEPTED)
@@ -249,7 +249,7 @@ async def test_memory_gives_back_every_byte_it_counted() -> None:
     assert state.room.used_bytes == 0
 
 
-async def test_what_expired_unnoticed_is_not_in_the_way() -> None:
+async def test_calls_that_expired_unnoticed_take_no_quota() -> None:
     clock = Clock()
     state = MemoryState(StateLimits(max_records=1000, max_pending=1000), clock)
     calls: list[NewCall] = [call() for _ in range(1000)]

@@ -70,7 +70,7 @@ async def test_a_result_marked_delivered_is_not_joined_again(state: State) -> No
     assert await begins(state, call(question="q"))
 
 
-async def test_a_call_that_ended_without_its_user_was_never_open(state: State) -> None:
+async def test_a_call_that_never_waited_for_its_user_is_not_joined(state: State) -> None:
     await state.settle((await began(state, call(question="q"), ACCEPTED)).key, b"outcome")
     assert await begins(state, call(question="q"))
 
@@ -80,7 +80,7 @@ async def test_a_forgotten_call_is_not_joined(state: State) -> None:
     assert await begins(state, call(question="q"))
 
 
-async def test_of_two_that_were_asked_the_same_the_later_one_is_joined(state: State) -> None:
+async def test_of_two_calls_with_the_same_question_the_later_one_is_joined(state: State) -> None:
     one, two = [await began(state, call(question="q"), ACCEPTED) for _ in range(2)]
     for waiting in (one, two):
         await state.advance(waiting.key, [ACCEPTED], AWAITING_USER)
@@ -90,7 +90,7 @@ async def test_of_two_that_were_asked_the_same_the_later_one_is_joined(state: St
 
 
 @pytest.mark.parametrize("settled", [False, True])
-async def test_what_has_expired_is_not_joined(open_state: OpenState, *, settled: bool) -> None:
+async def test_an_expired_call_is_not_joined(open_state: OpenState, *, settled: bool) -> None:
     state = await open_state(StateLimits(pending_ttl_s=SHORT_S, result_ttl_s=SHORT_S))
     waiting = await began(state, call(question="q"), AWAITING_USER)
     if settled:

@@ -1,4 +1,4 @@
-"""What is left of calls that were forgotten, and may begin anew, or that have ended and were reduced to that."""
+"""Remnants: the outcomes of calls that were forgotten, and may begin anew, or that have ended and were reduced."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_waiters_and_readers_get_the_outcome_of_a_forgotten_call_and_it_ma
     assert await ended(state, new.key) == b"refused again"
 
 
-async def test_once_begun_anew_the_earlier_outcome_is_gone(open_state: OpenState) -> None:
+async def test_a_call_that_begins_anew_drops_its_remnant(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=0.05))
     new = call()
     await began(state, new)
@@ -86,7 +86,7 @@ async def test_the_latest_outcomes_of_each_principal_are_kept(open_state: OpenSt
     assert [await state_of(state, key) for key in (other, *keys)] == [DONE, None, DONE, DONE]
 
 
-async def test_what_is_left_is_no_record_of_its_principals(open_state: OpenState) -> None:
+async def test_a_remnant_is_not_counted_as_a_record(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_records=2, max_pending=1))
     for _ in range(3):
         await state.forget((await began(state)).key, b"refused")
@@ -95,7 +95,7 @@ async def test_what_is_left_is_no_record_of_its_principals(open_state: OpenState
         await answered(state, key)
 
 
-async def test_what_is_over_stays_as_it_is(state: State) -> None:
+async def test_a_finished_call_is_not_forgotten(state: State) -> None:
     key = (await began(state)).key
     await state.settle(key, b"done")
     await state.forget(key, b"refused")
@@ -126,15 +126,7 @@ async def test_other_replicas_get_the_outcome_of_a_forgotten_call(open_replica: 
         assert (record.state, record.outcome) == (DONE, b"refused")
 
 
-async def test_another_replicas_call_is_not_ended_so(open_replica: OpenReplica) -> None:
-    one, two = await open_replica(), await open_replica()
-    key = (await began(one, to=ACCEPTED)).key
-    await two.forget(key, b"refused")
-    assert await state_of(two, key) is ACCEPTED
-    assert await one.settle(key, b"done")
-
-
-async def test_while_redis_is_away_local_waiters_are_woken_and_others_when_it_is_back(
+async def test_a_call_forgotten_while_redis_is_away_wakes_local_waiters_at_once(
     open_replica: OpenReplica, redis_server: RedisServer
 ) -> None:
     one, two = await open_replica(), await open_replica()
@@ -180,7 +172,7 @@ async def test_a_call_that_is_not_over_or_not_delivered_is_not_reduced(state: St
     await answered(state, asked.key)
 
 
-async def test_what_is_reduced_weighs_next_to_nothing() -> None:
+async def test_reduced_calls_take_next_to_no_memory() -> None:
     """However large the outcomes, and although each is kept for an hour until it is delivered."""
     state, rounds, size = MemoryState(StateLimits(max_remnants=1), Clock()), 2000, 50_000
     tracemalloc.start()
@@ -221,7 +213,7 @@ async def test_a_late_acknowledgement_does_not_bring_a_reduced_call_back(open_re
     await began(one)
 
 
-async def test_without_redis_it_stays_as_it_is(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+async def test_without_redis_a_call_is_not_reduced(open_replica: OpenReplica, redis_server: RedisServer) -> None:
     state = await open_replica()
     key = (await began(state, to=DISPATCHING)).key
     await state.settle(key, b"done")

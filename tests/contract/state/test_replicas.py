@@ -69,7 +69,7 @@ async def test_a_replica_that_waits_is_woken_when_another_ends_the_call(
     assert time.monotonic() - start < HASTY.poll_s
 
 
-async def test_a_lost_wake_up_is_made_good_by_the_poll(open_replica: OpenReplica, redis_server: RedisServer) -> None:
+async def test_the_poll_makes_up_for_a_lost_wake_up(open_replica: OpenReplica, redis_server: RedisServer) -> None:
     polling = Timing(lease_s=0.5, beat_s=0.1, settle_in_s=0.3, poll_s=0.05)
     one, two = await open_replica(), await open_replica(timing=polling)
     key = (await began(one, to=ACCEPTED)).key
@@ -82,7 +82,7 @@ async def test_a_lost_wake_up_is_made_good_by_the_poll(open_replica: OpenReplica
     assert await waiting is not None
 
 
-async def test_a_call_that_ends_while_it_is_begun_again_is_there_with_its_outcome(open_replica: OpenReplica) -> None:
+async def test_a_call_that_ends_while_it_is_repeated_answers_with_its_outcome(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     new = call()
     await began(one, new, ACCEPTED)
@@ -176,7 +176,7 @@ async def test_the_caller_of_an_undispatched_orphan_dispatches_it_itself(open_re
         assert await successor.advance(one.key, [REGISTERED], DISPATCHING)
 
 
-async def test_an_outcome_that_arrives_after_all_replaces_unknown(open_replica: OpenReplica) -> None:
+async def test_a_late_outcome_replaces_unknown(open_replica: OpenReplica) -> None:
     dead, successor = await open_replica(), await open_replica()
     key = (await began(dead, to=DISPATCHING)).key
     await judges(successor, await open_replica())

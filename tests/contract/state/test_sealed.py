@@ -1,4 +1,4 @@
-"""What others may read: nothing. And what becomes of a call whose stored bytes were damaged."""
+"""Stored calls are sealed; one whose bytes were damaged counts as unknown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CANARY = b"canary-in-a-coal-mine"
 STEPS = [[*KEYS], [*KEYS, OTHER], [OTHER, *KEYS], [OTHER]]  # by which keys are changed, as docs/operating.md says
 
 
-def test_what_is_sealed_opens_in_its_place_only() -> None:
+def test_a_sealed_text_opens_only_with_its_associated_data() -> None:
     sealer = Sealer(KEYS, "state")
     sealed = sealer.seal(CANARY, b"here")
     assert CANARY not in sealed
@@ -32,9 +32,7 @@ def test_what_is_sealed_opens_in_its_place_only() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.pairwise(STEPS)))
-def test_replicas_a_step_apart_in_a_change_of_keys_open_and_know_what_is_the_others(
-    before: list[str], after: list[str]
-) -> None:
+def test_replicas_one_step_apart_in_a_change_of_keys_understand_each_other(before: list[str], after: list[str]) -> None:
     for one, other in ((before, after), (after, before)):
         assert Sealer(one, "state").open(Sealer(other, "state").seal(CANARY, b""), b"") == CANARY
         assert Digester(other, "call").digest("id") in Digester(one, "call").digests("id")
@@ -50,7 +48,7 @@ def test_damaged_bytes_never_open() -> None:
             sealer.open(one, b"")
 
 
-def test_nothing_is_sealed_twice_alike() -> None:
+def test_every_sealing_has_its_own_nonce() -> None:
     """Chance is fetched for many at once, and never used again."""
     sealer = Sealer(KEYS, "state")
     nonces = {sealer.seal(CANARY, b"")[KEY_ID_BYTES:][:NONCE_BYTES] for _ in range(3 * NONCES_AT_ONCE)}

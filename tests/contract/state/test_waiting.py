@@ -1,4 +1,4 @@
-"""Waiting for what becomes of a call: woken at once, cheaply, and never for longer than asked."""
+"""`wait` returns as soon as a call is over or waits for its user, and never later than asked."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_waiters_learn_that_the_user_is_asked(state: State) -> None:
         assert (record.state, record.note) == (AWAITING_USER, b"challenge")
 
 
-async def test_steps_on_the_way_wake_no_waiter(state: State) -> None:
+async def test_intermediate_states_wake_no_waiter(state: State) -> None:
     key = (await began(state)).key
     waiting = await waits(state, key)
     await state.advance(key, [REGISTERED], DISPATCHING)

@@ -46,7 +46,7 @@ def test_control_c_ends_a_command_that_is_being_imported_without_a_word(module: 
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
-def test_who_is_started_where_control_c_means_nothing_goes_on(tmp_path: Path) -> None:
+def test_a_command_started_with_ctrl_c_ignored_goes_on(tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text("auth: none\n")
     done = signalled(signal.SIGINT, "gateway.config", "check", str(config), ignoring=signal.SIGINT)
@@ -54,7 +54,7 @@ def test_who_is_started_where_control_c_means_nothing_goes_on(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.cli.serve", "gateway.app"])
-def test_a_gateway_told_to_read_its_file_again_before_it_has_read_it_starts(module: str, tmp_path: Path) -> None:
+def test_a_hangup_before_the_file_is_read_does_not_end_a_gateway(module: str, tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text("auth: none\nsurver: {}\n")  # it got as far as reading it, and no farther
     done = signalled(signal.SIGHUP, module, "serve", "-c", str(config))

@@ -123,7 +123,7 @@ def statuses(place: Site) -> list[int]:
 
 
 @pytest.mark.anyio
-async def test_a_caller_that_leaves_the_queue_makes_room_and_is_never_called_for() -> None:
+async def test_a_caller_that_leaves_the_queue_frees_its_place_and_its_call_never_runs() -> None:
     waiting, opened = gate()
     async with site({"Lab.Gate": waiting}, max_concurrency=1, max_queue=1) as place:
         running = place.running

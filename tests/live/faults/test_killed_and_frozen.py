@@ -39,18 +39,6 @@ async def test_a_killed_tool_server_costs_the_calls_it_was_running_and_none_of_t
 
 
 @pytest.mark.anyio
-async def test_a_killed_tool_server_is_still_listed_and_others_are_not_concerned() -> None:
-    async with demo_server("otc") as victim, tool_server({"Lab.Echo": echo}) as lab:
-        backends = {"victim": {"protocol": "otc", "url": victim.url}, "lab": {"protocol": "otc", "url": lab.url}}
-        async with gateway(settings(backends)) as running, caller(running.url) as http:
-            before = (await http.get("/otc/tools")).json()
-            await victim.kill()
-            assert_unavailable(await call(http, "Calculator.Add", SUM))
-            assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
-            assert (await http.get("/otc/tools")).json() == before
-
-
-@pytest.mark.anyio
 async def test_a_frozen_tool_server_costs_its_own_calls_their_time_and_others_nothing() -> None:
     async with demo_server("otc") as frozen, tool_server({"Lab.Echo": echo}) as lab:
         backends = {

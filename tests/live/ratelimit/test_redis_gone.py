@@ -55,18 +55,6 @@ async def test_while_redis_is_away_nothing_passes_and_no_caller_waits(
     assert "key:a" not in caplog.text
 
 
-async def test_meanwhile_each_replica_counts_on_its_own(redis_server: RedisServer) -> None:
-    async with replica(redis_server.url) as buckets:
-        gate = Limits([LIMIT], MemoryBuckets(time.monotonic_ns), buckets)
-        for _ in range(5):
-            await gate.spend("call", "key:a", IP, None)
-        redis_server.kill()
-        assert await _passed(gate, 10) == 5  # a bucket of its own, full at first
-        redis_server.start()
-        await until(lambda: buckets.is_up)
-        assert await _passed(gate, 10) == 5  # the server has started empty
-
-
 async def test_a_frozen_redis_costs_one_time_limit_and_no_more(redis_server: RedisServer) -> None:
     async with replica(redis_server.url) as buckets:
         gate = Limits([LIMIT], MemoryBuckets(time.monotonic_ns), buckets)

@@ -18,7 +18,6 @@ from gateway.state.port import (
     REGISTERED,
     Created,
     Exists,
-    NewCall,
     StateUnavailable,
 )
 from gateway.state.redis import RedisState
@@ -129,15 +128,6 @@ async def test_an_empty_redis_gets_back_a_consent_that_another_replica_has_asked
     assert (again.state, again.note, again.replica) == (AWAITING_USER, b"with a challenge", one.replica)
 
 
-async def test_no_call_is_new_until_everything_is_back(redis_server: RedisServer, replicas: Replicas) -> None:
-    one, two = await replicas.open(), await replicas.open()
-    held = await began(one, to=DISPATCHING)
-    redis_server.restart()
-    again = await once_reached(two.begin, NewCall(key=held.key, fingerprint="f", principal="p", backend="b"))
-    assert isinstance(again, Exists)
-    assert await two.get("unknown") is None
-
-
 async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
@@ -146,26 +136,6 @@ async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(
     redis_server.restart()
     assert await once_reached(state.settle, key, b"outcome")
     assert (await found(state, key)).outcome == b"outcome"
-
-
-async def test_a_call_that_ended_just_before_redis_lost_it_has_ended(
-    redis_server: RedisServer, replicas: Replicas
-) -> None:
-    """The replica that ran it knows the call, the one that took the callback knows its outcome."""
-    one, two = await replicas.open(), await replicas.open()
-    here, there, by_itself = call(), call(), call()
-    for new in (here, there, by_itself):
-        await began(one, new, ACCEPTED)
-    outlasting = asyncio.create_task(one.wait(there.key, LONG_S))
-    assert await one.settle(here.key, b"here")
-    assert await two.settle(there.key, b"there")
-    redis_server.restart()
-    await back(one, two)
-    for new, outcome in ((here, b"here"), (there, b"there"), (by_itself, None)):
-        again = await once_reached(two.begin, new)
-        assert isinstance(again, Exists)
-        assert again.record.outcome == outcome
-    assert outcome_of(await outlasting) == b"there"
 
 
 async def test_data_lost_behind_an_unbroken_connection_come_back(redis_server: RedisServer, replicas: Replicas) -> None:

@@ -1,4 +1,4 @@
-"""Redis killed and restarted with a snapshot: what began or ended since is restored before anything counts as new."""
+"""Redis killed and restarted with a snapshot: later beginnings and outcomes are restored before any call is new."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def has_its_lease(server: RedisServer, state: RedisState) -> None:
     await until(is_there, "the replica has its lease")
 
 
-async def test_a_call_that_began_since_is_not_begun_again_before_its_replica_has_said_so(
+async def test_a_call_begun_after_the_snapshot_waits_until_its_replica_restores_it(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
     hasty = await replicas.open()
@@ -66,7 +66,7 @@ async def test_a_call_that_began_since_is_not_begun_again_before_its_replica_has
     assert begun.record.state is DISPATCHING
 
 
-async def test_a_call_that_ended_since_has_its_result_wherever_it_ended(
+async def test_a_call_that_ended_after_the_snapshot_has_its_result_wherever_it_ended(
     redis_server: RedisServer, replicas: Replicas, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = await replicas.open(), await replicas.open()
@@ -107,7 +107,7 @@ async def _are(state: RedisState, records: list[Record], reached: CallState) -> 
     return [await state_of(state, record.key) for record in records] == [reached] * len(records)
 
 
-async def test_a_server_that_has_kept_everything_has_new_calls_wait_for_a_moment_only(
+async def test_after_a_restart_without_loss_new_calls_wait_only_for_a_moment(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
     state = await replicas.open()
@@ -118,7 +118,7 @@ async def test_a_server_that_has_kept_everything_has_new_calls_wait_for_a_moment
     assert await state_of(state, kept.key) is kept.state
 
 
-async def test_a_server_that_does_not_tell_which_run_it_is_is_used_all_the_same(redis_server: RedisServer) -> None:
+async def test_a_server_that_hides_the_id_of_its_run_can_be_used(redis_server: RedisServer) -> None:
     """As at some providers."""
     with redis_server.connect() as redis:
         redis.execute_command("ACL", "SETUSER", "toolgate", "on", ">secret", "~*", "&*", "+@all", "-info")

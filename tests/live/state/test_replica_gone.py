@@ -35,7 +35,7 @@ async def holds_calls(replica: ReplicaProcess) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-async def test_its_calls_go_on_by_the_rules(
+async def test_the_calls_of_a_killed_or_frozen_replica_are_taken_over(
     number: signal.Signals, redis_server: RedisServer, replicas: Replicas
 ) -> None:
     successor = await replicas.open()
@@ -64,7 +64,7 @@ async def test_its_calls_go_on_by_the_rules(
     assert outcome_of(await waiting) == b"posted after the death"
 
 
-async def test_one_that_thaws_dispatches_nothing_that_is_no_longer_its_own(
+async def test_a_replica_that_thaws_dispatches_no_call_that_was_taken_over(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
     successor = await replicas.open()
@@ -78,7 +78,7 @@ async def test_one_that_thaws_dispatches_nothing_that_is_no_longer_its_own(
     assert await successor.advance("registered", [REGISTERED], DISPATCHING)
 
 
-async def test_one_that_was_frozen_with_redis_is_not_dead(redis_server: RedisServer, replicas: Replicas) -> None:
+async def test_a_replica_is_not_dead_because_redis_was_frozen(redis_server: RedisServer, replicas: Replicas) -> None:
     """A lease can run out because it could not be renewed: then no replica is dead."""
     successor = await replicas.open()
     async with replica_process(redis_server.url) as living:
@@ -98,7 +98,7 @@ async def test_one_that_was_frozen_with_redis_is_not_dead(redis_server: RedisSer
         assert await state_of(successor, "dispatching") is DISPATCHING
 
 
-async def test_a_claim_whose_answer_was_lost_is_made_good(redis_server: RedisServer, replicas: Replicas) -> None:
+async def test_a_claim_whose_answer_was_lost_is_repeated(redis_server: RedisServer, replicas: Replicas) -> None:
     successor = await replicas.open()
     await judges(successor, await replicas.open())
     async with replica_process(redis_server.url) as gone:

@@ -110,7 +110,7 @@ async def test_a_server_that_wants_a_certificate_gets_ours(site: Site) -> None:
         await answers(site.address(strict=True), Tls(ca=site.ca))
 
 
-async def test_without_tls_such_a_server_is_not_spoken_to(site: Site) -> None:
+async def test_a_client_without_tls_cannot_use_a_server_with_tls(site: Site) -> None:
     with pytest.raises(RedisConnectionError):
         await answers(Address.parse(f"redis://127.0.0.1:{site.port}"), Tls())
 

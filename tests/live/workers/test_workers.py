@@ -143,10 +143,10 @@ async def test_a_worker_that_is_killed_breaks_its_own_calls_only_is_replaced_and
             assert (
                 await metric(running, "toolgate_requests_total", operation="call") >= 2 * MANY
             )  # echoed before and now
-            await _stops_at_once_when_told_twice(running)
+            await _stops_at_once_at_a_second_signal(running)
 
 
-async def _stops_at_once_when_told_twice(running: GatewayProcess) -> None:
+async def _stops_at_once_at_a_second_signal(running: GatewayProcess) -> None:
     endless = asyncio.create_task(call_once(running.url, "Lab.Endless"))
     workers = await pids(running)
     running.process.send_signal(signal.SIGTERM)

@@ -42,7 +42,7 @@ FAST_POLL = Timings(
 
 
 class Kept:
-    """Keeps the first outcome of each call, as the life of a call does."""
+    """Records the first outcome of each call."""
 
     def __init__(self) -> None:
         self.results: dict[str, ToolResult] = {}

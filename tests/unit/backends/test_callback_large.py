@@ -60,10 +60,11 @@ async def test_a_callback_that_takes_too_long_ends_its_call() -> None:
 async def test_a_large_callback_is_read_like_a_small_one() -> None:
     text = "[" + "1," * LARGE + "1]"
     async with facing(Toolset()) as at:
-        assert await at.receive(message("tool_result", text=text), decode="never") == 200
-        assert at.ends.results == {CALL_ID: ToolResult(value=text)}
-    async with facing(Toolset()) as at:
-        assert await at.receive(message("tool_result", text=text), failure_patterns=[re.compile(r"\[1,")]) == 200
-        assert at.ends.results == {CALL_ID: ToolResult(failure=ToolFailure(message=text))}
-    async with facing(Toolset()) as at:
         assert await at.receive(b"{" * (LARGE + 1)) == 400
+    for how, result in (
+        ({"decode": "never"}, ToolResult(value=text)),
+        ({"failure_patterns": [re.compile(r"\[1,")]}, ToolResult(failure=ToolFailure(message=text))),
+    ):
+        async with facing(Toolset()) as at:
+            assert await at.receive(message("tool_result", text=text), **how) == 200
+            assert at.ends.results == {CALL_ID: result}

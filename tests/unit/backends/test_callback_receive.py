@@ -105,7 +105,7 @@ async def test_a_request_for_consent_leaves_the_call_open_for_its_result(url: st
 
 
 async def has_noted(toolset: Toolset, *expected: tuple[str, Any]) -> None:
-    """Waits for posts that go out behind the backs of calls."""
+    """Waits for posts that are sent in the background."""
     await until(lambda: len(toolset.noted) >= len(expected))
     assert toolset.noted == list(expected)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from gateway.admission import NotDispatchedError
-from gateway.dialects.rcrt import NOT_STORED
 from gateway.errors import ErrorCode, GatewayError
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, HELLO, facing, invocation, new_id, new_run, result_of, until
@@ -43,21 +42,6 @@ async def test_a_request_that_is_provably_not_stored_is_refused(crumbs: Crumbs, 
         assert backend.open_calls == 0
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
     assert crumbs.executions(call_id) == 0
-
-
-@pytest.mark.parametrize("idempotent", [False, True])
-async def test_a_request_that_was_not_stored_ends_its_call_and_is_sent_again_only_where_it_may(
-    crumbs: Crumbs, idempotent: bool
-) -> None:
-    call_id = new_id()
-    crumbs.order("create", "reset", times=1 + idempotent)
-    async with facing(crumbs.url) as (backend, kept):
-        assert await backend.dispatch(invocation("echo", call_id, idempotent=idempotent), "") is None
-        failure = (await kept.outcome(call_id)).failure
-        assert failure is not None
-        assert (failure.message, failure.can_retry, failure.outcome) == (NOT_STORED, idempotent, "unknown")
-        await until(lambda: backend.open_calls == 0)
-    assert crumbs.listed(tag=f"gateway:{call_id}") == []
 
 
 async def test_a_request_has_no_outcome_while_the_server_cannot_say_whether_it_is_stored(crumbs: Crumbs) -> None:

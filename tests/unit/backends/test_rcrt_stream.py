@@ -202,14 +202,6 @@ def test_the_first_three_reconnects_are_quick_and_later_ones_half_a_minute_apart
 # With the demonstration server.
 
 
-@pytest.mark.parametrize("fault", ["no_space", "split_text"])
-async def test_a_stream_in_another_shape_is_understood(crumbs: Crumbs, fault: str) -> None:
-    crumbs.order("stream", fault)
-    crumbs.order("echo", "unicode_output")
-    async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
-        assert (await kept.call(backend, invocation("echo", new_id()))).value == {"text": "Grüße, 世界 🎛"}
-
-
 async def test_a_stream_that_stays_deaf_costs_few_connections(crumbs: Crumbs) -> None:
     crumbs.order("stream", "deaf", times=100)
     timings = replace(FAST_POLL, canary_s=0.05, reconnect_s=60.0)

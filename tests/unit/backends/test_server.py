@@ -15,11 +15,8 @@ PATIENCE_S, CONNECT_S = 10.0, 2.0
 
 BLAMED = [
     (Kind.CONNECT, False, 0.001, True),
-    (Kind.TLS, False, 0.001, True),
-    (Kind.CLOSED, False, 0.001, True),
     (Kind.CLOSED, True, 0.001, True),
     (Kind.PROTOCOL, True, 0.001, True),
-    (Kind.TOO_LARGE, True, 0.001, True),
     (Kind.BUSY, False, 60.0, False),
     (Kind.INVALID, False, 60.0, False),
     (Kind.TIMEOUT, True, 9.9, True),

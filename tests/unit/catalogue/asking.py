@@ -5,36 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.evaluation import Source
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import (
     AuthorizationRequirement,
-    Invocation,
     JsonObject,
     Listing,
     Rejected,
     Requirements,
     ToolDefinition,
     ToolRef,
-    ToolResult,
 )
 from gateway.naming import published_name
 from gateway.ports import Caller
 from gateway.routing import PublishedTool, Route
+from tests.unit.published import Unasked
 
 CALLER = Caller(principal="key:test")
 DEADLINE_S = 30.0  # for what takes a second at most on an idle machine
 DOWN = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "The tool server cannot be reached.", detail="refused")
 
 
-class ToolServer:
+class ToolServer(Unasked):
     """A backend that lists what a test gives it, or fails as a test says."""
-
-    dialect = "otc"
-    deferred: Literal[False] = False
 
     def __init__(self, name: str, *tools: ToolDefinition) -> None:
         self.name = name
@@ -49,15 +45,6 @@ class ToolServer:
         if self.failure is not None:
             raise self.failure
         return Listing(tools=tuple(self.tools), rejected=self.rejected)
-
-    async def call(self, invocation: Invocation, gate: object = None) -> ToolResult:
-        raise AssertionError
-
-    async def challenge_status(self, check_url: str) -> str:
-        raise AssertionError
-
-    async def aclose(self) -> None:
-        raise AssertionError
 
 
 class Hours:

@@ -211,7 +211,7 @@ def test_one_flaw_in_a_manifest_is_one_too_many(manifest: Any, reason: str) -> N
 
 def test_a_schema_is_judged_by_its_own_draft_and_one_of_an_unknown_draft_later() -> None:
     of_draft_4 = {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True}
-    unknown = {"$schema": "http://127.0.0.1:9/schema", "type": "text"}  # which nobody may fetch
+    unknown = {"$schema": "http://127.0.0.1:9/schema", "type": "text"}  # which must not be fetched
     for schema in (of_draft_4, unknown):
         assert toolset(MANIFEST | {"tools": [TOOL | {"inputSchema": schema}]})[1]
     of_today = {"minimum": 1, "exclusiveMinimum": True}

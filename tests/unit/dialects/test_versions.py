@@ -83,7 +83,7 @@ def test_a_near_miss_in_the_body_of_a_flat_list_is_refused_too(method: str) -> N
 
 
 @pytest.mark.parametrize("version", sorted({version for _, version in ACCEPTED}))
-def test_a_flat_list_may_name_any_version_in_its_body_and_is_told_that_of_its_header(version: str) -> None:
+def test_a_flat_list_may_name_any_version_in_its_body_and_is_answered_in_that_of_its_header(version: str) -> None:
     assert recognise.OXP.negotiate(head("GET", oxp_version="1.0.0"), {"$schema": version}) == "1.0.0"
     assert recognise.OXP.negotiate(head("GET"), {"$schema": version}) == "1.0"
 

@@ -11,9 +11,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.dialects.recognise import REST
-from gateway.http.accesslog import AccessLog
+from gateway.http.accesslog import LEFT, AccessLog, Observer
 from gateway.http.edge import Edge
-from gateway.http.observer import LEFT, Observer
 from gateway.logs.lines import Lines
 from gateway.request import Request
 from gateway.tracing import random_digits

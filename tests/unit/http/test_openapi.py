@@ -51,11 +51,6 @@ def test_every_dialect_has_its_prefix() -> None:
     assert DOCUMENT["paths"].keys() == bare | prefixed | {"/calls/{call_id}", "/challenges/{token}", "/openapi.json"}
 
 
-def test_operations_have_ids_of_their_own() -> None:
-    ids = [operation["operationId"] for operation in operations()]
-    assert len(ids) == len(set(ids))
-
-
 def test_whatever_concerns_a_caller_asks_for_a_credential() -> None:
     for operation in operations():
         assert ("401" in operation["responses"]) == ("security" not in operation)

@@ -84,15 +84,6 @@ def test_lines_of_both_kinds_are_written_in_order_and_whole(pipe: tuple[int, int
     lines.close()
 
 
-def test_what_is_left_is_written_at_the_end(pipe: tuple[int, int]) -> None:
-    lines, reader = Lines(pipe[1], report), Reader(pipe[0])
-    for number in range(1000):
-        lines.put_request(Late(str(number)))
-    lines.put_request(Late("end"))
-    lines.close()
-    assert len(reader.lines()) == 1000
-
-
 def test_a_reader_that_does_not_read_blocks_nothing_and_dropped_lines_are_reported(pipe: tuple[int, int]) -> None:
     lines = Lines(pipe[1], report)
     text = "x" * (AT_ONCE - 1)

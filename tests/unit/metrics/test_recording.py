@@ -57,7 +57,7 @@ async def test_words_that_become_known_later_are_counted_by_their_names_from_the
     assert (limited, failed) == ([2, 4, 6], [2, 4])
 
 
-async def test_only_so_many_tools_are_told_apart() -> None:
+async def test_only_so_many_tools_have_labels() -> None:
     metrics = made(max_tools=2)
     for _ in range(2):
         for name in ("A.a", "B.b", "C.c", "D.d"):
@@ -73,7 +73,7 @@ async def test_only_so_many_tools_are_told_apart() -> None:
     }
 
 
-async def test_the_tools_of_a_backend_that_is_called_other_are_told_apart() -> None:
+async def test_the_tools_of_a_backend_that_is_called_other_have_labels() -> None:
     metrics = made()
     metrics.use_labels(replace(KNOWN, protocols={"other": "oxp"}), max_tools=10)
     metrics.tool_call("other", "A.a", "ok", 0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.assembly import storage
+from gateway.assembly import parts
 from gateway.config import read
 from gateway.ports import Target
 from gateway.ratelimit import RateLimited
@@ -31,7 +31,7 @@ MAIL = Target("Mail.Send", "1.0.0", "mail", "mail/*")
 
 
 async def test_configured_limits_apply_to_the_requests_they_name() -> None:
-    limits = storage.rate_limits(read(FILE))
+    limits = parts.rate_limits(read(FILE))
     policies = {
         "early": limits.admit("call", "10.0.0.1")[0][1],
         "search": (await limits.spend("call", "key:a", "10.0.0.1", SEARCH))[0][1],
@@ -53,7 +53,7 @@ async def test_configured_limits_apply_to_the_requests_they_name() -> None:
     await limits.spend("call", "key:b", "10.0.0.1", SEARCH)
 
 
-def test_a_burst_that_is_not_written_is_what_the_rate_has() -> None:
+def test_the_default_burst_is_the_count_of_the_rate() -> None:
     limits = {limit.name: limit.at_once for limit in read(FILE).rate_limits}
     assert limits == {"per-caller": 100, "dear": 2, "mail": 1000, "polls": 3, "addresses": 60}
     (fast,) = read("auth: none\nrate_limits: [{name: a, key: ip, rate: 60000000/m}]").rate_limits
@@ -61,7 +61,7 @@ def test_a_burst_that_is_not_written_is_what_the_rate_has() -> None:
 
 
 @pytest.mark.parametrize("tools", ["${env:ANY}", "Mail.*"])
-def test_a_pattern_is_good_if_some_route_may_have_such_tools(tools: str) -> None:
+def test_a_pattern_is_accepted_if_a_route_may_have_such_tools(tools: str) -> None:
     text = (
         "auth: none\nbackends: {a: {protocol: otc, url: 'http://x'}}\n"
         "routes: [{tools: '${env:ANY}', backend: a}]\n"

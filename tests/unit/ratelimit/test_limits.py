@@ -56,7 +56,7 @@ async def test_looks_at_a_challenge_are_counted_by_challenge_and_by_address() ->
     gate.admit_look(IP, "one")
 
 
-async def test_the_first_phase_never_asks_what_is_shared() -> None:
+async def test_the_first_phase_never_asks_redis() -> None:
     away = Away()
     gate = Limits([rule("address", parts=("ip",), burst=1)], MemoryBuckets(Clock()), away)
     gate.admit("call", IP)

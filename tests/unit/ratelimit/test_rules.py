@@ -1,4 +1,4 @@
-"""Which limits a request meets, and what counts as one caller of them."""
+"""Which rules count a request, and by what identity."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MEETS: list[tuple[dict[str, Any], Operation, Target | None, bool]] = [
 
 
 @pytest.mark.parametrize(("written", "operation", "target", "meets"), MEETS)
-def test_a_request_meets_the_limits_that_are_for_it(
+def test_a_rule_counts_the_requests_that_it_names(
     written: dict[str, Any], operation: Operation, target: Target | None, meets: bool
 ) -> None:
     assert bool(Plans([rule(**written)]).of(operation, target).rules) is meets
@@ -52,7 +52,7 @@ def test_a_request_meets_the_limits_that_are_for_it(
         (("route", "ip", "caller", "tool"), ("key:a", "10.0.0.1", "Search.Web", "search/*")),
     ],
 )
-def test_a_key_names_what_is_counted_apart(key: Any, identity: object) -> None:
+def test_a_key_names_what_has_its_own_bucket(key: Any, identity: object) -> None:
     assert rule(parts=key).identity(parts()) == identity
 
 

@@ -65,7 +65,7 @@ def test_user_and_password_may_each_be_left_out(url: str, user: str | None, pass
         "redis+sentinel://" + ",".join("abcdefghijklmnopq") + "/main",
     ],
 )
-def test_what_is_no_address_is_refused_without_repeating_it(url: str) -> None:
+def test_an_invalid_address_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(ValueError, match=r"^(is not the address|has a port|names more than)") as caught:
         Address.parse(url)
     assert not url or url not in str(caught.value)

@@ -54,7 +54,7 @@ def test_both_halves_of_an_ending_are_remembered_as_one_in_either_order() -> Non
     assert known == [("k", RECORD, b"outcome"), ("l", RECORD, b"")]
 
 
-def test_no_more_is_remembered_of_a_call_than_is_kept_of_it() -> None:
+def test_an_ending_is_reduced_with_its_call() -> None:
     recent = RecentEndings(KEPT_S, Clock())
     for number in range(10):
         recent.add(str(number), RECORD, bytes(MAX_RECENT_BYTES // 2))
