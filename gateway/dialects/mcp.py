@@ -56,6 +56,7 @@ from gateway.wire import Head, Headers, WireReply
 
 NAME_OF_DIALECT = "mcp"
 MAX_ID = 256  # characters
+MODERN_TEXT = MODERN.encode()
 MAX_INSTRUCTIONS = 8192  # characters; clients show models all of them, or the first 2,000
 JSON_TYPE = b"application/json"
 CALL_ID_MEMBER, CONTEXT_MEMBER = "toolgate/call_id", "toolgate/context"
@@ -360,6 +361,8 @@ def _is_id(value: Json) -> bool:
 
 def _version_of_head(head: Head) -> str:
     version = head.headers.get(VERSION)
+    if version == MODERN_TEXT:
+        return MODERN
     if version is None:
         return ASSUMED
     text = version.decode("latin-1").strip()
@@ -373,6 +376,13 @@ def _version_of(head: Head, meta: Json) -> str:
     return MODERN if named == MODERN or (named is not None and VERSION not in head.headers) else version
 
 
+def _is_text(value: bytes | None, text: Json) -> bool:
+    """Whether a header says a text as it is, but for spaces around it."""
+    if value is None or not isinstance(text, str):
+        return False
+    return value == text.encode() or value.strip().decode("latin-1") == text
+
+
 def _check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> None:
     """Checks what every modern request carries, in the order of refusals (2026-07-28, Transports). Raises RpcError."""
     meta = meta if isinstance(meta, dict) else {}
@@ -380,12 +390,12 @@ def _check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> No
     for member, kind in ((VERSION_MEMBER, str), (CAPABILITIES_MEMBER, dict)):
         if not isinstance(meta.get(member), kind):
             raise RpcError(PARAMS, f"params._meta lacks {member}.")
-    for repeated in ROUTING:
+    for repeated in ROUTING if head.lines else ():
         if sum(name == repeated for name, _ in head.lines) > 1:
             raise RpcError(HEADER_MISMATCH, f"The header {repeated.decode()} is repeated.")
-    if head.headers.get(VERSION, b"").strip().decode("latin-1") != named:
+    if not _is_text(head.headers.get(VERSION), named):
         raise RpcError(HEADER_MISMATCH, "MCP-Protocol-Version is not the version in params._meta.")
-    if head.headers.get(METHOD, b"").strip().decode("latin-1") != method:
+    if not _is_text(head.headers.get(METHOD), method):
         raise RpcError(HEADER_MISMATCH, "Mcp-Method is not the method of the body.")
     if method in NAMED_BY:
         value = head.headers.get(NAME)

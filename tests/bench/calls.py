@@ -47,7 +47,10 @@ Arguments = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How callers put a call: where they post it, further header lines, and its body as JSON."""
+    """How callers put a call: where they post it, further header lines, and its body as JSON.
+
+    `{name}` in a header stands for the name of the tool.
+    """
 
     path: str
     headers: str
@@ -85,10 +88,25 @@ def _mcp(tool: str, arguments: Arguments, call_id: str | None) -> Any:
     return {"jsonrpc": "2.0", "id": call_id or 1, "method": "tools/call", "params": params}
 
 
+def _mcp_modern(tool: str, arguments: Arguments, call_id: str | None) -> Any:
+    prefix = "io.modelcontextprotocol/"
+    meta: dict[str, Any] = {f"{prefix}protocolVersion": MODERN, f"{prefix}clientCapabilities": {}}
+    if call_id is not None:
+        meta["toolgate/call_id"] = call_id
+    params = {"name": tool.replace(".", "_"), "arguments": arguments, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
 OTC = Form("/tools/call", "", _otc)
 OXP = Form("/tools/call", "OXP-Version: 1.0\r\n", _request)
 MCP_HEADERS = "Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2025-06-18\r\n"
 MCP = Form("/mcp", MCP_HEADERS, _mcp)  # Model Context Protocol, streamable HTTP
+MODERN = "2026-07-28"  # its revision without sessions
+MODERN_HEADERS = (
+    f"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {MODERN}\r\n"
+    "Mcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
+)
+MCP_MODERN = Form("/mcp", MODERN_HEADERS, _mcp_modern)
 SMALL = Size()
 
 
@@ -168,7 +186,8 @@ def arguments_of(tool: str, call_id: str | None = None, size: Size = SMALL, form
 def request(tool: str, arguments: Arguments, bearer: str | None, call_id: str | None = None, form: Form = OTC) -> bytes:
     """A whole HTTP request that calls `tool`."""
     body = _text(form.body(tool, arguments, call_id))
-    head = f"POST {form.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{form.headers}"
+    headers = form.headers.replace("{name}", tool.replace(".", "_"))
+    head = f"POST {form.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{headers}"
     if bearer is not None:
         head += f"Authorization: Bearer {bearer}\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -79,7 +79,8 @@ def _kept() -> Iterator[Subject]:
 
 
 def _ways() -> Iterator[Subject]:
-    """To protocols whose tool servers answer later."""
+    """From callers of MCP, and to protocols whose tool servers answer later."""
+    yield Subject("mcp", toolgate, (Load(figures.FROM_MCP, LOAD),), config=QUIET, form=calls.MCP_MODERN)
     yield Subject("rcrt", toolgate, (Load(figures.TO_RCRT, LOAD),), protocol="rcrt")
     yield _callbacks("callback", figures.CALLBACK, figures.CALLBACK_PACED)
     yield _callbacks("callback-redis", figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED, redis=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import calls
-from tests.bench.calls import SMALL, Answer, Script, Size
+from tests.bench.calls import SMALL, Answer, Form, Script, Size
 from tests.bench.children import child, demand, free_port, redis_server, status_of, wait_until
 from tests.bench.credentials import Config, Credentials, hs256, new_secret
 from tests.bench.machine import Cores
@@ -105,12 +105,13 @@ class Subject:
     answer: Answer = FOUND_ANSWER
     credentials: Callable[[], Credentials] = hs256
     config: Config = field(default_factory=dict)
+    form: Form = calls.OTC
     missing: Callable[[], str | None] = lambda: None  # why it cannot be measured here, if it cannot
 
 
 @contextmanager
 def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
-    """The gateway with tokens, validated arguments, OTC towards callers and another protocol behind."""
+    """The gateway with tokens, validated arguments, one protocol towards callers and another behind."""
     port, log, credentials = free_port(), bed.folder / "toolgate.log", subject.credentials()
     config = {**_config(subject, port, bed.server.port), "auth": credentials.auth}
     with ExitStack() as stack:
@@ -127,7 +128,7 @@ def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
         # A gateway that has many tools to read serves before it knows all of them, and refuses calls of the others.
         wait_until(lambda: status_of(port, wrong) not in (0, 400), process, log, bed.poller.serve_for)
         demand(422, status_of(port, wrong))
-        yield Running(process.pid, port, Script(subject.tools, credentials.bearers), subject.answer)
+        yield Running(process.pid, port, Script(subject.tools, credentials.bearers, subject.form), subject.answer)
 
 
 def _config(subject: Subject, port: int, tools_port: int) -> dict[str, Any]:

@@ -146,6 +146,9 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("one verification", lambda outcome: outcome.verification_us, "us"),
         Figure("reference, limits and records in Redis / in memory", _over(f.REFERENCE_REDIS, REFERENCE)),
     ],
+    "protocols": [
+        Figure("by MCP / by OTC", _over(f.FROM_MCP, f.BARE), limit=1.10),
+    ],
     "kept calls": [
         Figure("keyed / without id", _over(f.KEYED, MAIN), limit=1.08),
         Figure("keyed / without id, Redis", _over(f.REDIS_KEYED, f.REDIS), limit=1.35),

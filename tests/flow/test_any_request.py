@@ -58,8 +58,8 @@ class Reply:
     body: bytes
 
 
-async def ask(app: ASGIApp, method: str, path: str, headers: list[Header], body: bytes) -> Reply:
-    """Sends a request and checks what every answer must be."""
+async def exchange(app: ASGIApp, method: str, path: str, headers: list[Header], body: bytes) -> Reply:
+    """Sends a request, which must not be answered with a 5xx."""
     sent: list[Message] = []
     parts = [body[: len(body) // 2], body[len(body) // 2 :]]
 
@@ -90,6 +90,12 @@ async def ask(app: ASGIApp, method: str, path: str, headers: list[Header], body:
     start, *chunks = sent
     reply = Reply(start["status"], dict(start["headers"]), b"".join(chunk.get("body", b"") for chunk in chunks))
     assert reply.status < 500, reply
+    return reply
+
+
+async def ask(app: ASGIApp, method: str, path: str, headers: list[Header], body: bytes) -> Reply:
+    """Sends a request and checks what every answer must be."""
+    reply = await exchange(app, method, path, headers, body)
     if method != "HEAD" and reply.status != 304 and b"content-encoding" not in reply.headers:
         document = json.loads(reply.body)
         assert reply.status == 200 or document["message"], reply

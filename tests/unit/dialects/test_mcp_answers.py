@@ -1,0 +1,100 @@
+"""What callers of MCP are answered: an MCP server's results as they came, and long lists without needless copies."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from gateway.calls.status import pack, unpack
+from gateway.dialects.mcp_answers import McpEncoder
+from gateway.dialects.mcp_server import tool_result
+from gateway.dialects.mcp_wire import LEGACY, MODERN
+from gateway.jsontext import encode
+from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.wire import Head
+
+DEFINITION = ToolDefinition(
+    tool="Map.Show",
+    version="1.0.0",
+    name="Map_Show",
+    description="",
+    input_schema={},
+    output_schema={},
+    remote_id="show",
+)
+INVOCATION = Invocation(call_id="tg-1", tool=DEFINITION, arguments={}, timeout_s=1.0)
+TEXT = {"type": "text", "text": '{"a": 1.50}', "annotations": {"audience": ["user"], "priority": 1}}
+IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png", "_meta": {"vendor/x": 1}}
+
+RESULTS: dict[str, JsonObject] = {
+    "a text": {"content": [TEXT]},
+    "nothing": {"content": []},
+    "several blocks": {"content": [TEXT, IMAGE, {"type": "resource_link", "uri": "file:///a", "name": "a"}]},
+    "a value": {"content": [TEXT], "structuredContent": {"a": 1.5}},
+    "a value beside an image": {"content": [IMAGE], "structuredContent": {"b": None, "a": [1, {}]}},
+    "a wrapped value": {
+        "content": [{"type": "text", "text": "3"}],
+        "structuredContent": {"result": 3},
+        "_meta": {"fastmcp": {"wrap_result": True}},
+    },
+    "a failure": {"content": [TEXT, IMAGE], "isError": True},
+}
+MODERN_ONLY: dict[str, JsonObject] = {
+    f"the value {value}": {"content": [], "structuredContent": value} for value in (None, False, 0, "", 42, "x", [1])
+}
+
+
+def direct(result: ToolResult) -> ToolResult:
+    return result
+
+
+def kept(result: ToolResult) -> ToolResult:
+    found = unpack(pack(result))
+    assert isinstance(found, ToolResult)
+    return found
+
+
+@pytest.mark.parametrize("way", [direct, kept])
+@pytest.mark.parametrize("json_text", [False, True])
+@pytest.mark.parametrize(
+    ("revision", "sent"),
+    [(revision, sent) for revision in (MODERN, LEGACY[0]) for sent in RESULTS.values()]
+    + [(MODERN, sent) for sent in MODERN_ONLY.values()],
+)
+def test_mcp_34_what_an_mcp_server_answers_is_passed_on_as_it_came(
+    way: Callable[[ToolResult], ToolResult], json_text: bool, revision: str, sent: JsonObject
+) -> None:
+    result = way(tool_result(sent, INVOCATION, json_text=json_text, trust_meta=False))
+    body = McpEncoder(wire_version=revision, id=1).encode_result(result, "c").body
+    told: dict[str, Raw] = msgspec.json.decode(body, type=dict[str, Raw])
+    answered: dict[str, Raw] = msgspec.json.decode(told["result"], type=dict[str, Raw])
+    for member in ("content", "structuredContent", "isError"):
+        assert (member in answered) is (member in sent)
+        if member in sent:
+            assert bytes(answered[member]) == encode(sent[member])
+
+
+@pytest.mark.parametrize("value", [Raw(b'{"a":[1,2]}'), {"a": [1, 2]}])
+def test_a_value_that_is_still_text_is_encoded_as_the_value_is(value: Any) -> None:
+    body = McpEncoder(wire_version=MODERN, id="x").encode_result(ToolResult(value=value), "c").body
+    result = msgspec.json.decode(body)["result"]
+    assert result["content"] == [{"type": "text", "text": '{"a":[1,2]}'}]
+    assert result["structuredContent"] == {"a": [1, 2]}
+    assert result["_meta"]["toolgate/call_id"] == "c"
+
+
+@pytest.mark.parametrize("revision", [MODERN, LEGACY[0]])
+def test_a_long_list_is_copied_once_for_an_answer(revision: str) -> None:
+    encoder = McpEncoder(wire_version=revision, id=1, is_call=False)
+    joined = encoder.join([encoder.encode_definition(DEFINITION)] * 1000)
+    tracemalloc.start()
+    reply = encoder.encode_list(joined, Head(method="POST", path="/mcp", headers={}))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(msgspec.json.decode(reply.body)["result"]["tools"]) == 1000
+    assert peak <= 1.2 * len(reply.body)
