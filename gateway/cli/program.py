@@ -1,6 +1,7 @@
 """The commands by name: how their words are read, how one of them is run, and how its errors are reported.
 
-The module of a command has a `DESCRIPTION`, `add_arguments(parser)`, and `run(arguments)` that returns the exit code.
+The module of a command has a `DESCRIPTION`, `add_arguments(parser)`, and `run(arguments)` that returns the exit code;
+with `RUNS_ANOTHER`, the words after `--` are `arguments.command`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ COMMANDS = {
     "call": "call a tool of a running gateway",
     "token": "make a bearer token for development",
     "hash-key": "make the hash of an API key",
+    "bridge": "serve an MCP server that speaks over standard input and output as HTTP",
     "demo": "run demonstration tool servers behind a gateway, with curl lines to paste",
 }
 
@@ -93,6 +95,10 @@ def _read(name: str, command: ModuleType, words: Sequence[str]) -> argparse.Name
     """Reads the words after the command's name. Raises CommandError."""
     parser = Parser(prog=f"{PROGRAM} {name}", description=command.DESCRIPTION, allow_abbrev=False)
     command.add_arguments(parser)
+    if getattr(command, "RUNS_ANOTHER", False):
+        at = words.index("--") if "--" in words else len(words)
+        parser.set_defaults(command=words[at + 1 :])
+        words = words[:at]
     # Intermixed, because people put options between a tool and its arguments.
     arguments, unknown = parser.parse_known_intermixed_args(words)
     if unknown and not unknown[0].startswith("-"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from functools import partial
 
 import httpx
 import pytest
@@ -11,7 +12,14 @@ from gateway.demo.fleet import SERVERS, start_fleet
 from tests import plainhttp
 from tests.support.terminal import DEADLINE_S
 
-GUARDED = {"otc": "/tools", "oxp": "/tools", "rap": "/.well-known/rap-toolset", "rcrt": "/breadcrumbs/x/full"}
+GUARDED = {
+    "otc": ("GET", "/tools"),
+    "oxp": ("GET", "/tools"),
+    "rap": ("GET", "/.well-known/rap-toolset"),
+    "rcrt": ("GET", "/breadcrumbs/x/full"),
+    "mcp": ("POST", "/mcp"),
+}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 def listens(url: str) -> bool:
@@ -28,10 +36,11 @@ async def test_the_servers_run_and_ask_for_the_token_while_the_context_is_open()
     async with start_fleet(token="t0k") as urls, plainhttp.async_client(timeout=DEADLINE_S) as client:
         assert set(urls) == set(SERVERS)
         for name, url in urls.items():
-            guarded = f"{url}{GUARDED[name]}"
+            method, path = GUARDED[name]
+            guarded = partial(client.request, method, f"{url}{path}", json=PING)
             assert (await client.get(f"{url}/health")).status_code == 200
-            assert (await client.get(guarded)).status_code == 401
-            assert (await client.get(guarded, headers={"Authorization": "Bearer t0k"})).status_code in (200, 404)
+            assert (await guarded()).status_code == 401
+            assert (await guarded(headers={"Authorization": "Bearer t0k"})).status_code in (200, 404)
     assert not any(map(listens, urls.values()))
 
 

@@ -1,0 +1,217 @@
+"""The bridge as an ASGI application: streamable HTTP of the revision that its server speaks.
+
+To a legacy server (to 2025-11-25) callers say `initialize`, and get the answer that the bridge itself has had: they
+share one session of the server. Ids of sessions are made up and kept nowhere; they tell whose request is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct
+from starlette.types import Receive, Scope, Send
+
+from gateway.bridge.handshake import Ready
+from gateway.bridge.relay import Asked, BusyError, Key, Relay, Reply
+from gateway.bridge.requests import Message, Refused, check_caller, check_modern, is_modern, read_message
+from gateway.dialects.mcp_wire import INVALID, NO_METHOD, SESSION, UNSUPPORTED_VERSION, envelope
+from gateway.jsontext import encode
+from gateway.model import JsonObject
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_LISTENERS = 64  # open streams of notifications
+STREAM_AFTER_S = 10.0  # an answer that takes longer is a stream of events, so that nobody between thinks it dead
+COMMENT_S = 15.0  # between two signs of life on a stream
+# Refusals that a modern server makes with a status of its own (2026-07-28, Transports).
+STATUS = {NO_METHOD: 404, INVALID: 400, -32700: 400, -32020: 400, -32021: 400, UNSUPPORTED_VERSION: 400}
+JSON = (b"content-type", b"application/json")
+EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Server(Protocol):
+    """The server behind the bridge."""
+
+    listeners: set[asyncio.Queue[bytes]]
+
+    async def ready(self) -> tuple[Relay, Ready]:
+        """Raises BusyError while it cannot be asked."""
+        ...
+
+
+class _Exchange(Struct):
+    """A request of HTTP, and what is sent back."""
+
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    lines: Headers
+    receive: Receive
+    send: Send
+
+    def accepts(self, media: bytes) -> bool:
+        accepted = self.headers.get(b"accept", b"*/*").lower()
+        return media in accepted or b"*/*" in accepted or media.partition(b"/")[0] + b"/*" in accepted
+
+    async def answer(self, status: int, body: bytes = b"", more: Headers = ()) -> None:
+        headers = (*((JSON,) if body else ()), (b"content-length", b"%d" % len(body)), *more)
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def begin_stream(self) -> None:
+        await self.send({"type": "http.response.start", "status": 200, "headers": EVENTS})
+
+    async def write(self, piece: bytes, *, is_last: bool = False) -> None:
+        await self.send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+
+    async def body(self) -> bytes:
+        """Raises Refused."""
+        body = bytearray()
+        while True:
+            piece = await self.receive()
+            if piece["type"] == "http.disconnect":
+                raise asyncio.CancelledError
+            body += piece.get("body", b"")
+            if len(body) > MAX_BODY_BYTES:
+                raise Refused(413, INVALID, f"A request has at most {MAX_BODY_BYTES} bytes.")
+            if not piece.get("more_body", False):
+                return bytes(body)
+
+
+class Endpoint:
+    """`POST path`, and `GET path` for the notifications of a legacy server. `hosts`: see `check_caller`."""
+
+    def __init__(self, path: str, server: Server, hosts: frozenset[str] | None) -> None:
+        self._path = path
+        self._server = server
+        self._hosts = hosts
+        self._stops = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ends the streams of notifications."""
+        self._stops.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        lines = tuple(scope["headers"])
+        exchange = _Exchange(scope["method"], scope["path"], dict(lines), lines, receive, send)
+        id_ = None
+        try:
+            if exchange.path != self._path:
+                raise Refused(404, INVALID, f"There is nothing here but {self._path}.")
+            check_caller(exchange.headers, self._hosts)
+            match exchange.method:
+                case "POST":
+                    message = read_message(exchange.headers, await exchange.body())
+                    id_ = message.id
+                    await self._post(exchange, message)
+                case "GET":
+                    await self._listen(exchange)
+                case _:
+                    await exchange.answer(405, more=((b"allow", b"GET, POST"),))
+        except Refused as refused:
+            error: JsonObject = {"code": refused.code, "message": str(refused), **refused.more}
+            await exchange.answer(refused.status, envelope(id_, b"error", encode(error)), refused.headers)
+        except BusyError:
+            error = {"code": 503, "message": "The server does not run, or has too many requests; none was sent to it."}
+            await exchange.answer(503, envelope(id_, b"error", encode(error)), ((b"retry-after", b"1"),))
+
+    async def _post(self, exchange: _Exchange, message: Message) -> None:
+        relay, ready = await self._server.ready()
+        if ready.begun is None:
+            check_modern(exchange.headers, exchange.lines, message)
+        elif is_modern(exchange.headers, message):
+            raise Refused(400, INVALID, f"The server speaks {ready.version}; begin with initialize.")
+        session = exchange.headers.get(SESSION, b"").decode("latin-1")
+        if message.method is None:  # a response to nothing that was asked
+            await exchange.answer(202)
+        elif not message.has_id:
+            self._notified(relay, message, session)
+            await exchange.answer(202)
+        elif message.method == "initialize" and ready.begun is not None:
+            given = ((SESSION, secrets.token_urlsafe(18).encode()),)
+            await exchange.answer(200, envelope(message.id, b"result", encode(ready.begun)), given)
+        else:
+            key = (session, encode(message.id)) if session and ready.begun is not None else None
+            await self._ask(exchange, relay, message, key)
+
+    def _notified(self, relay: Relay, message: Message, session: str) -> None:
+        if message.method == "notifications/cancelled":
+            params = message.params or {}
+            if session:
+                relay.cancel_by((session, encode(params.get("requestId"))), str(params.get("reason", ""))[:200])
+        elif message.method is not None and message.method != "notifications/initialized":
+            relay.notify(message.method, message.params)
+
+    # Answers.
+
+    async def _ask(self, exchange: _Exchange, relay: Relay, message: Message, key: Key | None) -> None:
+        assert message.method is not None
+        asked = await relay.ask(message.id, message.method, message.params, key)
+        try:
+            await self._tell(exchange, asked, is_modern=message.is_modern)
+        except asyncio.CancelledError:  # the caller has left, which only in the modern revision cancels
+            if message.is_modern:
+                relay.cancel(asked, "The caller has left.")
+            raise
+
+    async def _tell(self, exchange: _Exchange, asked: Asked, *, is_modern: bool) -> None:
+        takes_events = exchange.accepts(b"text/event-stream")
+        only_events = takes_events and not exchange.accepts(b"application/json")
+        patience_s = STREAM_AFTER_S if takes_events else None
+        reply: Reply | None = None
+        try:
+            async with asyncio.timeout(0 if only_events else patience_s):
+                while not ((reply := await asked.replies.get()).is_last or takes_events):
+                    pass  # it does not take notifications
+        except TimeoutError:
+            pass
+        if reply is not None and reply.is_last and not only_events:
+            status = STATUS.get(reply.code or 0, 200) if is_modern else 200
+            return await exchange.answer(status, reply.message)
+        await exchange.begin_stream()
+        while reply is None or not reply.is_last:
+            await exchange.write(b": \n\n" if reply is None else _event(reply.message))
+            try:
+                reply = await asyncio.wait_for(asked.replies.get(), COMMENT_S)
+            except TimeoutError:
+                reply = None
+        return await exchange.write(_event(reply.message), is_last=True)
+
+    async def _listen(self, exchange: _Exchange) -> None:
+        _, ready = await self._server.ready()
+        if ready.begun is None or not exchange.accepts(b"text/event-stream"):
+            return await exchange.answer(405, more=((b"allow", b"POST"),))
+        if len(self._server.listeners) >= MAX_LISTENERS:
+            raise BusyError
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._server.listeners.add(queue)
+        try:
+            await exchange.begin_stream()
+            await exchange.write(b": \n\n")
+            while (message := await self._next(queue)) is not None:
+                await exchange.write(_event(message) if message else b": \n\n")
+            await exchange.write(b"", is_last=True)
+        finally:
+            self._server.listeners.discard(queue)
+
+    async def _next(self, queue: asyncio.Queue[bytes]) -> bytes | None:
+        """The next notification; empty after a while without one, None at the end."""
+        waiting = [asyncio.ensure_future(queue.get()), asyncio.ensure_future(self._stops.wait())]
+        try:
+            await asyncio.wait(waiting, timeout=COMMENT_S, return_when=asyncio.FIRST_COMPLETED)
+            if self._stops.is_set():
+                return None
+            return waiting[0].result() if waiting[0].done() else b""  # type: ignore[return-value]
+        finally:
+            for each in waiting:
+                each.cancel()
+
+
+def _event(message: bytes) -> bytes:
+    return b"event: message\ndata: %b\n\n" % message

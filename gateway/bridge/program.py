@@ -1,0 +1,108 @@
+"""One process of the bridged command: a message per line on its standard input and output (MCP, Transports, stdio)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from gateway.logs.output import printable
+
+log = logging.getLogger("gateway.bridge")
+
+MAX_LINE_BYTES = 16 * 1024 * 1024  # a result with images; what is longer could not be told from a server gone wild
+MAX_LOGGED = 2000  # characters of a line of standard error
+END_S = 5.0  # how long a process may take to end by itself, and again after SIGTERM
+
+
+class StartError(Exception):
+    """The command cannot be started; the message is one sentence for the operator."""
+
+
+class Program:
+    """A running process. `run` reads it to its end; `end` ends it, whatever state it is in."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        self.pid = process.pid
+        self._process = process
+        self._stdin = process.stdin
+
+    @classmethod
+    async def start(cls, command: Sequence[str]) -> Program:
+        """Starts the command, in a process group of its own. Raises StartError."""
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MAX_LINE_BYTES, start_new_session=True
+            )
+        )
+        try:
+            return cls(await asyncio.shield(starting))
+        except asyncio.CancelledError:  # uvloop cannot cancel half a start
+            with suppress(OSError, ValueError):
+                await cls(await starting).end()
+            raise
+        except (OSError, ValueError) as exc:
+            reason = exc.strerror if isinstance(exc, OSError) else exc
+            raise StartError(f"Cannot start {printable(command[0])}: {reason}.") from exc
+
+    def write(self, message: bytes) -> None:
+        """Queues a message, which has no line end in it."""
+        if not self._stdin.is_closing():
+            self._stdin.write(message + b"\n")
+
+    async def drain(self) -> None:
+        """Waits while the process does not read."""
+        with suppress(ConnectionError):
+            await self._stdin.drain()
+
+    async def run(self, on_line: Callable[[bytes], None]) -> None:
+        """Hands over each line of standard output, and logs those of standard error, until the first has ended."""
+        complaining = asyncio.create_task(self._log_complaints())
+        assert self._process.stdout is not None
+        try:
+            while line := await self._process.stdout.readline():
+                if line.strip():
+                    on_line(line)
+        except ValueError:
+            log.warning("a line is too long", extra={"pid": self.pid, "max_bytes": MAX_LINE_BYTES})
+        finally:
+            await asyncio.wait([complaining], timeout=0.2)  # what it said last is often why
+            complaining.cancel()
+
+    async def _log_complaints(self) -> None:
+        assert self._process.stderr is not None
+        while True:
+            try:
+                line = await self._process.stderr.readline()
+            except ValueError:  # too long; the next piece of it follows
+                continue
+            if not line:
+                return
+            if text := line.decode(errors="replace").strip():
+                log.info("stderr", extra={"pid": self.pid, "line": text[:MAX_LOGGED]})
+
+    async def end(self) -> int:
+        """Ends the process: closes its input, then SIGTERM, then SIGKILL, also for what it has started.
+
+        Returns its exit code, as `subprocess` has it.
+        """
+        self._stdin.close()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                self._signal(number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    await self._process.wait()
+                    break
+        self._signal(signal.SIGKILL)  # what it has started and left
+        self._process._transport.close()  # type: ignore[attr-defined]  # closes the pipes; there is no other way
+        return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)

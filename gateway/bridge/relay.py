@@ -1,0 +1,243 @@
+"""Requests of many callers through one pair of pipes: each gets an id of ours, by which its response finds back.
+
+Callers all count 0, 1, 2, and responses come in any order. What a server asks of its client is refused at once: nobody
+could say which caller it means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from itertools import count
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gateway import jsontext
+from gateway.bridge.program import Program
+from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER, envelope
+from gateway.jsontext import encode
+from gateway.model import Json, JsonObject
+
+log = logging.getLogger("gateway.bridge")
+
+MAX_WAITING = 256  # requests at once
+MAX_QUEUED = 1000  # notifications that a caller has not read; those that come then are dropped
+CANCELLED = 499  # no code of JSON-RPC's own; as servers log a caller that left
+LISTEN = "subscriptions/listen"
+ENDED = "The server ended before it answered; whether the request was carried out is not known."
+
+Key = tuple[str, bytes]  # a session, and the id of a request in it as JSON
+
+
+class BusyError(Exception):
+    """Too many requests are under way, or the server does not run; nothing was sent to it."""
+
+
+ABSENT = Raw()
+
+
+class _Received(Struct):
+    id: Raw = ABSENT
+    method: str | None = None
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+_read = msgspec.json.Decoder(_Received).decode
+
+
+class Reply(Struct, frozen=True):
+    """What comes for a request: a notification, or its response, which is the last; `code` is that of an error."""
+
+    message: bytes
+    is_last: bool = False
+    code: int | None = None
+
+
+class Asked:
+    """A request under way. `replies` are for its caller, the last of them its response."""
+
+    def __init__(self, number: int, id_: Json, method: str, token: Json, key: Key | None) -> None:
+        self.number = number
+        self.id = id_
+        self.method = method
+        self.token = token
+        self.key = key
+        self.replies: asyncio.Queue[Reply] = asyncio.Queue()
+
+    def tell(self, message: bytes) -> None:
+        """Adds a notification, unless too many are unread."""
+        if self.replies.qsize() < MAX_QUEUED:
+            self.replies.put_nowait(Reply(message))
+
+    def end(self, member: bytes, content: bytes, code: int | None = None) -> None:
+        """Adds the response."""
+        self.replies.put_nowait(Reply(envelope(self.id, member, content), True, code))
+
+    def fail(self, code: int, message: str) -> None:
+        """Adds an error of ours as the response."""
+        self.end(b"error", encode({"code": code, "message": message}), code)
+
+
+class Relay:
+    """The requests of one process. `listeners` get the notifications that belong to no request."""
+
+    def __init__(self, program: Program, listeners: set[asyncio.Queue[bytes]]) -> None:
+        self._program = program
+        self._listeners = listeners
+        self._numbers = count(1)
+        self._waiting: dict[int, Asked] = {}
+        self._by_key: dict[Key, Asked] = {}
+        self._has_ended = False
+        self.lost = 0  # requests that were under way as the process ended
+
+    async def ask(self, id_: Json, method: str, params: JsonObject | None, key: Key | None = None) -> Asked:
+        """Sends a request. Raises BusyError."""
+        if self._has_ended or len(self._waiting) >= MAX_WAITING:
+            raise BusyError
+        meta = params.get("_meta") if params else None
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        asked = Asked(next(self._numbers), id_, method, token, key)
+        if params is not None and isinstance(meta, dict) and token is not None:
+            params = {**params, "_meta": {**meta, "progressToken": asked.number}}
+        self._waiting[asked.number] = asked
+        if key is not None:
+            self._by_key[key] = asked
+        self._send(method, params, asked.number)
+        await self._program.drain()
+        return asked
+
+    def notify(self, method: str, params: JsonObject | None) -> None:
+        """Passes a notification on."""
+        self._send(method, params)
+
+    def _send(self, method: str, params: JsonObject | None, number: int | None = None) -> None:
+        message: JsonObject = {"jsonrpc": "2.0"}
+        if number is not None:
+            message["id"] = number
+        message["method"] = method
+        if params is not None:
+            message["params"] = params
+        self._program.write(encode(message))
+
+    def cancel(self, asked: Asked, reason: str) -> None:
+        """Tells the server that a request is not waited for any more."""
+        if self._forget(asked):
+            self._send("notifications/cancelled", {"requestId": asked.number, "reason": reason})
+            asked.fail(CANCELLED, "The request was cancelled.")
+
+    def cancel_by(self, key: Key, reason: str) -> None:
+        """Cancels the request of that id in that session, if it is under way."""
+        if (asked := self._by_key.get(key)) is not None:
+            self.cancel(asked, reason)
+
+    def cancel_listening(self) -> None:
+        """Ends the requests that would last for ever."""
+        for asked in [asked for asked in self._waiting.values() if asked.method == LISTEN]:
+            self.cancel(asked, "The bridge stops.")
+
+    def end(self) -> None:
+        """Fails all requests, because the process has ended."""
+        self._has_ended = True
+        for asked in list(self._waiting.values()):
+            self._forget(asked)
+            asked.fail(INTERNAL, ENDED)
+            self.lost += 1
+
+    def _forget(self, asked: Asked) -> bool:
+        if asked.key is not None and self._by_key.get(asked.key) is asked:
+            del self._by_key[asked.key]
+        return self._waiting.pop(asked.number, None) is not None
+
+    # What comes from the server.
+
+    def receive(self, line: bytes) -> None:
+        """Hands a message to whom it is for."""
+        try:
+            received = _read(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            log.warning("a line on standard output is no message", extra={"bytes": len(line)})
+            return
+        if received.method is None:
+            self._respond(received)
+        elif not bytes(received.id):
+            self._notified(received.method, bytes(received.params) or b"{}", line.strip())
+        else:
+            self._refuse(received.id, received.method)
+
+    def _respond(self, received: _Received) -> None:
+        asked = self._waiting.get(_number(received.id))
+        if asked is None:
+            return  # it was cancelled meanwhile
+        self._forget(asked)
+        if error := bytes(received.error):
+            asked.end(b"error", error, _code(error))
+        elif result := bytes(received.result):
+            asked.end(b"result", _of_subscription(result, asked) if asked.method == LISTEN else result)
+        else:
+            asked.fail(INTERNAL, "The response of the server has neither result nor error.")
+
+    def _notified(self, method: str, params: bytes, line: bytes) -> None:
+        try:
+            content = jsontext.decode(params)
+        except jsontext.JsonError:
+            return
+        if not isinstance(content, dict):
+            return
+        meta = content.get("_meta")
+        if method == "notifications/progress":
+            if (asked := self._asked(content.get("progressToken"))) is not None:
+                asked.tell(_notification(method, {**content, "progressToken": asked.token}))
+        elif isinstance(meta, dict) and SUBSCRIPTION_MEMBER in meta:
+            if (asked := self._asked(meta[SUBSCRIPTION_MEMBER])) is not None:
+                asked.tell(_notification(method, {**content, "_meta": {**meta, SUBSCRIPTION_MEMBER: asked.id}}))
+        else:
+            for queue in self._listeners:
+                if queue.qsize() < MAX_QUEUED:
+                    queue.put_nowait(line)
+
+    def _asked(self, number: Json) -> Asked | None:
+        """The request of that number, which a server may have made a string of."""
+        if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) < 20:
+            number = int(number)
+        return self._waiting.get(number) if isinstance(number, int) else None
+
+    def _refuse(self, id_: Raw, method: str) -> None:
+        """Answers a request of the server: silence would make its tool wait for ever."""
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id_}
+        if method == "ping":
+            answer["result"] = {}
+        else:
+            answer["error"] = {"code": NO_METHOD, "message": "Method not found"}
+        self._program.write(encode(answer))
+
+
+def _notification(method: str, params: JsonObject) -> bytes:
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def _number(id_: Raw) -> int:
+    try:
+        return msgspec.json.decode(id_, type=int)
+    except msgspec.DecodeError:
+        return 0  # nobody's
+
+
+def _code(error: bytes) -> int:
+    try:
+        return int(msgspec.json.decode(error)["code"])
+    except (ValueError, TypeError, KeyError, RecursionError):  # DecodeError is a ValueError
+        return INTERNAL
+
+
+def _of_subscription(result: bytes, asked: Asked) -> bytes:
+    """The end of a subscription names it by the caller's own id."""
+    try:
+        content = jsontext.decode(result)
+        content["_meta"] = {**content.get("_meta", {}), SUBSCRIPTION_MEMBER: asked.id}
+    except (jsontext.JsonError, TypeError, AttributeError):
+        return result
+    return encode(content)

@@ -1,0 +1,71 @@
+"""Runs the bridge: its listener and the process behind it, until a signal ends both."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+
+from gateway.bridge.endpoint import Endpoint
+from gateway.bridge.handshake import Era, Ready
+from gateway.bridge.keeper import Keeper
+from gateway.server import Listener, ServerOptions, Stop, listen, serve
+
+PATH = "/mcp"
+GRACE_S = 5.0  # for requests under way when it is stopped
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a listener there."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+async def run_bridge(
+    command: Sequence[str], era: Era | None, host: str, port: int, on_ready: Callable[[str, int, Ready], None]
+) -> None:
+    """Serves the command until a signal; calls `on_ready` once it may be asked.
+
+    Raises:
+        ServerError: it cannot listen where it should.
+        StartError: the command cannot be started.
+    """
+    keeper = Keeper(command, era)
+    hosts = LOCAL_NAMES | {host} if is_loopback(host) else None
+    endpoint = Endpoint(PATH, keeper, hosts)
+    options = ServerOptions(
+        host=host,
+        port=port,
+        admin_host=host,
+        admin_port=0,
+        max_head_bytes=16 * 1024,
+        max_connections=1000,
+        head_timeout_s=10.0,
+        body_timeout_s=30.0,
+        idle_timeout_s=75.0,
+        shutdown_grace_s=GRACE_S,
+    )
+    listener = Listener(endpoint, options, options.max_connections)
+    with closing(await listen(listener)) as acceptor:
+        keeping, readying = asyncio.create_task(keeper.run()), asyncio.create_task(keeper.wait_ready())
+        try:
+            await asyncio.wait([keeping, readying], return_when=asyncio.FIRST_COMPLETED)
+            if keeping.done():
+                return await keeping  # which raises
+            on_ready(*acceptor.address, readying.result())
+            stop = Stop()
+
+            def drain() -> None:
+                endpoint.stop()
+                keeper.cancel_listening()
+
+            with stop.on_signals():
+                await serve(listener, acceptor, stop, drain)
+        finally:
+            for task in (keeping, readying):
+                task.cancel()
+            await asyncio.gather(keeping, readying, return_exceptions=True)
+    return None
