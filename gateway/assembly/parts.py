@@ -85,7 +85,14 @@ def surfaces(config: Config, sealer: Sealer) -> Sequence[Surface]:
     asked = config.mcp
     if not asked.enabled:
         return (REST,)
-    return REST, McpSurface(asked.path, sealer, instructions=asked.instructions, stream_after_s=asked.stream_after_s)
+    mcp = McpSurface(
+        asked.path,
+        sealer,
+        instructions=asked.instructions,
+        stream_after_s=asked.stream_after_s,
+        task_after_s=None if config.state is None else asked.task_after_s,
+    )
+    return REST, mcp
 
 
 def patience_s(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> float:

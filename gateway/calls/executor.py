@@ -45,7 +45,8 @@ Ending = ToolResult | GatewayError | None  # None: not known here; the record ha
 class CallRequest(Struct, frozen=True, kw_only=True):
     """One caller's request for a call. Only the call id of the `invocation` is still to be set.
 
-    `served` is None behind any server but ours.
+    `served` is None behind any server but ours. `is_handed_over`: if it lasts, its caller is given its id to ask for it
+    later; until then nobody else can.
     """
 
     call: ToolCall
@@ -56,11 +57,13 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     dialect: str
     wire_version: str
     served: ServerRequest | None = None
+    is_handed_over: bool = False
 
     @property
     def ends_with_caller(self) -> bool:
-        """Whether the call is cancelled if its caller leaves: deferred, without an id, and no 202 preferred."""
-        return self.tool.backend.deferred and self.call.call_id is None and not self.preference.respond_async
+        """Whether the call is cancelled if its caller leaves: deferred or handed over, no id, no 202 preferred."""
+        is_lost = self.tool.backend.deferred or self.is_handed_over
+        return is_lost and self.call.call_id is None and not self.preference.respond_async
 
     @property
     def stays(self) -> bool:

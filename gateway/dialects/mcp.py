@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Raw, Struct
 
 from gateway import jsontext
-from gateway.dialects import fields
+from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
@@ -31,6 +31,7 @@ from gateway.dialects.mcp_wire import (
     PARAMS,
     ROUTING,
     SESSION,
+    TASKS,
     UNSUPPORTED_VERSION,
     VERSION,
     VERSION_MEMBER,
@@ -89,14 +90,30 @@ class Message(Struct, frozen=True):
 
 
 class McpSurface:
-    """One endpoint, `POST /mcp`; `ports.Surface`. `instructions` are for models, about all tools."""
+    """One endpoint, `POST /mcp`; `ports.Surface`.
+
+    `instructions` are for models, about all tools. Calls become tasks after `task_after_s`; None: none do.
+    """
 
     dialects = frozenset({NAME_OF_DIALECT})
     argument_members = (b"arguments",)
     encoders = ENCODERS
 
-    def __init__(self, path: str, sealer: SessionSealer, *, instructions: str | None, stream_after_s: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        sealer: SessionSealer,
+        *,
+        instructions: str | None,
+        stream_after_s: float,
+        task_after_s: float | None = None,
+    ) -> None:
         self._sealer = sealer
+        self._stream_after_s = stream_after_s
+        self._task_after_s = task_after_s
+        self._capabilities: JsonObject = {"tools": {}}
+        if task_after_s is not None:
+            self._capabilities["extensions"] = {TASKS: {}}
         self._instructions = {"instructions": instructions} if instructions else {}
         endpoint = Endpoint(
             route=path,
@@ -111,6 +128,8 @@ class McpSurface:
             "tools/list": self._list,
             "tools/call": self._call,
         }
+        if task_after_s is not None:
+            self._modern |= dict.fromkeys(mcp_tasks.METHODS, self._follow_up)
         self._legacy: dict[str, Callable[[Message, Head], Opened]] = {
             "initialize": self._initialize,
             "ping": self._ping,
@@ -172,7 +191,7 @@ class McpSurface:
         encoder = self._encoder(message.version, message.id)
         found = {
             "supportedVersions": [MODERN],
-            "capabilities": {"tools": {}},
+            "capabilities": self._capabilities,
             **self._instructions,
             "ttlMs": LIST_TTL_MS,
             "cacheScope": "private",
@@ -230,8 +249,17 @@ class McpSurface:
         if "call_id" not in request and message.session is not None:  # a repetition of this request is no other call
             request["call_id"] = f"{message.session.key}.{blake2b(encode(message.id), digest_size=16).hexdigest()}"
         ref = fields.tool_ref(name) if "." in name else ToolRef(tool=name, by_name=True)
-        encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
-        return OpenedCall(encoder, _call_of(request, ref))
+        after_s = self._task_after_s
+        if after_s is None or message.version != MODERN or not mcp_tasks.takes_tasks(meta):
+            encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
+            return OpenedCall(encoder, _call_of(request, ref))
+        stream = _stream(head, meta) if after_s > self._stream_after_s else None  # else the task comes first
+        encoder = self._encoder(message.version, message.id, is_call=True, stream=stream)
+        return OpenedCall(encoder, _call_of(request, ref), mcp_tasks.handover(encoder, after_s))
+
+    def _follow_up(self, message: Message, head: Head) -> Opened:
+        encoder = self._encoder(message.version, message.id)
+        return mcp_tasks.METHODS[message.method](encoder, message.params)
 
 
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
