@@ -16,6 +16,7 @@ from gateway.model import (
     Json,
     JsonObject,
     Listing,
+    Selection,
     ToolCall,
     ToolDefinition,
     ToolResult,
@@ -90,6 +91,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
+    `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
+    wrong with a head, and `errors.strict` changes no status.
     """
 
     route: str
@@ -99,6 +102,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     max_body_bytes: int | None = None
     needs_document: bool = True
     stream_after_s: float | None = None
+    follows_oauth: bool = False
 
 
 class EventStream(Protocol):
@@ -176,10 +180,20 @@ class StreamingEncoder(Encoder, Protocol):
 
 
 class ListEncoder(Encoder, Protocol):
-    """Encodes a list of tools in steps, whose results are cached by dialect and wire version."""
+    """Encodes a list of tools in steps, whose results are cached.
+
+    `definition_form` and `list_form` name the forms that tools and lists have here; encoders with the same name for a
+    form encode it alike.
+    """
+
+    @property
+    def definition_form(self) -> str: ...
+
+    @property
+    def list_form(self) -> str: ...
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        """One tool, in all versions of the dialect."""
+        """One tool. Raises DefinitionError for one that callers of this dialect could not take."""
         ...
 
     def join(self, tools: Sequence[bytes]) -> JoinedList:
@@ -202,12 +216,17 @@ class Handover(Struct, frozen=True, gc=False):
 
 
 class OpenedCall(Struct, frozen=True, gc=False):
-    """A request that calls a tool. Without `handover` its caller waits for the outcome."""
+    """A request that calls a tool.
+
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. Without `handover` its
+    caller waits for the outcome.
+    """
 
     operation: ClassVar[Operation] = "call"
 
     encoder: Encoder
     call: ToolCall
+    hides_tools: bool = False
     handover: Handover | None = None
 
 
@@ -244,12 +263,16 @@ class OpenedConsent(Struct, frozen=True, gc=False):
     reply: WireReply
 
 
+EVERYTHING = Selection()
+
+
 class OpenedList(Struct, frozen=True, gc=False):
     """A request for the tools that its caller may use."""
 
     operation: ClassVar[Operation] = "list"
 
     encoder: ListEncoder
+    selection: Selection = EVERYTHING
 
 
 class Immediate(Struct, frozen=True, kw_only=True):
@@ -267,8 +290,17 @@ class RefusedOpening(Struct, frozen=True):
     error: GatewayError
 
 
+class OpenedOverview(Struct, frozen=True):
+    """A request to which `answer` takes the toolkits of which its caller may use some tool, with their descriptions."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    answer: Callable[[Mapping[str, str | None]], WireReply]
+
+
 FollowUp = OpenedLook | OpenedCancel | OpenedConsent  # about a call that was made before
-Opened = OpenedCall | OpenedList | FollowUp | Immediate | RefusedOpening
+Opened = OpenedCall | OpenedList | OpenedOverview | FollowUp | Immediate | RefusedOpening
 
 
 class Surface(Protocol):
@@ -285,7 +317,7 @@ class Surface(Protocol):
 
     @property
     def endpoints(self) -> Mapping[str, Endpoint]:
-        """By path."""
+        """By path. A last segment in braces, as in `/rpc/{name}`, is any word of ASCII letters, digits and `_`."""
         ...
 
     @property
