@@ -106,7 +106,7 @@ class ResponseBuilder:
         changed_s, kept_until_s = begun_s, begun_s + self._pending_ttl_s
         if isinstance(status, Consent) and asked is not None:
             changed_s = max(begun_s, asked[0])
-        elif isinstance(status, ToolResult) and status != UNREMEMBERED:
+        elif isinstance(status, ToolResult) and status is not UNREMEMBERED:
             changed_s = max(begun_s, view.ended_s)
             is_remnant = view.is_keyed and status.failure is not None and status.failure.can_retry
             kept_until_s = changed_s + (REMNANT_TTL_S if is_remnant else self._result_ttl_s)

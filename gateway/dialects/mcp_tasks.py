@@ -23,14 +23,12 @@ from gateway.wire import Headers, WireReply
 
 MAX_ID = 256  # characters
 POLL_MS, MAX_POLL_MS = 1000, 5000
-POLLS = 10  # how often a caller asks, at least, until a task is twice as old
+SLOWER = 10  # a task is asked for again after a tenth of its age, within these limits
 ALONE = McpEncoder(wire_version=MODERN)  # encodes what a call would have been answered without a task
 AUTHORIZE = "The user has to authorize this call first."
 AGREED = "The user has been asked to authorize this call."
 REFUSALS = {str(code): code for code in ErrorCode if code not in READABLE}
 DECISIONS = {"accept": True, "decline": False, "cancel": False}
-
-
 NONE = Raw(b"null")
 
 
@@ -107,7 +105,7 @@ class TaskEncoder(Struct, frozen=True, kw_only=True):
             "createdAt": _time(kept.begun_s),
             "lastUpdatedAt": _time(kept.changed_s),
             "ttlMs": round((kept.kept_until_s - kept.begun_s) * 1000),
-            "pollIntervalMs": min(MAX_POLL_MS, max(POLL_MS, round(kept.age_s * 1000 / POLLS))),
+            "pollIntervalMs": min(MAX_POLL_MS, max(POLL_MS, round(kept.age_s * 1000 / SLOWER))),
         }
         return self.encoder.respond(task | members, headers)
 
