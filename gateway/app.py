@@ -95,6 +95,8 @@ class Gateway:
             path=CALLS,
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
+            pending_ttl_s=remembered.pending_ttl_s,
+            result_ttl_s=remembered.result_ttl_s,
         )
         tokens = CallbackTokens(Digester(keys, "callbacks"))
         self._outcomes = outcomes = OutcomeRecorder(self.state, self._responses.ended)

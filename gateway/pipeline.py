@@ -11,7 +11,7 @@ import logging
 from asyncio import CancelledError
 from collections.abc import Iterator
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -27,11 +27,15 @@ from gateway.model import CallContext, Invocation, Json, ToolCall
 from gateway.ports import (
     Authenticator,
     Caller,
+    FollowUp,
+    Handover,
     Immediate,
     Limiter,
     Opened,
     OpenedCall,
+    OpenedCancel,
     OpenedList,
+    OpenedLook,
     OpenedOverview,
     Operation,
     RefusedOpening,
@@ -44,6 +48,8 @@ from gateway.routing import PublishedTool, Router
 from gateway.wire import Body, WireReply
 
 log = logging.getLogger("gateway.pipeline")
+
+T = TypeVar("T")
 
 PREFERENCE_APPLIED = b"preference-applied"
 STARTING = "The gateway is starting and does not know all tools yet."
@@ -121,10 +127,12 @@ class Pipeline:
             invocation = self._invocation(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
-            if call.call_id is None and not tool.backend.deferred and not preference.respond_async:
+            handover = opened.handover
+            stays = handover is None or handover.after_s >= tool.route.timeout_s
+            if stays and call.call_id is None and not tool.backend.deferred and not preference.respond_async:
                 del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
                 return await self._run(tool, tool.backend, invocation, preference, request)
-            running = self._run_kept(call, caller, invocation, preference, request)
+            running = self._run_kept(call, caller, invocation, preference, handover, request)
             del body, document, opened, call, invocation
             return await running
         except Exception as exc:
@@ -165,9 +173,7 @@ class Pipeline:
             return refusal(exc, request)
 
     async def _answer_with_view(self, view: CallView | None, request: Request, *, accepted: bool) -> WireReply:
-        if view is None:
-            raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
-        return await self._responses.kept(view, request, accepted=accepted)
+        return await self._responses.kept(found(view), request, accepted=accepted)
 
     async def _identify_and_spend(self, operation: Operation, request: Request) -> Caller:
         """The caller of a request for no tool. Raises RATE_LIMITED, UNAUTHENTICATED, BACKEND_UNAVAILABLE."""
@@ -216,7 +222,20 @@ class Pipeline:
         if isinstance(opened, OpenedOverview):
             toolkits = self._catalogue.router.toolkits_for(caller)
             return opened.answer({toolkit.name: toolkit.description for toolkit in toolkits})
-        assert isinstance(opened, Immediate)
+        if isinstance(opened, Immediate):
+            return opened.reply
+        assert not isinstance(opened, OpenedCall | RefusedOpening)  # `answer` and `_open` deal with these
+        return await self._answer_about(opened, caller, request)
+
+    async def _answer_about(self, opened: FollowUp, caller: Caller, request: Request) -> WireReply:
+        """Answers a request about a kept call. Raises NOT_FOUND, BACKEND_UNAVAILABLE."""
+        if isinstance(opened, OpenedLook):
+            view = found(await self._calls.look(opened.call_id, caller))
+            return await self._responses.status(view, request, opened.encoder)
+        if isinstance(opened, OpenedCancel):
+            found(await self._calls.cancel(opened.call_id, caller))
+        else:
+            found(await self._calls.consent(opened.call_id, caller, opened.decision) or None)
         return opened.reply
 
     def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
@@ -283,7 +302,13 @@ class Pipeline:
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
 
     async def _run_kept(
-        self, call: ToolCall, caller: Caller, invocation: Invocation, preference: Preference, request: Request
+        self,
+        call: ToolCall,
+        caller: Caller,
+        invocation: Invocation,
+        preference: Preference,
+        handover: Handover | None,
+        request: Request,
     ) -> WireReply:
         """Runs a call that leaves a record, or joins the run of the same call."""
         assert request.tool is not None
@@ -293,10 +318,11 @@ class Pipeline:
             tool=request.tool,
             caller=caller,
             invocation=invocation,
-            preference=preference,
+            preference=preference if handover is None else _until(handover, preference, request.tool),
             dialect=request.encoder.name,
             wire_version=request.encoder.wire_version,
             served=request.served,
+            is_handed_over=handover is not None,
         )
         request.outcome = "unknown"  # as in `_run`
         request.joined, request.counts = True, False
@@ -310,8 +336,25 @@ class Pipeline:
             raise CancelledError  # the server does not cancel the request while a kept call runs
         request.joined = view.joined
         accepted = preference.respond_async and view.status is None
-        reply = await self._responses.kept(view, request, accepted=accepted)
+        if handover is not None and view.status is None:
+            reply = await self._responses.status(view, request, handover.encoder)
+        else:
+            reply = await self._responses.kept(view, request, accepted=accepted)
         if preference is NO_PREFERENCE:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
+
+
+def found(it: T | None) -> T:
+    """What there is of a kept call. Raises NOT_FOUND."""
+    if it is None:
+        raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
+    return it
+
+
+def _until(handover: Handover, preference: Preference, tool: PublishedTool) -> Preference:
+    """Waits until a call is handed over, or as long as its caller prefers if that is shorter."""
+    at_once = preference.respond_async or tool.backend.deferred
+    wait_s = (0.0 if at_once else handover.after_s) if preference.wait_s is None else preference.wait_s
+    return replace(preference, wait_s=min(wait_s, handover.after_s))

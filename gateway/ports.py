@@ -180,6 +180,29 @@ class Encoder(Protocol):
         ...
 
 
+class KeptCall(Struct, frozen=True, kw_only=True, gc=False):
+    """A kept call as its caller is told how it stands. Times are by `time.time()`.
+
+    `id` is ours. `changed_s` is when it ended or began to wait for its user, else when it began; it may be forgotten at
+    `kept_until_s`. `consented`: its user has agreed to open the URL of the challenge that it waits for.
+    """
+
+    id: str
+    begun_s: float
+    changed_s: float
+    kept_until_s: float
+    age_s: float
+    consented: bool = False
+
+
+class StatusEncoder(Encoder, Protocol):
+    """Encodes how a kept call stands; without `about` it encodes only why that is not told."""
+
+    def about(self, kept: KeptCall) -> Encoder:
+        """Encodes the status of this call: by `encode_accepted` while it runs, else by how it ended."""
+        ...
+
+
 @runtime_checkable
 class StreamingEncoder(Encoder, Protocol):
     """Encodes answers of an endpoint with `stream_after_s`."""
@@ -216,10 +239,21 @@ class ListEncoder(Encoder, Protocol):
         ...
 
 
+class Handover(Struct, frozen=True, gc=False):
+    """When a caller gets the status of its call in place of the outcome, to ask for that later.
+
+    At once if the backend of the call is deferred, else if the call lasts longer than `after_s`.
+    """
+
+    encoder: StatusEncoder
+    after_s: float
+
+
 class OpenedCall(Struct, frozen=True, gc=False):
     """A request that calls a tool.
 
-    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist.
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. Without `handover` its
+    caller waits for the outcome.
     """
 
     operation: ClassVar[Operation] = "call"
@@ -227,6 +261,40 @@ class OpenedCall(Struct, frozen=True, gc=False):
     encoder: Encoder
     call: ToolCall
     hides_tools: bool = False
+    handover: Handover | None = None
+
+
+class OpenedLook(Struct, frozen=True, gc=False):
+    """A request for the status of a kept call."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: StatusEncoder
+    call_id: str
+
+
+class OpenedCancel(Struct, frozen=True, gc=False):
+    """A request to cancel a kept call unless it is over. `reply` answers it if there is such a call."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    call_id: str
+    reply: WireReply
+
+
+class OpenedConsent(Struct, frozen=True, gc=False):
+    """Says what the user of a kept call makes of the challenge that it waits for; `reply` as in `OpenedCancel`.
+
+    `decision` is whether the user agrees to open the URL of a challenge; None: nothing is said of this one.
+    """
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    call_id: str
+    decision: Callable[[JsonObject], bool | None]
+    reply: WireReply
 
 
 EVERYTHING = Selection()
@@ -265,7 +333,8 @@ class OpenedOverview(Struct, frozen=True):
     answer: Callable[[Mapping[str, str | None]], WireReply]
 
 
-Opened = OpenedCall | OpenedList | OpenedOverview | Immediate | RefusedOpening
+FollowUp = OpenedLook | OpenedCancel | OpenedConsent  # about a call that was made before
+Opened = OpenedCall | OpenedList | OpenedOverview | FollowUp | Immediate | RefusedOpening
 
 
 class Surface(Protocol):

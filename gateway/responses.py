@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from gateway.calls.outcomes import Run
-from gateway.calls.status import MISSING, PREFIX, CallView, Consent, still_running
+from gateway.calls.status import MISSING, PREFIX, UNREMEMBERED, CallView, Consent, still_running
 from gateway.challenges import Challenges
 from gateway.checks import BROKEN_VALUE, Checks, checked
 from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.model import Json, ToolResult
-from gateway.ports import Encoder
+from gateway.ports import Encoder, KeptCall, StatusEncoder
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
+from gateway.state.port import StateLimits
 from gateway.wire import WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -26,13 +27,14 @@ CALL_ID = b"toolgate-call-id"
 LOCATION = b"location"
 FAILS = OutputCheck.FAIL  # a global: reading a member off its class costs half a microsecond in Python 3.11
 FAILED = "The gateway failed."
+REMNANT_TTL_S = StateLimits().remnant_ttl_s
 
 
 class ResponseBuilder:
     """`encoders` are by dialect and wire version; `path` is that of kept calls, before their ids.
 
     `published` finds a tool by its full id. `count` takes each run of a kept call: backend, tool without its version,
-    outcome, seconds.
+    outcome, seconds. `pending_ttl_s` and `result_ttl_s` are as in `StateLimits`.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class ResponseBuilder:
         path: str,
         published: Callable[[str], PublishedTool | None],
         count: Callable[[str, str, str, float], None],
+        pending_ttl_s: float,
+        result_ttl_s: float,
     ) -> None:
         self._challenges = challenges
         self._checks = checks
@@ -51,6 +55,8 @@ class ResponseBuilder:
         self._path = path
         self._published = published
         self._count = count
+        self._pending_ttl_s = pending_ttl_s
+        self._result_ttl_s = result_ttl_s
         self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
 
     async def kept(self, kept: CallView, request: Request, *, accepted: bool) -> WireReply:
@@ -89,6 +95,29 @@ class ResponseBuilder:
         else:
             request.extra = (*request.extra, (CALL_ID, call_id))
         return reply
+
+    async def status(self, view: CallView, request: Request, encoder: StatusEncoder) -> WireReply:
+        """Encodes how a kept call stands, for a caller who does not wait for its end."""
+        request.encoder = encoder.about(self._kept_call(view))
+        return await self.kept(view, request, accepted=view.status is None)
+
+    def _kept_call(self, view: CallView) -> KeptCall:
+        begun_s, asked, status = view.metadata.begun_s, view.metadata.asked, view.status
+        changed_s, kept_until_s = begun_s, begun_s + self._pending_ttl_s
+        if isinstance(status, Consent) and asked is not None:
+            changed_s = max(begun_s, asked[0])
+        elif isinstance(status, ToolResult) and status is not UNREMEMBERED:
+            changed_s = max(begun_s, view.ended_s)
+            is_remnant = view.is_keyed and status.failure is not None and status.failure.can_retry
+            kept_until_s = changed_s + (REMNANT_TTL_S if is_remnant else self._result_ttl_s)
+        return KeptCall(
+            id=view.id,
+            begun_s=begun_s,
+            changed_s=changed_s,
+            kept_until_s=kept_until_s,
+            age_s=max(0.0, time.time() - begun_s),
+            consented=asked is not None and asked[1],
+        )
 
     def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
         """A refusal that was turned into a failure, with our challenges in place of the tool server's."""

@@ -93,6 +93,7 @@ def surfaces(config: Config, sealer: Sealer, public_url: Callable[[], str]) -> S
         sealer,
         instructions=asked.instructions,
         stream_after_s=asked.stream_after_s,
+        task_after_s=None if config.state is None else asked.task_after_s,
         lists_exact=asked.schemas == "exact",
         versions=asked.versions,
         protection=Protection(

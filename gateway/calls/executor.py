@@ -35,7 +35,8 @@ Ending = ToolResult | GatewayError | None  # None: not known here; the record ha
 class CallRequest(Struct, frozen=True, kw_only=True):
     """One caller's request for a call. Only the call id of the `invocation` is still to be set.
 
-    `served` is None behind any server but ours.
+    `served` is None behind any server but ours. `is_handed_over`: if it lasts, its caller is given its id to ask for it
+    later; until then nobody else can.
     """
 
     call: ToolCall
@@ -46,6 +47,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     dialect: str
     wire_version: str
     served: ServerRequest | None = None
+    is_handed_over: bool = False
 
     @property
     def stays(self) -> bool:

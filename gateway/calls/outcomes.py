@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -15,6 +16,7 @@ from gateway.calls.status import (
     CHALLENGE_TOO_LARGE,
     PREFIX,
     TOO_LARGE,
+    CallMetadata,
     CallStatus,
     is_keyed,
     metadata_of,
@@ -37,7 +39,6 @@ log = logging.getLogger("gateway.calls")
 LARGE_S = 5.0
 MAX_LARGE_BYTES = 64 * 1024 * 1024  # of such results; one that came by a callback has at most 16 MiB
 
-TOO_LARGE_PACKED = pack(TOO_LARGE)
 NOT_OVER = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED, CallState.AWAITING_USER)
 
 
@@ -83,13 +84,13 @@ class OutcomeRecorder:
             if result.failure is not None and result.failure.can_retry and await self._give_back(key, result, run):
                 return True
             run = run or await self._run(key)
-            packed = pack(result)
+            packed = pack(result, time.time())
             try:
                 is_over = await self._state.settle(key, packed)
             except OutcomeTooLarge:
                 is_over = await self._settle_large(key, packed)
         except StateUnavailable:
-            packed = self._large.get(key) or pack(result)
+            packed = self._large.get(key) or pack(result, time.time())
             if can_wait:
                 if self.backlog.hold(key, len(packed), partial(self._settle_later, key, packed)):
                     return True
@@ -109,7 +110,7 @@ class OutcomeRecorder:
             if self._large_bytes + len(packed) <= MAX_LARGE_BYTES:
                 self._large[key] = packed
                 self._large_bytes += len(packed)
-        is_over = await self._state.settle(key, TOO_LARGE_PACKED)
+        is_over = await self._state.settle(key, pack(TOO_LARGE, time.time()))
         asyncio.get_running_loop().call_later(LARGE_S, self._drop_large, key)
         return is_over
 
@@ -136,7 +137,7 @@ class OutcomeRecorder:
             return False
         if record.state.is_over or not is_keyed(record):
             return False
-        await self._forget(key, pack(result))
+        await self._forget(key, pack(result, time.time()))
         self.ended(run or run_of(record), result)
         return True
 
@@ -179,7 +180,26 @@ class OutcomeRecorder:
         record = await self._state.get(key)
         if record is None or not record.note:
             return False
-        metadata = pack_metadata(replace(metadata_of(record), challenge=challenge))
+        metadata = metadata_of(record)
+        # The user may have agreed to this challenge already.
+        asked = metadata.asked if challenge == metadata.challenge else (time.time(), False)
+        return await self._ask(key, replace(metadata, challenge=challenge, asked=asked))
+
+    async def consent(self, key: str, challenge: JsonObject) -> None:
+        """Notes that the user has agreed to open the URL of a challenge, if the call still waits for that.
+
+        Raises StateUnavailable.
+        """
+        record = await self._state.get(key)
+        if record is None or record.state is not CallState.AWAITING_USER:
+            return
+        metadata = metadata_of(record)
+        if metadata.challenge == challenge:
+            await self._ask(key, replace(metadata, asked=(time.time(), True)))
+
+    async def _ask(self, key: str, asking: CallMetadata) -> bool:
+        """Makes a call wait for its user, with this metadata."""
+        metadata = pack_metadata(asking)
         if len(metadata) > MAX_NOTE_BYTES:
             return await self.settle(key, CHALLENGE_TOO_LARGE, can_wait=False)
         return await self._state.advance(key, NOT_OVER, CallState.AWAITING_USER, note=metadata)

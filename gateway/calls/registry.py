@@ -26,6 +26,7 @@ from gateway.calls.status import (
     CallMetadata,
     CallStatus,
     CallView,
+    Consent,
     DeferredCall,
     metadata_of,
     pack,
@@ -125,7 +126,8 @@ class Calls:
             key, metadata = begun.found.key, metadata_of(begun.found)
         backend = new.backend
         # Without an id its caller cannot look for it, unless a 202 has named it.
-        ends_with_caller = new.joins and request.tool.backend.deferred and not request.preference.respond_async
+        is_lost = new.joins and (request.tool.backend.deferred or request.is_handed_over)
+        ends_with_caller = is_lost and not request.preference.respond_async
         try:
             ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
             if ending is None:
@@ -196,6 +198,27 @@ class Calls:
             return replace(view, status=CANCELLED) if is_cancelled else view
         except StateUnavailable as exc:
             raise unavailable() from exc
+
+    async def consent(self, call_id: str, caller: Caller, decision: Callable[[JsonObject], bool | None]) -> bool:
+        """Takes what a user decides of the challenge that a call of this caller's waits for; False: there is none.
+
+        A call whose user does not agree is cancelled. Raises as `look`.
+        """
+        try:
+            record = await self._find(call_id, caller)
+            if record is None:
+                return False
+            status = status_of(record)
+            if not isinstance(status, Consent):
+                return True
+            decided = decision(status.challenge)
+            if decided:
+                await self._outcomes.consent(record.key, status.challenge)
+        except StateUnavailable as exc:
+            raise unavailable() from exc
+        if decided is False:
+            await self.cancel(call_id, caller)
+        return True
 
     async def _abandon(self, key: str, backend: str, metadata: CallMetadata) -> None:
         """Cancels a call whose caller has left without its id, and so can neither look for it nor cancel it.

@@ -83,6 +83,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     `dialect` and `wire_version` are those of its caller, `call_id` is the id that the caller is given, and `tool` the
     full id of what ran. `group` is as in `Invocation`. `challenge` is what its user has to consent to. `user` is a
     digest of the user whom the caller's credential named, if any. `begun_s` is when the call began, by `time.time()`.
+    `asked` is when the user was asked, and whether the user has agreed to open the URL of the challenge.
     """
 
     dialect: str
@@ -94,6 +95,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     user: str = ""
     deferred: DeferredCall | None = None  # of calls of deferred backends
     begun_s: float = 0.0
+    asked: tuple[float, bool] | None = None
 
 
 class Consent(Struct, frozen=True):
@@ -115,7 +117,8 @@ CallStatus = ToolResult | GatewayError | Consent | NotFound | None  # None: it s
 class CallView(Struct, frozen=True, gc=False):
     """A call as one caller gets to see it.
 
-    `id` is ours. `remembered`: it can be asked for by that id. `joined`: nothing was run for this caller.
+    `id` is ours. `remembered`: it can be asked for by that id. `joined`: nothing was run for this caller. `ended_s` is
+    when it ended, by `time.time()`; 0: that is not known.
     """
 
     id: str
@@ -124,6 +127,7 @@ class CallView(Struct, frozen=True, gc=False):
     status: ToolResult | Consent | GatewayError | None
     remembered: bool = True
     joined: bool = True
+    ended_s: float = 0.0
 
     @property
     def is_keyed(self) -> bool:
@@ -143,12 +147,16 @@ class _Refusal(Struct, frozen=True, array_like=True):
 
 
 class _Outcome(Struct, frozen=True, array_like=True):
-    """A `ToolResult` in few bytes, or a refusal. A duration that is an integer stays one."""
+    """A `ToolResult` in few bytes, or a refusal. A duration that is an integer stays one.
+
+    `ended_s` is when the call ended, by `time.time()`.
+    """
 
     value: Raw
     failure: ToolFailure | None = None
     duration_ms: int | float | None = None
     refusal: _Refusal | None = None
+    ended_s: float = 0.0
     blocks: Raw = Raw(b"null")
     structured: Literal["none", "value", "wrapped"] | None = None
 
@@ -169,12 +177,12 @@ def is_keyed(record: Record) -> bool:
     return bool(record.note) and metadata_of(record).call_id != PREFIX + record.key
 
 
-def pack(result: ToolResult) -> bytes:
+def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:
     """The outcome to record for a result."""
     value, failure, duration_ms = result.value, result.failure, result.duration_ms
     if result.blocks is None and result.structured is None:
-        return _encode((value, failure, duration_ms))  # an `_Outcome` that is never made
-    return _encode((value, failure, duration_ms, None, result.blocks, result.structured))
+        return _encode((value, failure, duration_ms, None, ended_s))  # an `_Outcome` that is never made
+    return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured))
 
 
 NOT_KEPT_PACKED = pack(NOT_KEPT)
@@ -188,7 +196,10 @@ def pack_refusal(error: GatewayError) -> bytes:
 
 def unpack(outcome: bytes) -> ToolResult | GatewayError:
     """Reads a recorded outcome; a value of very many parts stays text."""
-    packed = _decode_outcome(outcome)
+    return _unpacked(_decode_outcome(outcome))
+
+
+def _unpacked(packed: _Outcome) -> ToolResult | GatewayError:
     refusal = packed.refusal
     if refusal is None:
         return ToolResult(
@@ -268,11 +279,18 @@ def view_of(key: str, metadata: CallMetadata, backend: str, status: CallStatus, 
 
 def view_of_record(record: Record) -> CallView:
     """A call as a caller gets to see it who asks for it later."""
-    status = status_of(record)
+    ended_s = 0.0
+    if record.outcome is None:
+        status = status_of(record)
+    else:
+        packed = _decode_outcome(record.outcome)
+        status, ended_s = _unpacked(packed), packed.ended_s
     assert status is not NOT_FOUND
     if isinstance(status, GatewayError):  # it was refused to the caller who began it, not to this one
         status = result_of(status)
-    return CallView(id=PREFIX + record.key, metadata=metadata_of(record), backend=record.backend, status=status)
+    return CallView(
+        id=PREFIX + record.key, metadata=metadata_of(record), backend=record.backend, status=status, ended_s=ended_s
+    )
 
 
 def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.dialects import fields
+from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
 from gateway.dialects.mcp_tools import LIST_TTL_MS
@@ -33,6 +33,7 @@ from gateway.dialects.mcp_wire import (
     PARAMS,
     ROUTING,
     SESSION,
+    TASKS,
     UNSUPPORTED_VERSION,
     VERSION,
     VERSION_MEMBER,
@@ -110,7 +111,8 @@ class McpSurface:
     """`POST /mcp`, and below it an endpoint for each toolkit; `ports.Surface`.
 
     `instructions` are for models, about all tools. `allows_page` says from which origins pages may call. With
-    `lists_exact` input schemas are listed as they are validated. `versions` says which of each tool a list has.
+    `lists_exact` input schemas are listed as they are validated. `versions` says which of each tool a list has. Calls
+    become tasks after `task_after_s`; None: none do.
     """
 
     dialects = frozenset({NAME_OF_DIALECT})
@@ -128,6 +130,7 @@ class McpSurface:
         allows_page: Callable[[bytes], bool],
         lists_exact: bool = False,
         versions: Literal["newest", "all"] = "newest",
+        task_after_s: float | None = None,
     ) -> None:
         self._sealer = sealer
         self._protection = protection
@@ -136,6 +139,11 @@ class McpSurface:
         self._below = f"{path}/"
         self._is_exact = lists_exact
         self._versions: Literal["newest", "names"] = "names" if versions == "all" else "newest"
+        self._stream_after_s = stream_after_s
+        self._task_after_s = task_after_s
+        self._capabilities: JsonObject = {"tools": {}}
+        if task_after_s is not None:
+            self._capabilities["extensions"] = {TASKS: {}}
         endpoint = Endpoint(
             route=path,
             methods=("POST",),
@@ -151,6 +159,8 @@ class McpSurface:
             "tools/list": self._list,
             "tools/call": self._call,
         }
+        if task_after_s is not None:
+            self._modern |= dict.fromkeys(mcp_tasks.METHODS, self._follow_up)
         self._legacy: dict[str, Callable[[Message, Head], Opened]] = {
             "initialize": self._initialize,
             "ping": self._ping,
@@ -217,7 +227,7 @@ class McpSurface:
         encoder = self._encoder(message.version, message.id)
         found = {
             "supportedVersions": [MODERN],
-            "capabilities": {"tools": {}},
+            "capabilities": self._capabilities,
             "ttlMs": LIST_TTL_MS,
             "cacheScope": "private",
         }
@@ -294,8 +304,15 @@ class McpSurface:
             ref = ToolRef(tool=name, by_name=True, toolkit=toolkit)
         else:
             ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
-        encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
-        return OpenedCall(encoder, _call_of(request, ref), hides_tools=not message.can_get_scopes)
+        after_s = self._task_after_s if message.version == MODERN and mcp_tasks.takes_tasks(meta) else None
+        stream = _stream(head, meta) if after_s is None or after_s > self._stream_after_s else None  # the task is first
+        encoder = self._encoder(message.version, message.id, is_call=True, stream=stream)
+        handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
+        return OpenedCall(encoder, _call_of(request, ref), hides_tools=not message.can_get_scopes, handover=handover)
+
+    def _follow_up(self, message: Message, head: Head) -> Opened:
+        encoder = self._encoder(message.version, message.id)
+        return mcp_tasks.METHODS[message.method](encoder, message.params)
 
 
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}

@@ -144,7 +144,11 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         code = (CODE, failure.word.encode("ascii"))
         return self.respond({"content": content, "isError": True, "_meta": meta}, (code,))
 
-    encode_accepted = encode_result
+    def encode_accepted(self, result: ToolResult, call_id: str) -> WireReply:
+        reply = self.encode_result(result, call_id)
+        if self.id is not None:
+            return reply
+        return WireReply(status=202, headers=reply.headers, body=reply.body)  # it is asked for at a path of its own
 
     def encode_error(self, error: GatewayError) -> WireReply:
         if self.is_call and error.code in READABLE:
@@ -168,7 +172,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
             return STATUSES[error.code], STATUSES[error.code], None
         if isinstance(error, NotJsonError):
             return PARSE, 400, None
-        if error.code is ErrorCode.NOT_READY:
+        if error.code in (ErrorCode.NOT_READY, ErrorCode.BACKEND_UNAVAILABLE):
             return NOT_READY, 200, None
         rpc_code = RPC_CODES.get(error.code, INVALID)
         status = {NO_METHOD: 404, INTERNAL: 200}.get(rpc_code, 400)

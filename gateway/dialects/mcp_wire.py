@@ -25,6 +25,7 @@ CAPABILITIES_MEMBER = f"{PREFIX}clientCapabilities"
 CLIENT_MEMBER = f"{PREFIX}clientInfo"
 SERVER_MEMBER = f"{PREFIX}serverInfo"
 SUBSCRIPTION_MEMBER = f"{PREFIX}subscriptionId"
+TASKS = f"{PREFIX}tasks"  # the extension
 
 # JSON-RPC 2.0, section 5.1; then those of revision 2026-07-28.
 PARSE, INVALID, NO_METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603

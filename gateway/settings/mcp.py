@@ -46,4 +46,9 @@ class McpSettings(Section):
     stream_after_s: Annotated[float, Duration("100ms", "1m")] = setting(
         "10s", "After how long an answer becomes a stream of events, so that callers hear that the tool still runs."
     )
+    task_after_s: Annotated[float, Duration("100ms", "1h")] = setting(
+        "10s",
+        "After how long a call becomes a task that its caller asks for later, if the caller takes tasks and there is a "
+        "state section.",
+    )
     listen: ListenSettings = setting({}, "Streams that announce changes of the list of tools.")
