@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 from msgspec import Struct
 
 from gateway.admission import DispatchGate
-from gateway.errors import GatewayError
+from gateway.errors import ErrorCode, GatewayError
 from gateway.model import (
     Decode,
     Invocation,
@@ -171,10 +171,23 @@ class ListEncoder(Encoder, Protocol):
         ...
 
 
+class Awaited(Struct, frozen=True):
+    """Challenges of an earlier try of the same call that its user has taken up, and what that try was refused with."""
+
+    message: str
+    challenges: tuple[JsonObject, ...]
+
+    def refusal(self) -> GatewayError:
+        """The same refusal again."""
+        missing = {"authorization": self.challenges}
+        return GatewayError(ErrorCode.MISSING_REQUIREMENTS, self.message, missing=missing)
+
+
 class OpenedCall(Struct, frozen=True, gc=False):
     """A request that calls a tool.
 
-    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist.
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. It runs once nothing
+    that is `awaited` is open any more.
     """
 
     operation: ClassVar[Operation] = "call"
@@ -182,6 +195,7 @@ class OpenedCall(Struct, frozen=True, gc=False):
     encoder: Encoder
     call: ToolCall
     hides_tools: bool = False
+    awaited: Awaited | None = None
 
 
 class OpenedList(Struct, frozen=True, gc=False):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Protocol
 
 from msgspec import Raw, Struct
 
@@ -17,6 +16,7 @@ from gateway import jsontext
 from gateway.dialects import fields
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
+from gateway.dialects.mcp_consent import Sealing, UrlPrompt, opens_urls, unanswered
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
@@ -39,8 +39,8 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolCall, ToolRef
-from gateway.ports import Caller, Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.model import Arguments, Json, JsonObject, ToolCall, ToolRef
+from gateway.ports import Awaited, Caller, Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.wire import Head, WireReply
 
 NAME_OF_DIALECT = "mcp"
@@ -54,16 +54,6 @@ TAKEN = WireReply(status=202)
 ENCODERS: Mapping[tuple[str, str], Encoder] = {
     (NAME_OF_DIALECT, revision): McpEncoder(wire_version=revision) for revision in (MODERN, *LEGACY)
 }
-
-
-class SessionSealer(Protocol):
-    """Seals what a session id says, so that any replica with the same keys can read it."""
-
-    def seal(self, text: bytes, associated_data: bytes) -> bytes: ...
-
-    def open(self, sealed: bytes, associated_data: bytes) -> bytes:
-        """Raises ValueError for what is not ours."""
-        ...
 
 
 class Session(Struct, frozen=True):
@@ -106,7 +96,8 @@ class McpSurface:
     def __init__(
         self,
         path: str,
-        sealer: SessionSealer,
+        sealer: Sealing,
+        consents: Sealing,
         *,
         instructions: str | None,
         stream_after_s: float,
@@ -114,6 +105,7 @@ class McpSurface:
         allows_page: Callable[[bytes], bool],
     ) -> None:
         self._sealer = sealer
+        self._consents = consents
         self._protection = protection
         self._allows_page = allows_page
         self._instructions = {"instructions": instructions} if instructions else {}
@@ -187,9 +179,17 @@ class McpSurface:
         return version if session is None or VERSION in head.headers else session.version, session
 
     def _encoder(
-        self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
+        self,
+        version: str,
+        id_: Json,
+        *,
+        is_call: bool = False,
+        stream: McpStream | None = None,
+        prompt: UrlPrompt | None = None,
     ) -> McpEncoder:
-        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream, protection=self._protection)
+        return McpEncoder(
+            wire_version=version, id=id_, is_call=is_call, stream=stream, protection=self._protection, prompt=prompt
+        )
 
     # Methods.
 
@@ -214,7 +214,7 @@ class McpSurface:
             "serverInfo": SERVER,
             **self._instructions,
         }
-        session = self._seal(version, _opens_urls(message.params), message.principal)
+        session = self._seal(version, opens_urls(message.params.get("capabilities")), message.principal)
         return Immediate(encoder=encoder, reply=encoder.respond(begun, ((SESSION, session),)))
 
     def _seal(self, version: str, opens_urls: bool, principal: str) -> bytes:
@@ -255,10 +255,42 @@ class McpSurface:
         if "call_id" not in request and message.session is not None:  # a repetition of this request is no other call
             request["call_id"] = f"{message.session.key}.{blake2b(encode(message.id), digest_size=16).hexdigest()}"
         ref = fields.tool_ref(name) if "." in name else ToolRef(tool=name, by_name=True)
-        encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
-        return OpenedCall(encoder, _call_of(request, ref), hides_tools=not message.can_get_scopes)
+        prompt, awaited = self._prompt(message, name, given)
+        encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta), prompt=prompt)
+        if awaited is not None and (refusal := unanswered(awaited, params.get("inputResponses"))) is not None:
+            return RefusedOpening(encoder, refusal)
+        call = _call_of(request, ref)
+        return OpenedCall(encoder, call, hides_tools=not message.can_get_scopes, awaited=awaited)
+
+    def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
+        """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
+        if message.version == MODERN:
+            capabilities, state = message.params["_meta"][CAPABILITIES_MEMBER], message.params.get("requestState")
+        else:
+            session, state = message.session, None
+            capabilities = URLS if session and session.opens_urls and session.version == LEGACY[0] else None
+        asks = opens_urls(capabilities)
+        if not asks and state is None:
+            return None, None
+        is_modern = message.version == MODERN
+        prompt = UrlPrompt(
+            sealing=self._consents,
+            principal=message.principal,
+            tool=tool,
+            arguments=arguments,
+            is_modern=is_modern,
+            asks=asks,
+        )
+        if state is None:
+            return prompt, None
+        try:
+            awaited = prompt.awaited(state)
+        except ValueError:
+            raise RpcError(PARAMS, "requestState is not of this call, or is too old.") from None
+        return prompt.after(awaited), awaited
 
 
+URLS: JsonObject = {"elicitation": {"url": {}}}
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
 
 
@@ -267,13 +299,6 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         return fields.call_of(request, ref)
     except GatewayError as exc:
         raise RpcError(PARAMS, exc.message) from None
-
-
-def _opens_urls(params: JsonObject) -> bool:
-    """Whether a caller says at `initialize` that it shows users a URL (2025-11-25, Elicitation)."""
-    capabilities = params.get("capabilities")
-    elicitation = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
-    return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
 
 def _stream(head: Head, meta: Json) -> McpStream | None:

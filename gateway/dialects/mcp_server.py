@@ -13,6 +13,7 @@ from gateway.dialects.fields import context_object
 from gateway.dialects.mcp_wire import (
     CAPABILITIES_MEMBER,
     CLIENT_MEMBER,
+    ELICITATION_REQUIRED,
     INVALID,
     LEGACY,
     METHOD,
@@ -39,7 +40,6 @@ ACCEPT = (b"accept", b"application/json, text/event-stream")
 CLIENT = {"name": "toolgate", "version": __version__}
 CAPABILITIES: JsonObject = {"elicitation": {"url": {}}}  # what calls have; lists are asked for with the same
 CALL_ID_MEMBER, CONTEXT_MEMBER, ERROR_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/error"
-ELICITATION_REQUIRED = -32042  # revision 2025-11-25 alone
 TRACE = (b"traceparent", b"tracestate")  # unprefixed by exception (2026-07-28, `_meta`)
 MAX_MESSAGE_BYTES = 4096
 NO_TEXT = "The tool failed without saying why."
