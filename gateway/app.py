@@ -31,7 +31,7 @@ from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
+from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenge, Challenges, Consents, Looks, digest
 from gateway.checks import Checks
 from gateway.http.accesslog import AccessLog, Observer
 from gateway.http.apps import admin_app, public_app
@@ -48,7 +48,7 @@ from gateway.ports import Backend, Receiver, Surface
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
-from gateway.state.sealing import Digester, Sealer
+from gateway.state.sealing import Digester, Sealer, TimedSealer
 from gateway.tracing import random_digits
 
 
@@ -117,6 +117,8 @@ class Gateway:
             backlog=outcomes.backlog,
         )
         self._sessions = Sealer(keys, "mcp sessions")
+        lifetime_s = self._pending_s + CLOCKS_DIFFER_S
+        self._consent_states = TimedSealer(Sealer(keys, "mcp consents"), lifetime_s, time.time)
         self._digits = random_digits()
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
@@ -155,13 +157,14 @@ class Gateway:
             calls=self.calls,
             responses=self._responses,
             checks=self._checks,
+            consents=Consents(self._challenges, self._looks),
             digits=self._digits,
             strict=config.errors.strict,
         )
         server = config.server
         forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
         public = Edge(
-            (*parts.surfaces(config, self._sessions, self._public_url), *self._more_surfaces),
+            (*parts.surfaces(config, self._sessions, self._consent_states, self._public_url), *self._more_surfaces),
             answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,

@@ -16,7 +16,9 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from gateway import jsontext
+from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject
+from gateway.ports import Awaited
 from gateway.state.sealing import Sealer, Unsealable
 
 # Tokens live so much longer than calls: one replica seals them by its clock, another opens them by its own. These may
@@ -29,7 +31,9 @@ PATH = "/challenges/"
 SHARED_S = 1.0  # clients look once a second; a consent that shows a second later does no harm
 AT_ONCE = 8  # at one backend: half of the connections that it has besides those of calls
 MAX_SHARED = 1024  # answers held, with a check_url of 2 KiB at the most each
-PENDING = "pending"
+PENDING, FAILED = "pending", "failed"
+HOLD_S = 20.0  # clients give up after 30 to 60 s
+NOT_AUTHORIZED = "The user did not authorize this call, or the link has expired."
 
 
 class ServerChallenge(Struct, frozen=True):
@@ -85,6 +89,10 @@ class Challenges:
         text = jsontext.encode([backend, asked, self._clock() + self._lifetime_s + CLOCKS_DIFFER_S])
         token = base64.urlsafe_b64encode(self._sealer.seal(text, ASSOCIATED_DATA)).rstrip(b"=").decode()
         return self.public_url + PATH + token
+
+    def at(self, check_url: str) -> Challenge | None:
+        """The challenge of one of our URLs; None as for `open`."""
+        return self.open(check_url.rpartition(PATH)[2])
 
     def open(self, token: str) -> Challenge | None:
         """The challenge of a token; None for a token that is invalid or has expired."""
@@ -167,3 +175,35 @@ class Looks:
         self._counts[challenge.backend] -= 1
         if not self._counts[challenge.backend]:
             del self._counts[challenge.backend]
+
+
+class Consents:
+    """Waits for users whose consent calls need; `hold_s` at most, for their callers wait, too."""
+
+    def __init__(self, challenges: Challenges, looks: Looks, *, hold_s: float = HOLD_S) -> None:
+        self._challenges = challenges
+        self._looks = looks
+        self._hold_s = hold_s
+
+    async def wait(self, awaited: Awaited) -> None:
+        """Returns once no challenge is open that can be asked about. Raises MISSING_REQUIREMENTS.
+
+        A call that waits for its user itself has an end that its repetition gets, whatever it is.
+        """
+        urls = [one["check_url"] for one in awaited.challenges if "check_url" in one]
+        pending = [self._challenges.at(url) for url in urls]
+        until = time.monotonic() + self._hold_s
+        while True:
+            statuses = await asyncio.gather(*map(self._status, pending))
+            for challenge, status in zip(pending, statuses, strict=True):
+                if status == FAILED and not isinstance(challenge, CallChallenge):
+                    raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, NOT_AUTHORIZED)
+            pending = [each for each, status in zip(pending, statuses, strict=True) if status == PENDING]
+            if not pending:
+                return
+            if time.monotonic() + SHARED_S > until:
+                raise awaited.refusal()
+            await asyncio.sleep(SHARED_S)
+
+    async def _status(self, challenge: Challenge | None) -> str:
+        return FAILED if challenge is None else await self._looks.status(challenge)

@@ -20,6 +20,7 @@ from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, CallView
 from gateway.catalogue.listing import Lists
+from gateway.challenges import Consents
 from gateway.checks import Checks, checked
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
@@ -81,6 +82,7 @@ class Pipeline:
         calls: Calls,
         responses: ResponseBuilder,
         checks: Checks,
+        consents: Consents,
         digits: Iterator[bytes],
         strict: bool,
     ) -> None:
@@ -90,6 +92,7 @@ class Pipeline:
         self._calls = calls
         self._responses = responses
         self._checks = checks
+        self._consents = consents
         self._digits = digits
         self._strict = strict
         self._lists = Lists()
@@ -124,6 +127,8 @@ class Pipeline:
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             if not tool.schema.accepts(call.arguments, size):
                 await self._checks.validate(tool, call.arguments, size, principal)
+            if opened.awaited is not None:
+                await self._consents.wait(opened.awaited)
             invocation = self._invocation(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 from msgspec import Struct
 
 from gateway.admission import DispatchGate
-from gateway.errors import GatewayError
+from gateway.errors import ErrorCode, GatewayError
 from gateway.model import (
     Decode,
     Invocation,
@@ -249,11 +249,23 @@ class Handover(Struct, frozen=True, gc=False):
     after_s: float
 
 
+class Awaited(Struct, frozen=True):
+    """Challenges of an earlier try of the same call that its user has taken up, and what that try was refused with."""
+
+    message: str
+    challenges: tuple[JsonObject, ...]
+
+    def refusal(self) -> GatewayError:
+        """The same refusal again."""
+        missing = {"authorization": self.challenges}
+        return GatewayError(ErrorCode.MISSING_REQUIREMENTS, self.message, missing=missing)
+
+
 class OpenedCall(Struct, frozen=True, gc=False):
     """A request that calls a tool.
 
     `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. Without `handover` its
-    caller waits for the outcome.
+    caller waits for the outcome. It runs once nothing that is `awaited` is open any more.
     """
 
     operation: ClassVar[Operation] = "call"
@@ -261,6 +273,7 @@ class OpenedCall(Struct, frozen=True, gc=False):
     encoder: Encoder
     call: ToolCall
     hides_tools: bool = False
+    awaited: Awaited | None = None
     handover: Handover | None = None
 
 

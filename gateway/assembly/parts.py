@@ -39,7 +39,7 @@ from gateway.settings.backends import McpBackendSettings, OtcBackendSettings, Ox
 from gateway.state.address import Address
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
-from gateway.state.sealing import Digester, Sealer
+from gateway.state.sealing import Digester, Sealer, TimedSealer
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -82,8 +82,11 @@ DIALECTS = REST.dialects | McpSurface.dialects
 ENCODERS: Mapping[tuple[str, str], Encoder] = {**REST.encoders, **mcp.ENCODERS}  # also of surfaces that are off
 
 
-def surfaces(config: Config, sealer: Sealer, public_url: Callable[[], str]) -> Sequence[Surface]:
-    """The protocols that callers speak; the first speaks for paths that are none's. `sealer` is for MCP's sessions."""
+def surfaces(config: Config, sealer: Sealer, consents: TimedSealer, public_url: Callable[[], str]) -> Sequence[Surface]:
+    """The protocols that callers speak; the first speaks for paths that are none's.
+
+    `sealer` is for MCP's sessions, `consents` for what its callers bring back from their users.
+    """
     asked = config.mcp
     if not asked.enabled:
         return (REST,)
@@ -91,6 +94,7 @@ def surfaces(config: Config, sealer: Sealer, public_url: Callable[[], str]) -> S
     mcp_surface = McpSurface(
         asked.path,
         sealer,
+        consents,
         instructions=asked.instructions,
         stream_after_s=asked.stream_after_s,
         task_after_s=None if config.state is None else asked.task_after_s,

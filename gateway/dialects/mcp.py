@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from gateway import jsontext
 from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
+from gateway.dialects.mcp_consent import Sealing, UrlPrompt, opens_urls, unanswered
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
@@ -41,8 +42,9 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, Selection, ToolCall, ToolRef
+from gateway.model import Arguments, Json, JsonObject, Selection, ToolCall, ToolRef
 from gateway.ports import (
+    Awaited,
     Caller,
     Encoder,
     Endpoint,
@@ -68,16 +70,6 @@ TAKEN = WireReply(status=202)
 ENCODERS: Mapping[tuple[str, str], Encoder] = {
     (NAME_OF_DIALECT, revision): McpEncoder(wire_version=revision) for revision in (MODERN, *LEGACY)
 }
-
-
-class SessionSealer(Protocol):
-    """Seals what a session id says, so that any replica with the same keys can read it."""
-
-    def seal(self, text: bytes, associated_data: bytes) -> bytes: ...
-
-    def open(self, sealed: bytes, associated_data: bytes) -> bytes:
-        """Raises ValueError for what is not ours."""
-        ...
 
 
 class Session(Struct, frozen=True):
@@ -122,7 +114,8 @@ class McpSurface:
     def __init__(
         self,
         path: str,
-        sealer: SessionSealer,
+        sealer: Sealing,
+        consents: Sealing,
         *,
         instructions: str | None,
         stream_after_s: float,
@@ -133,6 +126,7 @@ class McpSurface:
         task_after_s: float | None = None,
     ) -> None:
         self._sealer = sealer
+        self._consents = consents
         self._protection = protection
         self._allows_page = allows_page
         self._instructions = instructions or ""
@@ -181,7 +175,8 @@ class McpSurface:
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
         reply = self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
-        return self._protection.unauthenticated(reply) if error.code is ErrorCode.UNAUTHENTICATED else reply
+        is_unknown = error.code is ErrorCode.UNAUTHENTICATED
+        return self._protection.at(head.path).unauthenticated(reply) if is_unknown else reply
 
     def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict):
@@ -217,9 +212,18 @@ class McpSurface:
         return version if session is None or VERSION in head.headers else session.version, session
 
     def _encoder(
-        self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
+        self,
+        version: str,
+        id_: Json,
+        *,
+        is_call: bool = False,
+        stream: McpStream | None = None,
+        protection: Protection | None = None,
+        prompt: UrlPrompt | None = None,
     ) -> McpEncoder:
-        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream, protection=self._protection)
+        return McpEncoder(
+            wire_version=version, id=id_, is_call=is_call, stream=stream, protection=protection, prompt=prompt
+        )
 
     # Methods.
 
@@ -258,7 +262,7 @@ class McpSurface:
             "capabilities": {"tools": {}},
             "serverInfo": SERVER,
         }
-        session = self._seal(version, _opens_urls(message.params), message.principal)
+        session = self._seal(version, opens_urls(message.params.get("capabilities")), message.principal)
         return self._with_instructions(encoder, begun, head, ((SESSION, session),))
 
     def _seal(self, version: str, opens_urls: bool, principal: str) -> bytes:
@@ -304,17 +308,57 @@ class McpSurface:
             ref = ToolRef(tool=name, by_name=True, toolkit=toolkit)
         else:
             ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
+        prompt, awaited = self._prompt(message, name, given)
         after_s = self._task_after_s if message.version == MODERN and mcp_tasks.takes_tasks(meta) else None
         stream = _stream(head, meta) if after_s is None or after_s > self._stream_after_s else None  # the task is first
-        encoder = self._encoder(message.version, message.id, is_call=True, stream=stream)
+        encoder = self._encoder(
+            message.version,
+            message.id,
+            is_call=True,
+            stream=stream,
+            protection=self._protection.at(head.path),
+            prompt=prompt,
+        )
+        if awaited is not None and (refusal := unanswered(awaited, params.get("inputResponses"))) is not None:
+            return RefusedOpening(encoder, refusal)
         handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
-        return OpenedCall(encoder, _call_of(request, ref), hides_tools=not message.can_get_scopes, handover=handover)
+        call = _call_of(request, ref)
+        hides = not message.can_get_scopes
+        return OpenedCall(encoder, call, hides_tools=hides, handover=handover, awaited=awaited)
+
+    def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
+        """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
+        if message.version == MODERN:
+            capabilities, state = message.params["_meta"][CAPABILITIES_MEMBER], message.params.get("requestState")
+        else:
+            session, state = message.session, None
+            capabilities = URLS if session and session.opens_urls and session.version == LEGACY[0] else None
+        asks = opens_urls(capabilities)
+        if not asks and state is None:
+            return None, None
+        is_modern = message.version == MODERN
+        prompt = UrlPrompt(
+            sealing=self._consents,
+            principal=message.principal,
+            tool=tool,
+            arguments=arguments,
+            is_modern=is_modern,
+            asks=asks,
+        )
+        if state is None:
+            return prompt, None
+        try:
+            awaited = prompt.awaited(state)
+        except ValueError:
+            raise RpcError(PARAMS, "requestState is not of this call, or is too old.") from None
+        return prompt.after(awaited), awaited
 
     def _follow_up(self, message: Message, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
         return mcp_tasks.METHODS[message.method](encoder, message.params)
 
 
+URLS: JsonObject = {"elicitation": {"url": {}}}
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
 
 
@@ -342,13 +386,6 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         return fields.call_of(request, ref)
     except GatewayError as exc:
         raise RpcError(PARAMS, exc.message) from None
-
-
-def _opens_urls(params: JsonObject) -> bool:
-    """Whether a caller says at `initialize` that it shows users a URL (2025-11-25, Elicitation)."""
-    capabilities = params.get("capabilities")
-    elicitation = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
-    return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
 
 def _stream(head: Head, meta: Json) -> McpStream | None:

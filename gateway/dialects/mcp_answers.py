@@ -9,7 +9,18 @@ from msgspec import Raw, Struct
 from gateway import __version__
 from gateway.dialects import mcp_tools
 from gateway.dialects.mcp_auth import Protection
-from gateway.dialects.mcp_wire import INTERNAL, INVALID, MODERN, NO_METHOD, PARAMS, PARSE, SERVER_MEMBER, envelope
+from gateway.dialects.mcp_consent import UrlPrompt, elicitations, input_requests
+from gateway.dialects.mcp_wire import (
+    ELICITATION_REQUIRED,
+    INTERNAL,
+    INVALID,
+    MODERN,
+    NO_METHOD,
+    PARAMS,
+    PARSE,
+    SERVER_MEMBER,
+    envelope,
+)
 from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
@@ -88,7 +99,8 @@ def event(data: bytes) -> bytes:
 
 
 class McpEncoder(Struct, frozen=True, kw_only=True):
-    """Answers one request. `id` None: none could be read. `protection` is for callers who lack scopes.
+    """Answers one request. `id` None: none could be read. `protection` is for callers who lack scopes,
+    `prompt` for those whose users open URLs.
 
     `is_call`: refusals that a model can act on are results. `is_exact`: input schemas are listed as they are validated.
     """
@@ -100,6 +112,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     stream: McpStream | None = None
     is_exact: bool = False
     protection: Protection | None = None
+    prompt: UrlPrompt | None = None
 
     @property
     def is_modern(self) -> bool:
@@ -152,7 +165,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
 
     def encode_error(self, error: GatewayError) -> WireReply:
         if self.is_call and error.code in READABLE:
-            return self._readable(error)
+            return self._asking(error) or self._readable(error)
         headers: Headers = (JSON_TYPE, NO_STORE, (CODE, error.code.encode("ascii")), *error.headers)
         if error.retry_after_s is not None:
             headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
@@ -178,6 +191,26 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         status = {NO_METHOD: 404, INTERNAL: 200}.get(rpc_code, 400)
         return rpc_code, status if self.is_modern or self.id is None else 200, None
 
+    def _asking(self, error: GatewayError) -> WireReply | None:
+        """A refusal as a question to the user of a caller that asks its user; None if there is none to ask."""
+        prompt = self.prompt
+        challenges = () if prompt is None else prompt.challenges_of(error)
+        if prompt is None or not challenges:
+            return None
+        headers: Headers = ((CODE, error.code.encode("ascii")), *error.headers)
+        if prompt.is_modern:
+            requests = input_requests(error.message, challenges)
+            state = prompt.state(error.message, challenges)
+            asking = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+            return self.respond(asking, headers)
+        content = {
+            "code": ELICITATION_REQUIRED,
+            "message": error.message,
+            "data": {"elicitations": elicitations(error.message, challenges)},
+        }
+        body = envelope(self.id, b"error", encode(content))
+        return WireReply(status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=body)
+
     def _readable(self, error: GatewayError) -> WireReply:
         """A refusal of a call as a result that a model can read."""
         lines = [error.message]
@@ -186,6 +219,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         for challenge in (error.missing or {}).get("authorization", ()):
             if isinstance(challenge, dict) and isinstance(challenge.get("url"), str):
                 lines.append(f"The user can authorize it at {challenge['url']}")
+        lines += [f"It needs the secret {secret['id']}." for secret in (error.missing or {}).get("secrets", ())]
         headers: Headers = ((CODE, error.code.encode("ascii")), *error.headers)
         details: JsonObject = {"code": error.code, "message": error.message, "can_retry": error.code in CAN_RETRY}
         if error.retry_after_s is not None:

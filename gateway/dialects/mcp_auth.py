@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.errors import ErrorCode, FixedError
 from gateway.jsontext import encode
@@ -44,6 +45,10 @@ class Protection(Struct, frozen=True, kw_only=True):
     public_url: Callable[[], str]
     issuers: Sequence[str] = ()
     scopes: Sequence[str] = ()
+
+    def at(self, path: str) -> Protection:
+        """That of the resource at another path, which has metadata of its own."""
+        return self if path == self.path else replace(self, path=path)
 
     def unauthenticated(self, reply: WireReply) -> WireReply:
         """A 401 with what its caller needs for a token, in the same challenge (RFC 9728, section 5.1)."""

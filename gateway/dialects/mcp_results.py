@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gateway import jsontext
 from gateway.dialects.mcp_server import ERROR_MEMBER
 from gateway.dialects.mcp_wire import (
+    ELICITATION_REQUIRED,
     HEADER_MISMATCH,
     INVALID,
     MISSING_CAPABILITY,
@@ -23,7 +24,6 @@ from gateway.dialects.replies import BrokenReplyError
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 
-ELICITATION_REQUIRED = -32042  # revision 2025-11-25 alone
 MAX_MESSAGE_BYTES = 4096
 NO_TEXT = "The tool failed without saying why."
 UNKNOWN_TOOL = re.compile(r"unknown tool|tool\b.{0,300}\bnot found|no such tool", re.IGNORECASE | re.DOTALL)

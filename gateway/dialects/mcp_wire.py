@@ -30,6 +30,7 @@ TASKS = f"{PREFIX}tasks"  # the extension
 # JSON-RPC 2.0, section 5.1; then those of revision 2026-07-28.
 PARSE, INVALID, NO_METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
+ELICITATION_REQUIRED = -32042  # 2025-11-25 alone: the user must open a URL first
 
 # Which member of `params` the header `Mcp-Name` repeats.
 NAMED_BY = {"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 from binascii import b2a_base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from struct import Struct
 
@@ -23,6 +23,7 @@ KEY_ID_BYTES = 4  # names the key that sealed; two keys that share one are both 
 NONCE_BYTES = 12
 NONCES_AT_ONCE = 256
 NONCES = Struct(f"{NONCE_BYTES}s" * NONCES_AT_ONCE)
+EXPIRY = Struct(">d")  # seconds since 1970
 URL_SAFE = bytes.maketrans(b"+/", b"-_")  # RFC 4648, section 5
 LENGTH_BYTES = 8  # before each part of a digest, so that no two lists of parts are the same bytes
 
@@ -64,6 +65,27 @@ class Sealer:
             except (InvalidTag, ValueError):  # ValueError: a nonce cut short
                 continue
         raise Unsealable
+
+
+class TimedSealer:
+    """Seals texts that can be opened for `lifetime_s`. `clock` gives seconds since 1970."""
+
+    def __init__(self, sealer: Sealer, lifetime_s: float, clock: Callable[[], float]) -> None:
+        self._sealer = sealer
+        self._lifetime_s = lifetime_s
+        self._clock = clock
+
+    def seal(self, text: bytes, associated_data: bytes) -> bytes:
+        """As `Sealer.seal`."""
+        return self._sealer.seal(EXPIRY.pack(self._clock() + self._lifetime_s) + text, associated_data)
+
+    def open(self, sealed: bytes, associated_data: bytes) -> bytes:
+        """The text. Raises Unsealable, also for one that is too old."""
+        text = self._sealer.open(sealed, associated_data)
+        (expires,) = EXPIRY.unpack_from(text)
+        if expires <= self._clock():
+            raise Unsealable
+        return text[EXPIRY.size :]
 
 
 class Digester:

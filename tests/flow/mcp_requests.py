@@ -29,12 +29,12 @@ def modern(method: str, params: Mapping[str, Any], capabilities: Any = None) -> 
 
 
 async def post(
-    caller: Caller, body: Any, headers: Mapping[str, str] = NOTHING, *, method: str = "POST"
+    caller: Caller, body: Any, headers: Mapping[str, str] = NOTHING, *, method: str = "POST", path: str = "/mcp"
 ) -> httpx.Response:
     """Sends anything to the endpoint, with the credential of the caller."""
     known = {} if caller.token is None else {"authorization": f"Bearer {caller.token}"}
     usual = {"content-type": "application/json", "accept": "application/json, text/event-stream", **known}
-    return await caller.http.request(method, "/mcp", content=json.dumps(body).encode(), headers={**usual, **headers})
+    return await caller.http.request(method, path, content=json.dumps(body).encode(), headers={**usual, **headers})
 
 
 async def ask(

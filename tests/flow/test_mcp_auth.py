@@ -102,6 +102,8 @@ async def test_mcp_46_a_401_leads_to_the_metadata(
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == f'Bearer realm="toolgate", {where}'
         assert answer.json()["error"]["code"] == 401
+    one = await post(caller, {}, path="/mcp/Echo")
+    assert f'resource_metadata="{METADATA}/Echo"' in one.headers["www-authenticate"]
     wrong = await ask(caller.with_token("x.y.z"), "tools/list", {})
     assert wrong.headers["www-authenticate"] == f'Bearer realm="toolgate", error="invalid_token", {where}'
     assert (await caller.http.get("/.well-known/oauth-authorization-server")).status_code == 404

@@ -1,0 +1,128 @@
+"""How callers of MCP have their users open the URLs that a call needs (Elicitation, URL mode).
+
+Modern callers (2026-07-28) bring the answers back with the same call and a state that is sealed for its caller, its
+tool and its arguments; those of 2025-11-25 get an error and call again by themselves. All others read a result.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from gateway import jsontext
+from gateway.errors import ErrorCode, GatewayError
+from gateway.jsontext import encode
+from gateway.model import Arguments, Json, JsonObject
+from gateway.ports import Awaited
+
+MAX_CHALLENGES = 16  # to be shown to one user for one call
+MAX_STATE = 64 * 1024  # characters
+DECLINED = "The user did not authorize this call."
+
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+class Sealing(Protocol):
+    """Seals what callers bring back, so that any replica with the same keys can read it."""
+
+    def seal(self, text: bytes, associated_data: bytes) -> bytes: ...
+
+    def open(self, sealed: bytes, associated_data: bytes) -> bytes:
+        """Raises ValueError for what is not ours, is for something else, or is too old."""
+        ...
+
+
+class UrlPrompt(Struct, frozen=True, kw_only=True):
+    """How the caller of one call asks its user, if it `asks`. `is_modern`: it brings the answers back.
+
+    `seen` are the URLs that the user has opened for this call already.
+    """
+
+    sealing: Sealing
+    principal: str
+    tool: str
+    arguments: Arguments
+    is_modern: bool
+    asks: bool
+    seen: frozenset[str] = frozenset()
+
+    def challenges_of(self, error: GatewayError) -> Sequence[JsonObject]:
+        """The challenges of a refusal that the user can meet, and nothing else is missing; empty: there is no asking.
+
+        A URL without a way to see how it went is shown once: it would be shown for ever.
+        """
+        missing = error.missing or {}
+        challenges = missing.get("authorization", ())
+        if (
+            not self.asks
+            or missing.keys() != {"authorization"}
+            or len({one["id"] for one in challenges}) != len(challenges)
+        ):
+            return ()
+        is_new = any("check_url" in one or one["url"] not in self.seen for one in challenges)
+        return challenges if is_new and len(challenges) <= MAX_CHALLENGES else ()
+
+    def state(self, message: str, challenges: Sequence[JsonObject]) -> str:
+        """What the caller brings back."""
+        sealed = self.sealing.seal(encode([message, challenges]), self._bound())
+        return urlsafe_b64encode(sealed).decode()
+
+    def awaited(self, state: Json) -> Awaited:
+        """Reads what the caller has brought back. Raises ValueError."""
+        if not isinstance(state, str) or len(state) > MAX_STATE:
+            raise ValueError("no state of ours")
+        sealed = b64decode(state, altchars=b"-_", validate=True)
+        message, challenges = jsontext.decode(self.sealing.open(sealed, self._bound()))
+        return Awaited(message, tuple(challenges))
+
+    def after(self, awaited: Awaited) -> UrlPrompt:
+        """The same once the user has opened these URLs."""
+        return replace(self, seen=frozenset(one["url"] for one in awaited.challenges))
+
+    def _bound(self) -> bytes:
+        """What a state is sealed for; neither principals nor names hold control characters."""
+        given = self.arguments
+        text = bytes(given) if isinstance(given, Raw) else _encode_sorted(given)
+        name = f"{self.principal}\n{self.tool}\n".encode("utf-8", "surrogatepass")
+        return name + blake2b(text, digest_size=32).digest()
+
+
+def opens_urls(capabilities: Json) -> bool:
+    """Whether a caller says that it shows users a URL; a bare `elicitation` means forms only."""
+    elicitation = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
+    return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
+
+
+def input_requests(message: str, challenges: Iterable[JsonObject]) -> JsonObject:
+    """The requests to the user, by challenge (2026-07-28, Multi Round-Trip Requests)."""
+    return {
+        one["id"]: {"method": "elicitation/create", "params": {"mode": "url", "message": message, "url": one["url"]}}
+        for one in challenges
+    }
+
+
+def elicitations(message: str, challenges: Iterable[JsonObject]) -> Sequence[JsonObject]:
+    """The `data.elicitations` of the error for callers of 2025-11-25."""
+    return [{"mode": "url", "elicitationId": one["id"], "url": one["url"], "message": message} for one in challenges]
+
+
+def unanswered(awaited: Awaited, responses: Json) -> GatewayError | None:
+    """The refusal of a call whose user has not agreed to open every URL; of one who was not asked, asking again.
+
+    None: the user has. Responses to what was not asked are ignored.
+    """
+    given = responses if isinstance(responses, dict) else {}
+    answers = [
+        one.get("action") if isinstance(one := given.get(each["id"]), dict) else None for each in awaited.challenges
+    ]
+    if "decline" in answers or "cancel" in answers:
+        return GatewayError(ErrorCode.MISSING_REQUIREMENTS, DECLINED)
+    if any(answer != "accept" for answer in answers):
+        return awaited.refusal()
+    return None
