@@ -15,8 +15,9 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway.calls.executor import CallRequest
-from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
+from gateway.batches import answer_batch
+from gateway.calls.executor import NO_TERMS, CallRequest, within
+from gateway.calls.preference import NO_PREFERENCE, Preference, preferred, read_preference
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, CallView
 from gateway.catalogue.listing import Lists
@@ -27,11 +28,15 @@ from gateway.model import CallContext, Invocation, Json, ToolCall
 from gateway.ports import (
     Authenticator,
     Caller,
+    CallTerms,
     Immediate,
     Limiter,
     Opened,
+    OpenedBatch,
     OpenedCall,
     OpenedList,
+    OpenedReturn,
+    OpenedWithdrawal,
     Operation,
     RefusedOpening,
     SyncBackend,
@@ -45,6 +50,7 @@ from gateway.wire import Body, WireReply
 log = logging.getLogger("gateway.pipeline")
 
 PREFERENCE_APPLIED = b"preference-applied"
+MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
 STARTING = "The gateway is starting and does not know all tools yet."
 
 
@@ -120,10 +126,14 @@ class Pipeline:
             invocation = self._invocation(tool, call, caller, request)
             prefer = request.head.headers.get(b"prefer")
             preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
-            if call.call_id is None and not tool.backend.deferred and not preference.respond_async:
+            terms, is_named = opened.terms, call.call_id is not None
+            if terms is not None:
+                preference = preferred(preference, terms)
+                is_named = is_named or terms.request_key is not None
+            if not (is_named or tool.backend.deferred or preference.respond_async):
                 del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
-                return await self._run(tool, tool.backend, invocation, preference, request)
-            running = self._run_kept(call, caller, invocation, preference, request)
+                return await self._run(tool, tool.backend, invocation, preference, request, terms)
+            running = self._run_kept(call, caller, invocation, preference, request, terms or NO_TERMS)
             del body, document, opened, call, invocation
             return await running
         except Exception as exc:
@@ -203,11 +213,21 @@ class Pipeline:
         return opened
 
     async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
-        """Answers a request that is not a call. Raises NOT_READY."""
+        """Answers a request that is not a call. Raises NOT_READY, or that a call is lost."""
         if isinstance(opened, OpenedList):
             if not self._catalogue.ready:  # the caller would take an incomplete list for complete
                 raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
             return await self._lists.answer(self._catalogue.router, caller, opened.encoder, request.head)
+        if isinstance(opened, OpenedBatch):
+            return await answer_batch(opened, request, self.answer)
+        if isinstance(opened, OpenedWithdrawal):
+            await self._calls.withdraw(opened.request_key, caller)
+            return opened.reply
+        if isinstance(opened, OpenedReturn):
+            view = await self._calls.rejoin(opened.request_key, caller, MAX_REJOIN_S)
+            if view is None:
+                raise opened.lost
+            return await self._responses.kept(view, request, accepted=False)
         assert isinstance(opened, Immediate)
         return opened.reply
 
@@ -245,8 +265,11 @@ class Pipeline:
         invocation: Invocation,
         preference: Preference,
         request: Request,
+        terms: CallTerms | None,
     ) -> WireReply:
-        """Runs a call that leaves no record; it is cancelled when its caller disconnects."""
+        """Runs a call that leaves no record; it is cancelled when its caller disconnects unless `terms` say other."""
+        if terms is not None and terms.outlives_caller and request.served is not None:
+            request.served.keep()
         encoder, call_id, applied = request.encoder, invocation.call_id, None
         assert encoder is not None  # set by `_open`
         if preference.wait_s is not None:
@@ -275,11 +298,19 @@ class Pipeline:
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
 
     async def _run_kept(
-        self, call: ToolCall, caller: Caller, invocation: Invocation, preference: Preference, request: Request
+        self,
+        call: ToolCall,
+        caller: Caller,
+        invocation: Invocation,
+        preference: Preference,
+        request: Request,
+        terms: CallTerms,
     ) -> WireReply:
         """Runs a call that leaves a record, or joins the run of the same call."""
         assert request.tool is not None
         assert request.encoder is not None
+        if call.call_id is None and terms.request_key is not None and not request.tool.backend.deferred:
+            invocation = within(invocation, preference)
         call_request = CallRequest(
             call=call,
             tool=request.tool,
@@ -289,6 +320,7 @@ class Pipeline:
             dialect=request.encoder.name,
             wire_version=request.encoder.wire_version,
             served=request.served,
+            terms=terms,
         )
         request.outcome = "unknown"  # as in `_run`
         request.joined, request.counts = True, False

@@ -90,6 +90,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
+    `more_methods` are taken if the surface takes the head: a request of theirs has no body, and a 405 names none.
     """
 
     route: str
@@ -99,6 +100,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     max_body_bytes: int | None = None
     needs_document: bool = True
     stream_after_s: float | None = None
+    more_methods: tuple[str, ...] = ()
 
 
 class EventStream(Protocol):
@@ -106,6 +108,10 @@ class EventStream(Protocol):
 
     @property
     def headers(self) -> Headers: ...
+
+    def first(self) -> bytes:
+        """What comes before everything else; may be empty."""
+        ...
 
     def beat(self, elapsed_s: float) -> bytes:
         """A sign of life, `elapsed_s` after the request came."""
@@ -168,6 +174,19 @@ class ListEncoder(Encoder, Protocol):
         ...
 
 
+class CallTerms(Struct, frozen=True, kw_only=True):
+    """What a protocol says about a request for a call, besides the call.
+
+    `request_key` tells the request from all others of its caller's: if it comes again, it is the same call. It has no
+    meaning to the caller, who cannot ask for the call by it. `outlives_caller`: the call goes on if its caller leaves.
+    `wait_s` is how long the caller will wait; None: as `Prefer` says.
+    """
+
+    request_key: str | None = None
+    outlives_caller: bool = False
+    wait_s: float | None = None
+
+
 class OpenedCall(Struct, frozen=True, gc=False):
     """A request that calls a tool."""
 
@@ -175,6 +194,7 @@ class OpenedCall(Struct, frozen=True, gc=False):
 
     encoder: Encoder
     call: ToolCall
+    terms: CallTerms | None = None
 
 
 class OpenedList(Struct, frozen=True, gc=False):
@@ -193,6 +213,46 @@ class Immediate(Struct, frozen=True, kw_only=True):
     operation: Operation = "poll"
 
 
+class OpenedWithdrawal(Struct, frozen=True, kw_only=True):
+    """A request to cancel the call of an earlier one (`CallTerms.request_key`). `reply` is given in any case."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    request_key: str
+    reply: WireReply
+
+
+class OpenedReturn(Struct, frozen=True, kw_only=True):
+    """A request for the answer to an earlier one (`CallTerms.request_key`), which its caller never got.
+
+    `lost` is raised if nothing is known of it.
+    """
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    request_key: str
+    lost: GatewayError
+
+
+class BatchEncoder(Encoder, Protocol):
+    """Encodes the answers to several requests that came as one."""
+
+    def encode_batch(self, replies: Sequence[WireReply]) -> WireReply:
+        """`replies` are in the order of the requests."""
+        ...
+
+
+class OpenedBatch(Struct, frozen=True, kw_only=True):
+    """Several requests that came as one: the documents of each, to be answered under the same head."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: BatchEncoder
+    documents: Sequence[Json]
+
+
 class RefusedOpening(Struct, frozen=True):
     """An invalid request, read far enough to refuse it in its own dialect and version."""
 
@@ -200,7 +260,7 @@ class RefusedOpening(Struct, frozen=True):
     error: GatewayError
 
 
-Opened = OpenedCall | OpenedList | Immediate | RefusedOpening
+Opened = OpenedCall | OpenedList | OpenedWithdrawal | OpenedReturn | OpenedBatch | Immediate | RefusedOpening
 
 
 class Surface(Protocol):

@@ -17,7 +17,7 @@ from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of, unavailable
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
-from gateway.ports import Backend, Caller, DeferredBackend
+from gateway.ports import Backend, Caller, CallTerms, DeferredBackend
 from gateway.routing import PublishedTool
 from gateway.state.port import (
     ACCEPTED,
@@ -39,6 +39,8 @@ FINISH_S = 5.0  # for running calls when the process ends
 # the request may still be at work, and the framework of some ends that when the connection is closed.
 ACKNOWLEDGED_WITHIN_S = 1.0
 
+NO_TERMS = CallTerms()
+
 Ending = ToolResult | GatewayError | None  # None: not known here; the record has it, or will have it
 
 
@@ -56,10 +58,23 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     dialect: str
     wire_version: str
     served: ServerRequest | None = None
+    terms: CallTerms = NO_TERMS
+
+    @property
+    def request_key(self) -> str | None:
+        """As in `CallTerms`, for a call without an id."""
+        return None if self.call.call_id is not None else self.terms.request_key
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its caller has left, as far as is known."""
+        return self.served is not None and self.served.disconnected
 
     @property
     def ends_with_caller(self) -> bool:
         """Whether the call is cancelled if its caller leaves: deferred, without an id, and no 202 preferred."""
+        if self.terms.outlives_caller:
+            return False
         return self.tool.backend.deferred and self.call.call_id is None and not self.preference.respond_async
 
     @property
@@ -75,6 +90,13 @@ class CallRequest(Struct, frozen=True, kw_only=True):
             return self.preference.wait_s or 0.0
         ends_in_time = not self.tool.backend.deferred or self.tool.route.cancel_on_timeout
         return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
+
+
+def within(invocation: Invocation, preference: Preference) -> Invocation:
+    """The call under the shorter deadline that its caller prefers: nobody could ask for what it brings later."""
+    if preference.wait_s is None or preference.respond_async or preference.wait_s >= invocation.timeout_s:
+        return invocation
+    return replace(invocation, timeout_s=preference.wait_s)
 
 
 def is_answered(record: Record | None) -> bool:

@@ -149,6 +149,7 @@ class _Outcome(Struct, frozen=True, array_like=True):
     failure: ToolFailure | None = None
     duration_ms: int | float | None = None
     refusal: _Refusal | None = None
+    blocks: list[Json] | None = None
 
 
 _decode_metadata = msgspec.json.Decoder(CallMetadata).decode
@@ -169,7 +170,8 @@ def is_keyed(record: Record) -> bool:
 
 def pack(result: ToolResult) -> bytes:
     """The outcome to record for a result."""
-    return _encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
+    outcome = (result.value, result.failure, result.duration_ms)  # an `_Outcome` that is never made
+    return _encode(outcome if result.blocks is None else (*outcome, None, result.blocks))
 
 
 NOT_KEPT_PACKED = pack(NOT_KEPT)
@@ -189,7 +191,13 @@ def unpack(outcome: bytes) -> ToolResult | GatewayError:
         text = bytes(packed.value)
         size = len(text)
         value = Raw(text) if size > ALWAYS_HERE_BYTES and is_wide(text) else msgspec.json.decode(text)
-        return ToolResult(value=value, failure=packed.failure, duration_ms=packed.duration_ms, value_bytes=size)
+        return ToolResult(
+            value=value,
+            failure=packed.failure,
+            duration_ms=packed.duration_ms,
+            value_bytes=size,
+            blocks=packed.blocks,
+        )
     return GatewayError(
         refusal.code,
         refusal.message,

@@ -61,6 +61,7 @@ class _Route(Struct, frozen=True, kw_only=True):
     needs_document: bool = True
     is_strict: bool = False
     stream_after_s: float | None = None
+    more_methods: tuple[str, ...] = ()
 
 
 class Edge:
@@ -108,6 +109,7 @@ class Edge:
                 needs_document=endpoint.needs_document,
                 is_strict=strict,
                 stream_after_s=endpoint.stream_after_s,
+                more_methods=endpoint.more_methods,
             )
             for surface in surfaces
             for path, endpoint in surface.endpoints.items()
@@ -160,7 +162,10 @@ class Edge:
             if late is not None:
                 late.close()
             operation = route.operation or request.operation
-            self._observer.answered(request, operation, route.path, status, perf_counter() - started, size)
+            taken_s = perf_counter() - started
+            self._observer.answered(request, operation, route.path, status, taken_s, size)
+            for part, part_status in request.parts:
+                self._observer.answered(part, part.operation, route.path, part_status, taken_s, 0)
 
     def _complete(self, request: Request, headers: Headers) -> Headers:
         """The headers of an answer with those that every answer has."""
@@ -276,7 +281,9 @@ def _check_head(request: Request, scope: Scope, route: _Route) -> None:
     head, methods, max_bytes = request.head, route.methods, route.max_bytes
     if methods is None:
         return
-    if head.method not in methods:
+    if head.method in route.more_methods:
+        request.needs_document = False
+    elif head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
     if len(head.headers) != len(scope["headers"]):
