@@ -142,12 +142,15 @@ class Pipeline:
     async def refuse(self, request: Request, error: GatewayError) -> WireReply:
         """Answers a request whose head is refused. It counts for its address and its caller.
 
-        An exceeded limit is reported instead of `error`; a missing or refused credential is not.
+        An exceeded limit is reported instead of `error`. So is a missing or refused credential at endpoints that follow
+        OAuth, unless the request is forbidden whoever sends it; at others it is not.
         """
         try:
             try:
                 await self._identify_and_spend(request.operation, request)
             except UnauthenticatedError:
+                if request.follows_oauth and error.code is not ErrorCode.FORBIDDEN:
+                    raise
                 raise error from None
             raise error
         except Exception as exc:
@@ -203,7 +206,7 @@ class Pipeline:
         if type(opened) is OpenedCall:
             router, ref = self._catalogue.router, opened.call.ref
             try:
-                request.tool = router.resolve(ref, caller, self._strict)
+                request.tool = router.resolve(ref, caller, self._strict or opened.hides_tools)
             except GatewayError:
                 request.tool = router.find_hidden(ref)
                 raise

@@ -91,6 +91,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
     `more_methods` are taken if the surface takes the head: a request of theirs has no body, and a 405 names none.
+    `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
+    wrong with a head, and `errors.strict` changes no status.
     """
 
     route: str
@@ -101,6 +103,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     needs_document: bool = True
     stream_after_s: float | None = None
     more_methods: tuple[str, ...] = ()
+    follows_oauth: bool = False
 
 
 class EventStream(Protocol):
@@ -188,12 +191,16 @@ class CallTerms(Struct, frozen=True, kw_only=True):
 
 
 class OpenedCall(Struct, frozen=True, gc=False):
-    """A request that calls a tool."""
+    """A request that calls a tool.
+
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist.
+    """
 
     operation: ClassVar[Operation] = "call"
 
     encoder: Encoder
     call: ToolCall
+    hides_tools: bool = False
     terms: CallTerms | None = None
 
 

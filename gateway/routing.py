@@ -15,7 +15,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from gateway.errors import ErrorCode, GatewayError, unavailable
+from gateway.errors import ErrorCode, GatewayError, InsufficientScopeError, unavailable
 from gateway.model import Decode, Json, Requirements, ToolDefinition, ToolRef
 from gateway.naming import version_key
 from gateway.ports import Backend, Caller, Target
@@ -191,12 +191,12 @@ class Router:
             for tool in family.latest:
                 if tool.route.scopes <= caller.scopes:
                     return tool
-            raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref)
+            raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref, family.latest[0])
         wanted = family.versions.get(ref.version)
         if wanted is not None and wanted.route.scopes <= caller.scopes:
             return wanted
         if wanted is not None and not hide:
-            raise _forbidden(ref)
+            raise _forbidden(ref, wanted)
         usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
         not_found = _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
         raise self._not_found(not_found, ref, caller)
@@ -239,9 +239,9 @@ def _no_such_tool(ref: ToolRef) -> GatewayError:
     return GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {ref.tool!r}.")
 
 
-def _forbidden(ref: ToolRef) -> GatewayError:
+def _forbidden(ref: ToolRef, tool: PublishedTool) -> GatewayError:
     wanted = ref.tool if ref.version is None else f"{ref.tool}@{ref.version}"
-    return GatewayError(ErrorCode.FORBIDDEN, f"You may not use {wanted!r}.")
+    return InsufficientScopeError(f"You may not use {wanted!r}.", tool.route.scopes)
 
 
 def _no_such_version(ref: ToolRef, usable: Sequence[str]) -> GatewayError:

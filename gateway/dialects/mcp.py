@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from gateway.dialects import fields
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
+from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
 from gateway.dialects.mcp_session_ids import Session, SessionIds, SessionSealer, is_resumable
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
@@ -72,7 +73,10 @@ ENCODERS: Mapping[tuple[str, str], Encoder] = {
 
 
 class Message(Struct, frozen=True):
-    """A request as JSON-RPC has it. `version` is the revision that it is answered in."""
+    """A request as JSON-RPC has it. `version` is the revision that it is answered in.
+
+    `can_get_scopes`: its caller can act on being told that scopes are missing.
+    """
 
     id: Json
     method: str
@@ -80,17 +84,32 @@ class Message(Struct, frozen=True):
     version: str
     principal: str
     session: Session | None = None
+    can_get_scopes: bool = False
 
 
 class McpSurface:
-    """One endpoint, `POST /mcp`; `ports.Surface`. `instructions` are for models, about all tools."""
+    """One endpoint, `POST /mcp`; `ports.Surface`.
+
+    `instructions` are for models, about all tools. `allows_page` says from which origins pages may call.
+    """
 
     dialects = frozenset({NAME_OF_DIALECT})
     argument_members = (b"arguments",)
     encoders = ENCODERS
 
-    def __init__(self, path: str, sealer: SessionSealer, *, instructions: str | None, stream_after_s: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        sealer: SessionSealer,
+        *,
+        instructions: str | None,
+        stream_after_s: float,
+        protection: Protection,
+        allows_page: Callable[[bytes], bool],
+    ) -> None:
         self._sessions = SessionIds(sealer)
+        self._protection = protection
+        self._allows_page = allows_page
         self._instructions = {"instructions": instructions} if instructions else {}
         endpoint = Endpoint(
             route=path,
@@ -99,6 +118,7 @@ class McpSurface:
             dialect=NAME_OF_DIALECT,
             stream_after_s=stream_after_s,
             more_methods=("GET",),
+            follows_oauth=True,
         )
         self.endpoints: Mapping[str, Endpoint] = {path: endpoint}
         self._modern: dict[str, Callable[[Message, Head], Opened]] = {
@@ -114,7 +134,13 @@ class McpSurface:
         }
 
     def check_head(self, head: Head) -> None:
-        """Raises UNSUPPORTED_MEDIA for a body that is not plain JSON, METHOD_NOT_ALLOWED for a GET to listen."""
+        """Raises FORBIDDEN for a page of a foreign origin, UNSUPPORTED_MEDIA for a body that is not plain JSON.
+
+        And METHOD_NOT_ALLOWED for a GET that does not come back for an answer.
+        """
+        origin = head.headers.get(b"origin")
+        if origin is not None and not self._allows_page(origin):
+            raise OtherOriginError
         if head.method == "GET":
             if LAST_EVENT not in head.headers:
                 raise _no_stream(head)
@@ -126,7 +152,8 @@ class McpSurface:
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The body must not be compressed.")
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
-        return self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
+        reply = self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
+        return self._protection.unauthenticated(reply) if error.code is ErrorCode.UNAUTHENTICATED else reply
 
     def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict):
@@ -148,7 +175,8 @@ class McpSurface:
             answer = (self._modern if version == MODERN else self._legacy).get(method)
             if answer is None:
                 raise RpcError(NO_METHOD, "Method not found", status=404)
-            return answer(Message(id_, method, params, version, caller.principal, session), head)
+            message = Message(id_, method, params, version, caller.principal, session, can_get_scopes(caller))
+            return answer(message, head)
         except GatewayError as error:
             return RefusedOpening(self._encoder(version, id_, is_call=method == "tools/call"), error)
 
@@ -163,7 +191,7 @@ class McpSurface:
     def _encoder(
         self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
     ) -> McpEncoder:
-        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream)
+        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream, protection=self._protection)
 
     # Methods.
 
@@ -218,7 +246,7 @@ class McpSurface:
         encoder = self._encoder(
             message.version, message.id, is_call=True, stream=_stream(head, meta, self._primer(message))
         )
-        return OpenedCall(encoder, call, terms)
+        return OpenedCall(encoder, call, hides_tools=not message.can_get_scopes, terms=terms)
 
     # Bodies that are not one request, and requests that are about others.
 

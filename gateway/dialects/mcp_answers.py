@@ -9,8 +9,9 @@ from msgspec import Raw, Struct
 
 from gateway import __version__
 from gateway.dialects import mcp_tools
+from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_wire import INTERNAL, INVALID, MODERN, NO_METHOD, PARAMS, PARSE, SERVER_MEMBER, envelope
-from gateway.errors import CODE, ErrorCode, GatewayError, NotJsonError
+from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
 from gateway.wire import Head, Headers, JoinedList, WireReply
@@ -95,7 +96,7 @@ def event(data: bytes) -> bytes:
 
 
 class McpEncoder(Struct, frozen=True, kw_only=True):
-    """Answers one request. `id` None: none could be read.
+    """Answers one request. `id` None: none could be read. `protection` is for callers who lack scopes.
 
     `is_call`: refusals that a model can act on are results.
     """
@@ -105,6 +106,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     is_call: bool = True
     name: str = "mcp"
     stream: McpStream | None = None
+    protection: Protection | None = None
 
     @property
     def is_modern(self) -> bool:
@@ -144,6 +146,8 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         headers: Headers = (JSON_TYPE, NO_STORE, (CODE, error.code.encode("ascii")), *error.headers)
         if error.retry_after_s is not None:
             headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+        if isinstance(error, InsufficientScopeError) and self.protection is not None:
+            headers += self.protection.insufficient_scope(error.scopes)
         rpc_code, status, data = self._codes(error)
         content: JsonObject = {"code": rpc_code, "message": error.message}
         if data is not None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
 from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
-from gateway.http.origins import AllowedHosts, Cors, OtherHostError
+from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
 from gateway.http.streaming import LateStream
 from gateway.ports import Operation, Surface
@@ -62,6 +62,7 @@ class _Route(Struct, frozen=True, kw_only=True):
     is_strict: bool = False
     stream_after_s: float | None = None
     more_methods: tuple[str, ...] = ()
+    follows_oauth: bool = False
 
 
 class Edge:
@@ -107,9 +108,10 @@ class Edge:
                 methods=endpoint.methods,
                 max_bytes=max_body_bytes if endpoint.max_body_bytes is None else endpoint.max_body_bytes,
                 needs_document=endpoint.needs_document,
-                is_strict=strict,
+                is_strict=strict and not endpoint.follows_oauth,
                 stream_after_s=endpoint.stream_after_s,
                 more_methods=endpoint.more_methods,
+                follows_oauth=endpoint.follows_oauth,
             )
             for surface in surfaces
             for path, endpoint in surface.endpoints.items()
@@ -138,6 +140,7 @@ class Edge:
             try:
                 _check_head(request, scope, route)
             except GatewayError as error:
+                request.follows_oauth = route.follows_oauth
                 reply = await self._refuse(request, error)
             else:
                 reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
@@ -187,7 +190,7 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 fields = (*message.get("headers", ()), trace.sent[0])
-                if self._cors is not None:
+                if self._cors is not None and all(name != ALLOW_ORIGIN for name, _ in fields):
                     fields = self._cors.with_origin(fields, headers.get(b"origin"))
                 message = {**message, "headers": fields}
             else:
