@@ -35,6 +35,7 @@ from gateway.ports import (
     OpenedBatch,
     OpenedCall,
     OpenedList,
+    OpenedOverview,
     OpenedReturn,
     OpenedWithdrawal,
     Operation,
@@ -220,7 +221,11 @@ class Pipeline:
         if isinstance(opened, OpenedList):
             if not self._catalogue.ready:  # the caller would take an incomplete list for complete
                 raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
-            return await self._lists.answer(self._catalogue.router, caller, opened.encoder, request.head)
+            router = self._catalogue.router
+            return await self._lists.answer(router, caller, opened.encoder, request.head, opened.selection)
+        if isinstance(opened, OpenedOverview):
+            toolkits = self._catalogue.router.toolkits_for(caller)
+            return opened.answer({toolkit.name: toolkit.description for toolkit in toolkits})
         if isinstance(opened, OpenedBatch):
             return await answer_batch(opened, request, self.answer)
         if isinstance(opened, OpenedWithdrawal):

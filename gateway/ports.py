@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from gateway.model import (
     Json,
     JsonObject,
     Listing,
+    Selection,
     ToolCall,
     ToolDefinition,
     ToolResult,
@@ -162,10 +163,20 @@ class StreamingEncoder(Encoder, Protocol):
 
 
 class ListEncoder(Encoder, Protocol):
-    """Encodes a list of tools in steps, whose results are cached by dialect and wire version."""
+    """Encodes a list of tools in steps, whose results are cached.
+
+    `definition_form` and `list_form` name the forms that tools and lists have here; encoders with the same name for a
+    form encode it alike.
+    """
+
+    @property
+    def definition_form(self) -> str: ...
+
+    @property
+    def list_form(self) -> str: ...
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        """One tool, in all versions of the dialect."""
+        """One tool. Raises DefinitionError for one that callers of this dialect could not take."""
         ...
 
     def join(self, tools: Sequence[bytes]) -> JoinedList:
@@ -204,12 +215,16 @@ class OpenedCall(Struct, frozen=True, gc=False):
     terms: CallTerms | None = None
 
 
+EVERYTHING = Selection()
+
+
 class OpenedList(Struct, frozen=True, gc=False):
     """A request for the tools that its caller may use."""
 
     operation: ClassVar[Operation] = "list"
 
     encoder: ListEncoder
+    selection: Selection = EVERYTHING
 
 
 class Immediate(Struct, frozen=True, kw_only=True):
@@ -267,7 +282,25 @@ class RefusedOpening(Struct, frozen=True):
     error: GatewayError
 
 
-Opened = OpenedCall | OpenedList | OpenedWithdrawal | OpenedReturn | OpenedBatch | Immediate | RefusedOpening
+class OpenedOverview(Struct, frozen=True):
+    """A request to which `answer` takes the toolkits of which its caller may use some tool, with their descriptions."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    answer: Callable[[Mapping[str, str | None]], WireReply]
+
+
+Opened = (
+    OpenedCall
+    | OpenedList
+    | OpenedOverview
+    | OpenedWithdrawal
+    | OpenedReturn
+    | OpenedBatch
+    | Immediate
+    | RefusedOpening
+)
 
 
 class Surface(Protocol):
@@ -284,7 +317,7 @@ class Surface(Protocol):
 
     @property
     def endpoints(self) -> Mapping[str, Endpoint]:
-        """By path."""
+        """By path. A last segment in braces, as in `/rpc/{name}`, is any word of ASCII letters, digits and `_`."""
         ...
 
     @property

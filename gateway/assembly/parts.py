@@ -93,6 +93,8 @@ def surfaces(config: Config, sealer: Sealer, public_url: Callable[[], str]) -> S
         sealer,
         instructions=asked.instructions,
         stream_after_s=asked.stream_after_s,
+        lists_exact=asked.schemas == "exact",
+        versions=asked.versions,
         protection=Protection(
             path=asked.path,
             public_url=public_url,
@@ -144,6 +146,7 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
             terms=settings.model_dump(exclude=OF_CALLS),
+            longest_name=config.mcp.max_name,
         )
         for name, settings in config.backends.items()
     ]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Literal
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from gateway.dialects import fields
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
@@ -40,7 +42,7 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolCall, ToolRef
+from gateway.model import Json, JsonObject, Selection, ToolCall, ToolRef
 from gateway.ports import (
     Caller,
     CallTerms,
@@ -51,14 +53,16 @@ from gateway.ports import (
     OpenedBatch,
     OpenedCall,
     OpenedList,
+    OpenedOverview,
     OpenedReturn,
     OpenedWithdrawal,
     RefusedOpening,
 )
-from gateway.wire import Head, WireReply
+from gateway.wire import Head, Headers, WireReply
 
 NAME_OF_DIALECT = "mcp"
 MAX_ID = 256  # characters
+MAX_INSTRUCTIONS = 8192  # characters; clients show models all of them, or the first 2,000
 JSON_TYPE = b"application/json"
 MAX_BATCH = 20  # messages
 CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
@@ -88,9 +92,10 @@ class Message(Struct, frozen=True):
 
 
 class McpSurface:
-    """One endpoint, `POST /mcp`; `ports.Surface`.
+    """`POST /mcp`, and below it an endpoint for each toolkit; `ports.Surface`.
 
-    `instructions` are for models, about all tools. `allows_page` says from which origins pages may call.
+    `instructions` are for models, about all tools. `allows_page` says from which origins pages may call. With
+    `lists_exact` input schemas are listed as they are validated. `versions` says which of each tool a list has.
     """
 
     dialects = frozenset({NAME_OF_DIALECT})
@@ -106,11 +111,16 @@ class McpSurface:
         stream_after_s: float,
         protection: Protection,
         allows_page: Callable[[bytes], bool],
+        lists_exact: bool = False,
+        versions: Literal["newest", "all"] = "newest",
     ) -> None:
         self._sessions = SessionIds(sealer)
         self._protection = protection
         self._allows_page = allows_page
-        self._instructions = {"instructions": instructions} if instructions else {}
+        self._instructions = instructions or ""
+        self._below = f"{path}/"
+        self._is_exact = lists_exact
+        self._versions: Literal["newest", "names"] = "names" if versions == "all" else "newest"
         endpoint = Endpoint(
             route=path,
             methods=("POST",),
@@ -120,7 +130,8 @@ class McpSurface:
             more_methods=("GET",),
             follows_oauth=True,
         )
-        self.endpoints: Mapping[str, Endpoint] = {path: endpoint}
+        of_toolkit = f"{path}/{{toolkit}}"
+        self.endpoints: Mapping[str, Endpoint] = {path: endpoint, of_toolkit: replace(endpoint, route=of_toolkit)}
         self._modern: dict[str, Callable[[Message, Head], Opened]] = {
             "server/discover": self._discover,
             "tools/list": self._list,
@@ -200,11 +211,26 @@ class McpSurface:
         found = {
             "supportedVersions": [MODERN],
             "capabilities": {"tools": {}},
-            **self._instructions,
             "ttlMs": LIST_TTL_MS,
             "cacheScope": "private",
         }
-        return Immediate(encoder=encoder, reply=encoder.respond(found))
+        return self._with_instructions(encoder, found, head)
+
+    def _with_instructions(
+        self, encoder: McpEncoder, result: JsonObject, head: Head, headers: Headers = ()
+    ) -> OpenedOverview:
+        """A response to which the instructions are added, with what toolkits say of themselves."""
+        own, only = self._instructions, self._toolkit(head)
+
+        def answer(toolkits: Mapping[str, str | None]) -> WireReply:
+            told = instructions_of(own, toolkits if only is None else {only: toolkits.get(only)})
+            return encoder.respond({**result, "instructions": told} if told else result, headers)
+
+        return OpenedOverview(encoder, answer)
+
+    def _toolkit(self, head: Head) -> str | None:
+        """The toolkit that the path names, if it names one."""
+        return head.path[len(self._below) :] if head.path.startswith(self._below) else None
 
     def _initialize(self, message: Message, head: Head) -> Opened:
         asked = message.params.get("protocolVersion")
@@ -214,10 +240,9 @@ class McpSurface:
             "protocolVersion": version,
             "capabilities": {"tools": {}},
             "serverInfo": SERVER,
-            **self._instructions,
         }
         session = self._sessions.new(version, _opens_urls(message.params), message.principal)
-        return Immediate(encoder=encoder, reply=encoder.respond(begun, ((SESSION, session),)))
+        return self._with_instructions(encoder, begun, head, ((SESSION, session),))
 
     def _ping(self, message: Message, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
@@ -226,7 +251,8 @@ class McpSurface:
     def _list(self, message: Message, head: Head) -> Opened:
         if message.params.get("cursor") is not None:  # all tools are on one page
             raise RpcError(PARAMS, "There is no page of that cursor.")
-        return OpenedList(self._encoder(message.version, message.id))
+        encoder = McpEncoder(wire_version=message.version, id=message.id, is_call=False, is_exact=self._is_exact)
+        return OpenedList(encoder, Selection(toolkit=self._toolkit(head), versions=self._versions))
 
     def _call(self, message: Message, head: Head) -> Opened:
         params = message.params
@@ -241,7 +267,11 @@ class McpSurface:
             request |= {key: meta[member] for key, member in LENT.items() if member in meta}
         if "call_id" not in request and IDEMPOTENCY_KEY in head.headers:
             request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
-        ref = fields.tool_ref(name) if "." in name else ToolRef(tool=name, by_name=True)
+        toolkit = self._toolkit(head)
+        if "." not in name:
+            ref = ToolRef(tool=name, by_name=True, toolkit=toolkit)
+        else:
+            ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
         call, terms = _call_of(request, ref), _terms(message, meta)
         encoder = self._encoder(
             message.version, message.id, is_call=True, stream=_stream(head, meta, self._primer(message))
@@ -293,6 +323,25 @@ class McpSurface:
 
 
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
+
+
+def _tool_ref(name: str) -> ToolRef:
+    try:
+        return fields.tool_ref(name)
+    except GatewayError:
+        raise RpcError(PARAMS, f"Unknown tool: {name}") from None
+
+
+def instructions_of(own: str, toolkits: Mapping[str, str | None]) -> str:
+    """What models are told: the operator's words, then what toolkits say of themselves, as far as there is room."""
+    parts = [own] if own else []
+    room = MAX_INSTRUCTIONS - len(own)
+    for name, description in toolkits.items():
+        line = f"{name}: {' '.join(description.split())}" if description else ""
+        if line and len(line) < room:
+            parts.append(line)
+            room -= len(line) + 2
+    return "\n\n".join(parts)
 
 
 def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
