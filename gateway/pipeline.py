@@ -317,6 +317,8 @@ class Pipeline:
         """Runs a call that leaves a record, or joins the run of the same call."""
         assert request.tool is not None
         assert request.encoder is not None
+        if call.ref.by_name:  # else a call under one id would conflict with itself where its tool is named otherwise
+            call = replace(call, ref=request.tool.named(call.ref))
         if call.call_id is None and terms.request_key is not None and not request.tool.backend.deferred:
             invocation = within(invocation, preference)
         call_request = CallRequest(
