@@ -15,8 +15,9 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from gateway.calls.executor import CallRequest
-from gateway.calls.preference import NO_PREFERENCE, Preference, read_preference
+from gateway.batches import answer_batch
+from gateway.calls.executor import CallRequest, within
+from gateway.calls.preference import NO_PREFERENCE, Preference, preferred
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, CallView
 from gateway.catalogue.listing import Lists
@@ -26,18 +27,23 @@ from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, Unauthenticat
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import CallContext, Invocation, Json, ToolCall
 from gateway.ports import (
+    NO_TERMS,
     Authenticator,
     Caller,
+    CallTerms,
     FollowUp,
     Handover,
     Immediate,
     Limiter,
     Opened,
+    OpenedBatch,
     OpenedCall,
     OpenedCancel,
     OpenedList,
     OpenedLook,
     OpenedOverview,
+    OpenedReturn,
+    OpenedWithdrawal,
     Operation,
     RefusedOpening,
     SyncBackend,
@@ -53,6 +59,7 @@ log = logging.getLogger("gateway.pipeline")
 T = TypeVar("T")
 
 PREFERENCE_APPLIED = b"preference-applied"
+MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
 STARTING = "The gateway is starting and does not know all tools yet."
 
 
@@ -130,14 +137,13 @@ class Pipeline:
             if opened.awaited is not None:
                 await self._consents.wait(opened.awaited)
             invocation = self._invocation(tool, call, caller, request)
-            prefer = request.head.headers.get(b"prefer")
-            preference = NO_PREFERENCE if prefer is None else read_preference(prefer)
-            handover = opened.handover
-            stays = handover is None or handover.after_s >= tool.route.timeout_s
-            if stays and call.call_id is None and not tool.backend.deferred and not preference.respond_async:
+            prefer, terms = request.head.headers.get(b"prefer"), opened.terms
+            preference = NO_PREFERENCE if prefer is None and terms is NO_TERMS else preferred(prefer, terms)
+            is_kept = call.call_id is not None or preference.respond_async or terms.keeps(tool.route.timeout_s)
+            if not (is_kept or tool.backend.deferred):
                 del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
-                return await self._run(tool, tool.backend, invocation, preference, request)
-            running = self._run_kept(call, caller, invocation, preference, handover, request)
+                return await self._run(tool, tool.backend, invocation, preference, request, terms)
+            running = self._run_kept(call, caller, invocation, preference, request, terms)
             del body, document, opened, call, invocation
             return await running
         except Exception as exc:
@@ -218,7 +224,7 @@ class Pipeline:
         return opened
 
     async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
-        """Answers a request that is not a call. Raises NOT_READY."""
+        """Answers a request that is not a call. Raises NOT_READY, or that a call is lost."""
         if isinstance(opened, OpenedList):
             if not self._catalogue.ready:  # the caller would take an incomplete list for complete
                 raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
@@ -227,17 +233,26 @@ class Pipeline:
         if isinstance(opened, OpenedOverview):
             toolkits = self._catalogue.router.toolkits_for(caller)
             return opened.answer({toolkit.name: toolkit.description for toolkit in toolkits})
+        if isinstance(opened, OpenedBatch):
+            return await answer_batch(opened, request, self.answer)
         if isinstance(opened, Immediate):
             return opened.reply
         assert not isinstance(opened, OpenedCall | RefusedOpening)  # `answer` and `_open` deal with these
         return await self._answer_about(opened, caller, request)
 
     async def _answer_about(self, opened: FollowUp, caller: Caller, request: Request) -> WireReply:
-        """Answers a request about a kept call. Raises NOT_FOUND, BACKEND_UNAVAILABLE."""
+        """Answers a request about a kept call. Raises NOT_FOUND, BACKEND_UNAVAILABLE, or that a call is lost."""
         if isinstance(opened, OpenedLook):
             view = found(await self._calls.look(opened.call_id, caller))
             return await self._responses.status(view, request, opened.encoder)
-        if isinstance(opened, OpenedCancel):
+        if isinstance(opened, OpenedReturn):
+            back = await self._calls.rejoin(opened.request_key, caller, MAX_REJOIN_S)
+            if back is None:
+                raise opened.lost
+            return await self._responses.kept(back, request, accepted=False)
+        if isinstance(opened, OpenedWithdrawal):
+            await self._calls.withdraw(opened.request_key, caller)
+        elif isinstance(opened, OpenedCancel):
             found(await self._calls.cancel(opened.call_id, caller))
         else:
             found(await self._calls.consent(opened.call_id, caller, opened.decision) or None)
@@ -277,8 +292,11 @@ class Pipeline:
         invocation: Invocation,
         preference: Preference,
         request: Request,
+        terms: CallTerms,
     ) -> WireReply:
-        """Runs a call that leaves no record; it is cancelled when its caller disconnects."""
+        """Runs a call that leaves no record. It is cancelled if its caller leaves, unless `terms` say other."""
+        if terms.outlives_caller and request.served is not None:
+            request.served.keep()
         encoder, call_id, applied = request.encoder, invocation.call_id, None
         assert encoder is not None  # set by `_open`
         if preference.wait_s is not None:
@@ -312,12 +330,17 @@ class Pipeline:
         caller: Caller,
         invocation: Invocation,
         preference: Preference,
-        handover: Handover | None,
         request: Request,
+        terms: CallTerms,
     ) -> WireReply:
         """Runs a call that leaves a record, or joins the run of the same call."""
+        handover = terms.handover
         assert request.tool is not None
         assert request.encoder is not None
+        if call.ref.by_name:  # else a call under one id would conflict with itself where its tool is named otherwise
+            call = replace(call, ref=request.tool.named(call.ref))
+        if call.call_id is None and terms.request_key is not None and not request.tool.backend.deferred:
+            invocation = within(invocation, preference)
         call_request = CallRequest(
             call=call,
             tool=request.tool,
@@ -327,7 +350,7 @@ class Pipeline:
             dialect=request.encoder.name,
             wire_version=request.encoder.wire_version,
             served=request.served,
-            is_handed_over=handover is not None,
+            terms=terms,
         )
         request.outcome = "unknown"  # as in `_run`
         request.joined, request.counts = True, False

@@ -125,6 +125,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
+    `more_methods` are taken if the surface takes the head: a request of theirs has no body, and a 405 names none.
     `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
     wrong with a head, and `errors.strict` changes no status.
     """
@@ -136,6 +137,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     max_body_bytes: int | None = None
     needs_document: bool = True
     stream_after_s: float | None = None
+    more_methods: tuple[str, ...] = ()
     follows_oauth: bool = False
 
 
@@ -144,6 +146,10 @@ class EventStream(Protocol):
 
     @property
     def headers(self) -> Headers: ...
+
+    def first(self) -> bytes:
+        """What comes before everything else; may be empty."""
+        ...
 
     def beat(self, elapsed_s: float) -> bytes:
         """A sign of life, `elapsed_s` after the request came."""
@@ -261,11 +267,32 @@ class Awaited(Struct, frozen=True):
         return GatewayError(ErrorCode.MISSING_REQUIREMENTS, self.message, missing=missing)
 
 
+class CallTerms(Struct, frozen=True, kw_only=True):
+    """What a protocol says about a request for a call, besides the call.
+
+    `request_key` tells the request from all others of its caller's: if it comes again, it is the same call. It has no
+    meaning to the caller, who cannot ask for the call by it. `outlives_caller`: the call goes on if its caller leaves.
+    `wait_s` is how long the caller will wait; None: as `Prefer` says. Without `handover` it waits for the outcome.
+    """
+
+    request_key: str | None = None
+    outlives_caller: bool = False
+    wait_s: float | None = None
+    handover: Handover | None = None
+
+    def keeps(self, timeout_s: float) -> bool:
+        """Whether a call that ends within `timeout_s` leaves a record."""
+        return self.request_key is not None or (self.handover is not None and self.handover.after_s < timeout_s)
+
+
+NO_TERMS = CallTerms()
+
+
 class OpenedCall(Struct, frozen=True, gc=False):
     """A request that calls a tool.
 
-    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. Without `handover` its
-    caller waits for the outcome. It runs once nothing that is `awaited` is open any more.
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. It runs once nothing
+    that is `awaited` is open any more.
     """
 
     operation: ClassVar[Operation] = "call"
@@ -274,7 +301,7 @@ class OpenedCall(Struct, frozen=True, gc=False):
     call: ToolCall
     hides_tools: bool = False
     awaited: Awaited | None = None
-    handover: Handover | None = None
+    terms: CallTerms = NO_TERMS
 
 
 class OpenedLook(Struct, frozen=True, gc=False):
@@ -330,6 +357,46 @@ class Immediate(Struct, frozen=True, kw_only=True):
     operation: Operation = "poll"
 
 
+class OpenedWithdrawal(Struct, frozen=True, kw_only=True):
+    """A request to cancel the call of an earlier one (`CallTerms.request_key`). `reply` is given in any case."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    request_key: str
+    reply: WireReply
+
+
+class OpenedReturn(Struct, frozen=True, kw_only=True):
+    """A request for the answer to an earlier one (`CallTerms.request_key`), which its caller never got.
+
+    `lost` is raised if nothing is known of it.
+    """
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    request_key: str
+    lost: GatewayError
+
+
+class BatchEncoder(Encoder, Protocol):
+    """Encodes the answers to several requests that came as one."""
+
+    def encode_batch(self, replies: Sequence[WireReply]) -> WireReply:
+        """`replies` are in the order of the requests."""
+        ...
+
+
+class OpenedBatch(Struct, frozen=True, kw_only=True):
+    """Several requests that came as one: the documents of each, to be answered under the same head."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: BatchEncoder
+    documents: Sequence[Json]
+
+
 class RefusedOpening(Struct, frozen=True):
     """An invalid request, read far enough to refuse it in its own dialect and version."""
 
@@ -346,8 +413,9 @@ class OpenedOverview(Struct, frozen=True):
     answer: Callable[[Mapping[str, str | None]], WireReply]
 
 
-FollowUp = OpenedLook | OpenedCancel | OpenedConsent  # about a call that was made before
-Opened = OpenedCall | OpenedList | OpenedOverview | FollowUp | Immediate | RefusedOpening
+# About a call that was made before.
+FollowUp = OpenedLook | OpenedCancel | OpenedConsent | OpenedWithdrawal | OpenedReturn
+Opened = OpenedCall | OpenedList | OpenedOverview | OpenedBatch | FollowUp | Immediate | RefusedOpening
 
 
 class Surface(Protocol):

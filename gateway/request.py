@@ -51,6 +51,7 @@ class Request(Struct, eq=False):
     refused: GatewayError | None = None
     backend: str = ""  # that a callback is from
     bytes_in: int = 0  # of its body
+    parts: tuple[tuple[Request, int], ...] = ()  # the requests that came in this one, with their statuses
     follows_oauth: bool = False  # as in its endpoint, once its head is refused
 
     @property

@@ -95,6 +95,11 @@ class PublishedTool:
     target: Target = field(init=False, repr=False)
     output: CompiledSchema = field(init=False, repr=False)
 
+    def named(self, ref: ToolRef) -> ToolRef:
+        """What asks for this tool by its name, as a caller writes it who asks by its id."""
+        is_newest = ref.tool == self.definition.name
+        return ToolRef(tool=self.definition.tool, version=ref.version if is_newest else self.definition.version)
+
     def __post_init__(self) -> None:
         definition, backend = self.definition, self.route.backend_name
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls

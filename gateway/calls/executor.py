@@ -17,7 +17,7 @@ from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of, unavailable
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
-from gateway.ports import Backend, Caller, DeferredBackend, ServerRequest
+from gateway.ports import NO_TERMS, Backend, Caller, CallTerms, DeferredBackend, ServerRequest
 from gateway.routing import PublishedTool
 from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
 
@@ -35,8 +35,7 @@ Ending = ToolResult | GatewayError | None  # None: not known here; the record ha
 class CallRequest(Struct, frozen=True, kw_only=True):
     """One caller's request for a call. Only the call id of the `invocation` is still to be set.
 
-    `served` is None behind any server but ours. `is_handed_over`: if it lasts, its caller is given its id to ask for it
-    later; until then nobody else can.
+    `served` is None behind any server but ours.
     """
 
     call: ToolCall
@@ -47,7 +46,24 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     dialect: str
     wire_version: str
     served: ServerRequest | None = None
-    is_handed_over: bool = False
+    terms: CallTerms = NO_TERMS
+
+    @property
+    def request_key(self) -> str | None:
+        """As in `CallTerms`, for a call without an id."""
+        return None if self.call.call_id is not None else self.terms.request_key
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its caller has left, as far as is known."""
+        return self.served is not None and self.served.disconnected
+
+    @property
+    def ends_with_caller(self) -> bool:
+        """Whether the call is cancelled if its caller leaves: it has no id to look for it by, and gets no 202."""
+        if self.terms.outlives_caller or self.call.call_id is not None or self.preference.respond_async:
+            return False
+        return self.tool.backend.deferred or self.terms.handover is not None
 
     @property
     def stays(self) -> bool:
@@ -62,6 +78,13 @@ class CallRequest(Struct, frozen=True, kw_only=True):
             return self.preference.wait_s or 0.0
         ends_in_time = not self.tool.backend.deferred or self.tool.route.cancel_on_timeout
         return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
+
+
+def within(invocation: Invocation, preference: Preference) -> Invocation:
+    """The call under the shorter deadline that its caller prefers: nobody could ask for what it brings later."""
+    if preference.wait_s is None or preference.respond_async or preference.wait_s >= invocation.timeout_s:
+        return invocation
+    return replace(invocation, timeout_s=preference.wait_s)
 
 
 def is_answered(record: Record | None) -> bool:

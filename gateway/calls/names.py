@@ -79,6 +79,19 @@ class CallNames:
         """The names of a call without an id: a random key, and its question as the fingerprint."""
         return self.owners(principal)[0], secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
 
+    def of_request(self, principal: str, request_key: str, call: ToolCall) -> Names:
+        """The names of a call that is told from others by its request: its question is the fingerprint."""
+        return (
+            self.owners(principal)[0],
+            self.key_of_request(principal, request_key),
+            self.question(principal, call),
+            (),
+        )
+
+    def key_of_request(self, principal: str, request_key: str) -> str:
+        """The key of the call that a request began; never that of a call with an id, which has no tabs."""
+        return hashed(self._call, self._known(principal)[1] + b"\t" + request_key.encode())
+
     def question(self, principal: str, call: ToolCall) -> str:
         """The digest of principal, tool, arguments and user, made with the current key only."""
         name = self._known(principal)[1]

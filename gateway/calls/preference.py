@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from gateway.ports import CallTerms
 
 MAX_WAIT_S = 3600.0  # longer than any proxy keeps a silent connection
 
@@ -31,6 +34,12 @@ class Preference(Struct, frozen=True, kw_only=True):
 
 
 NO_PREFERENCE = Preference()
+
+
+def preferred(header: bytes | None, terms: CallTerms) -> Preference:
+    """What a caller prefers by `Prefer`, and by the request itself, which counts for how long it waits."""
+    preference = NO_PREFERENCE if header is None else read_preference(header)
+    return preference if terms.wait_s is None else replace(preference, wait_s=min(terms.wait_s, MAX_WAIT_S))
 
 
 def read_preference(header: bytes) -> Preference:

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 from gateway.calls.executor import CallRequest, Executor
 from gateway.calls.names import CallNames, new_run
 from gateway.calls.orphans import adopt_orphans
-from gateway.calls.outcomes import OutcomeRecorder
+from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.status import (
+    BROKEN,
     CANCELLED,
     NOT_FOUND,
     NOT_KEPT_PACKED,
@@ -44,8 +45,11 @@ from gateway.state.port import (
     AWAITING_USER,
     DISPATCHING,
     DONE,
+    Begun,
+    Conflict,
     Created,
     Exists,
+    Full,
     NewCall,
     Record,
     State,
@@ -56,6 +60,7 @@ from gateway.state.sealing import Digester
 log = logging.getLogger("gateway.calls")
 
 MAX_PATTERN_CHARACTERS = 2048  # of a route, in the metadata of each of its calls
+MAX_REPEATED_BYTES = 64 * 1024  # of a result that is told again to a request that comes again after it was answered
 
 
 class Calls:
@@ -105,29 +110,33 @@ class Calls:
 
     # For callers.
 
-    async def run(self, request: CallRequest) -> CallView:
+    async def run(  # noqa: C901 - flat, because every remembered call takes this way
+        self, request: CallRequest
+    ) -> CallView:
         """Runs, joins or replays a call; waits for its end as long as its caller does."""
         started_at = self._loop.time()
         while True:
             new, metadata = self._new(request)
             try:
-                begun = await self._state.begin(new)
+                begun: Begun | None = await self._state.begin(new)
             except StateUnavailable:
-                return view_of(new.key, metadata, new.backend, unavailable())
+                begun = None
             if isinstance(begun, Created):
                 break
-            if not isinstance(begun, Exists):
-                return view_of(new.key, metadata, new.backend, refusal_of(begun))
-            joined = await self._join(begun.record, new, metadata, started_at + request.patience_s)
-            if joined is not None:  # else it was taken back by the replica that began it, and may begin again
-                return joined
-        key = new.key
+            if isinstance(begun, Exists):
+                joined = await self._join(begun.record, new, metadata, started_at + request.patience_s)
+                if joined is not None:  # else it was taken back by the replica that began it, and may begin again
+                    return joined
+            elif request.request_key is not None and isinstance(begun, Conflict):  # its caller counts from 0 again
+                request = replace(request, terms=replace(request.terms, request_key=None))
+            elif _needs_no_record(request, begun):
+                return await self._run_unremembered(new, metadata, request)
+            else:
+                return view_of(new.key, metadata, new.backend, unavailable() if begun is None else refusal_of(begun))
+        key, served = new.key, request.served
         if begun.found is not None:  # left behind by a replica that died
             key, metadata = begun.found.key, metadata_of(begun.found)
-        backend = new.backend
-        # Without an id its caller cannot look for it, unless a 202 has named it.
-        is_lost = new.joins and (request.tool.backend.deferred or request.is_handed_over)
-        ends_with_caller = is_lost and not request.preference.respond_async
+        backend, rejoins, ends_with_caller = new.backend, new.rejoins, request.ends_with_caller
         try:
             ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
             if ending is None:
@@ -139,7 +148,26 @@ class Calls:
                 self._executor.in_background(self._abandon(key, backend, metadata))
             raise
         view = view_of(key, metadata, backend, ending, joined=False)
-        return view if view.remembered else self._answered(view)
+        if rejoins and served is not None and served.disconnected:
+            return view  # its caller may come again for the result
+        return self._answered(view, is_repeatable=rejoins)
+
+    async def _run_unremembered(self, new: NewCall, metadata: CallMetadata, request: CallRequest) -> CallView:
+        """Runs a call that cannot be remembered now and need not be: its caller gave it no id."""
+        backend = request.tool.backend
+        assert not backend.deferred
+        if request.served is not None:
+            request.served.keep()
+        ending: ToolResult | GatewayError = BROKEN
+        try:
+            ending = await backend.call(replace(request.invocation, call_id=PREFIX + new.key))
+        except GatewayError as refusal:
+            refusal.drop_trace()
+            ending = refusal
+        except Exception:
+            log.exception("a call failed inside the gateway after it may have reached a tool server")
+        self._outcomes.ended(Run(backend.name, metadata.tool, metadata.begun_s, request.tool), ending)
+        return view_of(new.key, metadata, new.backend, ending, joined=False)
 
     async def _join(self, record: Record, new: NewCall, metadata: CallMetadata, deadline: float) -> CallView | None:
         """Waits for a call that has begun already; None if it is gone. `metadata` is for a record without any."""
@@ -160,11 +188,42 @@ class Calls:
                 return self._outcomes.whole(key, status_of(await self._state.wait(key, timeout_s)))
         return None
 
-    def _answered(self, view: CallView) -> CallView:
-        """Drops the result of a call that its caller has waited for, if it cannot be asked for again."""
+    def _answered(self, view: CallView, *, is_repeatable: bool = False) -> CallView:
+        """Drops the result of a call that its caller has waited for, if it cannot be asked for again.
+
+        `is_repeatable`: its request may come again, for which a small result is kept for some minutes.
+        """
         if not (view.remembered or view.is_keyed) and isinstance(view.status, ToolResult):
-            self._state.reduce(view.id.removeprefix(PREFIX), NOT_KEPT_PACKED)
+            left = NOT_KEPT_PACKED
+            if is_repeatable and len(packed := pack(view.status)) <= MAX_REPEATED_BYTES:
+                left = packed
+            self._state.reduce(view.id.removeprefix(PREFIX), left)
         return view
+
+    async def withdraw(self, request_key: str, caller: Caller) -> None:
+        """Cancels the call of an earlier request of this caller's (`CallTerms`), if there is one that is not over."""
+        try:
+            record = await self._state.get(self._names.key_of_request(caller.principal, request_key))
+            if record is not None and not record.state.is_over and record.note and self._is_for(record, caller):
+                await self._end(record)
+        except StateUnavailable:
+            log.warning("a call that its caller no longer wants could not be cancelled")
+
+    async def rejoin(self, request_key: str, caller: Caller, timeout_s: float) -> CallView | None:
+        """The call of an earlier request of this caller's, once it is over; None if nothing is known of it.
+
+        Raises BACKEND_UNAVAILABLE.
+        """
+        try:
+            record = await self._state.get(self._names.key_of_request(caller.principal, request_key))
+        except StateUnavailable as exc:
+            raise unavailable() from exc
+        if record is None or not record.note or not self._is_for(record, caller):
+            return None
+        status = status_of(record)
+        if status is None:
+            status = await self._wait(record.key, timeout_s)
+        return view_of(record.key, metadata_of(record), record.backend, status)
 
     async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None:
         """The status of a call of this caller's; None if there is none of that id.
@@ -190,9 +249,7 @@ class Calls:
             record = await self._find(call_id, caller)
             if record is None:
                 return None
-            is_cancelled = not record.state.is_over and await self._outcomes.settle(record.key, CANCELLED)
-            if is_cancelled:
-                await self._executor.abort(record.key, record.backend, metadata_of(record), CANCELLED)
+            is_cancelled = not record.state.is_over and await self._end(record)
             view = await self._delivered(await self._state.get(record.key) or record)
             # The caller who waits for it may have been answered by now, which leaves less in the record.
             return replace(view, status=CANCELLED) if is_cancelled else view
@@ -219,6 +276,13 @@ class Calls:
         if decided is False:
             await self.cancel(call_id, caller)
         return True
+
+    async def _end(self, record: Record) -> bool:
+        """Cancels a call, here and at its tool server; False if it is over by now."""
+        is_cancelled = await self._outcomes.settle(record.key, CANCELLED)
+        if is_cancelled:
+            await self._executor.abort(record.key, record.backend, metadata_of(record), CANCELLED)
+        return is_cancelled
 
     async def _abandon(self, key: str, backend: str, metadata: CallMetadata) -> None:
         """Cancels a call whose caller has left without its id, and so can neither look for it nor cancel it.
@@ -331,7 +395,11 @@ class Calls:
             if is_deferred:
                 question = self._names.question(principal, call)
         else:
-            owner, key, fingerprint, older = self._names.unkeyed(principal, call)
+            request_key = request.request_key
+            if request_key is None:
+                owner, key, fingerprint, older = self._names.unkeyed(principal, call)
+            else:
+                owner, key, fingerprint, older = self._names.of_request(principal, request_key, call)
             call_id, question = PREFIX + key, fingerprint if is_deferred else None
         metadata = CallMetadata(
             dialect=request.dialect,
@@ -351,11 +419,18 @@ class Calls:
             note=pack_metadata(metadata),
             question=question,
             joins=not is_keyed,
+            rejoins=request.request_key is not None,
             idempotent=is_keyed and request.invocation.idempotent,  # without a call id it cannot be repeated
             state=DISPATCHING,  # at once, which saves another request to the state
             older=older,
         )
         return new, metadata
+
+
+def _needs_no_record(request: CallRequest, begun: Begun | None) -> bool:
+    """Whether a call runs although there is no state (`begun` None) or no room to remember it: its caller waits."""
+    is_asked_for_later = request.call.call_id is not None or request.preference.respond_async
+    return not (is_asked_for_later or request.tool.backend.deferred) and (begun is None or isinstance(begun, Full))
 
 
 def _deferred(request: CallRequest) -> DeferredCall:

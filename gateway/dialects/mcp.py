@@ -6,25 +6,26 @@ any replica. Methods of resources, prompts, completion and logging are not decla
 
 from __future__ import annotations
 
-from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
+from functools import partial
 from typing import Literal
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from gateway import jsontext
 from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
 from gateway.dialects.mcp_consent import Sealing, UrlPrompt, opens_urls, unanswered
+from gateway.dialects.mcp_session_ids import Session, SessionIds, is_resumable
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
+    BATCHED,
     CAPABILITIES_MEMBER,
     HEADER_MISMATCH,
     INVALID,
+    LAST_EVENT,
     LEGACY,
     METHOD,
     MODERN,
@@ -32,6 +33,7 @@ from gateway.dialects.mcp_wire import (
     NAMED_BY,
     NO_METHOD,
     PARAMS,
+    RESUMABLE,
     ROUTING,
     SESSION,
     TASKS,
@@ -44,15 +46,21 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Arguments, Json, JsonObject, Selection, ToolCall, ToolRef
 from gateway.ports import (
+    NO_TERMS,
     Awaited,
     Caller,
+    CallTerms,
     Encoder,
     Endpoint,
+    Handover,
     Immediate,
     Opened,
+    OpenedBatch,
     OpenedCall,
     OpenedList,
     OpenedOverview,
+    OpenedReturn,
+    OpenedWithdrawal,
     RefusedOpening,
 )
 from gateway.wire import Head, Headers, WireReply
@@ -62,26 +70,16 @@ MAX_ID = 256  # characters
 MODERN_TEXT = MODERN.encode()
 MAX_INSTRUCTIONS = 8192  # characters; clients show models all of them, or the first 2,000
 JSON_TYPE = b"application/json"
-CALL_ID_MEMBER, CONTEXT_MEMBER = "toolgate/call_id", "toolgate/context"
+MAX_BATCH = 20  # messages
+CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
 IDEMPOTENCY_KEY = b"idempotency-key"
+CANCELLED = "notifications/cancelled"
 TAKEN = WireReply(status=202)
 
 
 ENCODERS: Mapping[tuple[str, str], Encoder] = {
     (NAME_OF_DIALECT, revision): McpEncoder(wire_version=revision) for revision in (MODERN, *LEGACY)
 }
-
-
-class Session(Struct, frozen=True):
-    """What the id of a session says: nothing is kept of it, and no request needs one.
-
-    `key` tells it from all others: ids of requests are unique within it. `opens_urls`: its caller shows users a URL
-    that a tool asks them to open.
-    """
-
-    version: str
-    opens_urls: bool
-    key: str
 
 
 class Message(Struct, frozen=True):
@@ -125,7 +123,7 @@ class McpSurface:
         versions: Literal["newest", "all"] = "newest",
         task_after_s: float | None = None,
     ) -> None:
-        self._sealer = sealer
+        self._sessions = SessionIds(sealer)
         self._consents = consents
         self._protection = protection
         self._allows_page = allows_page
@@ -144,6 +142,7 @@ class McpSurface:
             operation="call",
             dialect=NAME_OF_DIALECT,
             stream_after_s=stream_after_s,
+            more_methods=("GET",),
             follows_oauth=True,
         )
         of_toolkit = f"{path}/{{toolkit}}"
@@ -163,10 +162,17 @@ class McpSurface:
         }
 
     def check_head(self, head: Head) -> None:
-        """Raises FORBIDDEN for a page of a foreign origin, UNSUPPORTED_MEDIA for a body that is not plain JSON."""
+        """Raises FORBIDDEN for a page of a foreign origin, UNSUPPORTED_MEDIA for a body that is not plain JSON.
+
+        And METHOD_NOT_ALLOWED for a GET that does not come back for an answer.
+        """
         origin = head.headers.get(b"origin")
         if origin is not None and not self._allows_page(origin):
             raise OtherOriginError
+        if head.method == "GET":
+            if LAST_EVENT not in head.headers:
+                raise _no_stream(head)
+            return
         media = head.headers.get(b"content-type", b"")
         if media != JSON_TYPE and not fields.is_json(media):
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The content type must be application/json.")
@@ -180,12 +186,12 @@ class McpSurface:
 
     def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict):
-            raise RpcError(INVALID, "The body must be one JSON-RPC request.")
+            return self._open_other(head, document, caller.principal)
         params, method, id_ = document.get("params", {}), document.get("method"), document.get("id")
         meta = params.get("_meta") if isinstance(params, dict) else None
         version, session = self._revision(head, meta, caller.principal)
         if _needs_no_answer(document, version):
-            return Immediate(encoder=self._encoder(version, None), reply=TAKEN)
+            return self._take(method, params, version, session)
         if not _is_id(id_):
             raise RpcError(INVALID, f"A request has an id: an integer, or a string of at most {MAX_ID} characters.")
         try:
@@ -208,7 +214,7 @@ class McpSurface:
         version = _version_of(head, meta)
         if version == MODERN or SESSION not in head.headers:
             return version, None
-        session = self._session(head.headers[SESSION], principal)
+        session = self._sessions.read(head.headers[SESSION], principal)
         return version if session is None or VERSION in head.headers else session.version, session
 
     def _encoder(
@@ -262,21 +268,9 @@ class McpSurface:
             "capabilities": {"tools": {}},
             "serverInfo": SERVER,
         }
-        session = self._seal(version, opens_urls(message.params.get("capabilities")), message.principal)
+        opens = opens_urls(message.params.get("capabilities"))
+        session = self._sessions.new(version, opens, message.principal)
         return self._with_instructions(encoder, begun, head, ((SESSION, session),))
-
-    def _seal(self, version: str, opens_urls: bool, principal: str) -> bytes:
-        sealed = self._sealer.seal(encode([version, opens_urls]), principal.encode())
-        return urlsafe_b64encode(sealed).rstrip(b"=")
-
-    def _session(self, id_: bytes, principal: str) -> Session | None:
-        """Opens the id of a session; None for one that is not ours or another caller's, which is ignored."""
-        try:
-            sealed = b64decode(id_ + b"=" * (-len(id_) % 4), altchars=b"-_", validate=True)
-            version, opens_urls = jsontext.decode(self._sealer.open(sealed, principal.encode()))
-        except ValueError:
-            return None
-        return Session(version, opens_urls, blake2b(sealed, digest_size=16).hexdigest())
 
     def _ping(self, message: Message, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
@@ -301,8 +295,6 @@ class McpSurface:
             request |= {key: meta[member] for key, member in LENT.items() if member in meta}
         if "call_id" not in request and IDEMPOTENCY_KEY in head.headers:
             request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
-        if "call_id" not in request and message.session is not None:  # a repetition of this request is no other call
-            request["call_id"] = f"{message.session.key}.{blake2b(encode(message.id), digest_size=16).hexdigest()}"
         toolkit = self._toolkit(head)
         if "." not in name:
             ref = ToolRef(tool=name, by_name=True, toolkit=toolkit)
@@ -310,7 +302,9 @@ class McpSurface:
             ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
         prompt, awaited = self._prompt(message, name, given)
         after_s = self._task_after_s if message.version == MODERN and mcp_tasks.takes_tasks(meta) else None
-        stream = _stream(head, meta) if after_s is None or after_s > self._stream_after_s else None  # the task is first
+        stream = (
+            _stream(head, meta, self._primer(message)) if after_s is None or after_s > self._stream_after_s else None
+        )  # the task is first
         encoder = self._encoder(
             message.version,
             message.id,
@@ -322,9 +316,8 @@ class McpSurface:
         if awaited is not None and (refusal := unanswered(awaited, params.get("inputResponses"))) is not None:
             return RefusedOpening(encoder, refusal)
         handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
-        call = _call_of(request, ref)
-        hides = not message.can_get_scopes
-        return OpenedCall(encoder, call, hides_tools=hides, handover=handover, awaited=awaited)
+        terms, hides = _terms(message, meta, handover), not message.can_get_scopes
+        return OpenedCall(encoder, _call_of(request, ref), hides_tools=hides, terms=terms, awaited=awaited)
 
     def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
         """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
@@ -357,6 +350,49 @@ class McpSurface:
         encoder = self._encoder(message.version, message.id)
         return mcp_tasks.METHODS[message.method](encoder, message.params)
 
+    # Bodies that are not one request, and requests that are about others.
+
+    def _open_other(self, head: Head, document: Json, principal: str) -> Opened:
+        """Opens what is not one message."""
+        if head.method == "GET":
+            return self._resume(head, principal)
+        version, _ = self._revision(head, None, principal)
+        if isinstance(document, list) and version in BATCHED:
+            return self._batch(document, version)
+        raise RpcError(INVALID, "The body must be one JSON-RPC request.")
+
+    def _batch(self, messages: list[Json], version: str) -> Opened:
+        if not 0 < len(messages) <= MAX_BATCH or not all(isinstance(message, dict) for message in messages):
+            raise RpcError(INVALID, f"A batch is an array of 1 to {MAX_BATCH} messages.")
+        if any(message.get("method") == "initialize" for message in messages):
+            raise RpcError(INVALID, "initialize is not taken in a batch.")
+        return OpenedBatch(encoder=self._encoder(version, None), documents=messages)
+
+    def _take(self, method: Json, params: Json, version: str, session: Session | None) -> Opened:
+        """Takes a notification; one that cancels a request does so if that has a session, and so an id of its own."""
+        encoder = self._encoder(version, None)
+        cancelled = params.get("requestId") if method == CANCELLED and isinstance(params, dict) else None
+        if session is None or not _is_id(cancelled):
+            return Immediate(encoder=encoder, reply=TAKEN)
+        return OpenedWithdrawal(encoder=encoder, request_key=session.request_key(cancelled), reply=TAKEN)
+
+    def _primer(self, message: Message) -> Callable[[], bytes] | None:
+        """What makes the id of the event from which the answer to a call can be resumed; None: it cannot be."""
+        session = message.session
+        if session is None or not is_resumable(session, message.version):
+            return None
+        return partial(self._sessions.event, session, message.id, message.principal)
+
+    def _resume(self, head: Head, principal: str) -> Opened:
+        """Opens a GET for the answer of a stream that broke off (2025-11-25, Resumability)."""
+        last = head.headers[LAST_EVENT]
+        event = self._sessions.read_event(last, principal)
+        if event is None:
+            raise _no_stream(head)
+        key, id_ = event
+        encoder = McpEncoder(wire_version=RESUMABLE, id=id_, stream=McpStream(primer=lambda: last))
+        return OpenedReturn(encoder=encoder, request_key=key, lost=_no_stream(head))
+
 
 URLS: JsonObject = {"elicitation": {"url": {}}}
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
@@ -388,15 +424,36 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         raise RpcError(PARAMS, exc.message) from None
 
 
-def _stream(head: Head, meta: Json) -> McpStream | None:
+def _terms(message: Message, meta: Json, handover: Handover | None) -> CallTerms:
+    """A legacy call goes on if its caller leaves, and comes again under the same id of its session.
+
+    Raises RpcError for a time to wait that is none.
+    """
+    wait = meta.get(WAIT_MEMBER) if isinstance(meta, dict) else None
+    wait_s = fields.duration(wait)
+    if wait is not None and wait_s is None:
+        raise RpcError(PARAMS, f"{WAIT_MEMBER} must be a number of seconds.")
+    if message.version == MODERN:
+        return NO_TERMS if wait_s is None and handover is None else CallTerms(wait_s=wait_s, handover=handover)
+    key = None if message.session is None else message.session.request_key(message.id)
+    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s)
+
+
+def _no_stream(head: Head) -> GatewayError:
+    """The refusal of a GET for events of which there are none."""
+    allow = ((b"allow", b"POST"),)
+    return GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers POST only.", headers=allow)
+
+
+def _stream(head: Head, meta: Json, primer: Callable[[], bytes] | None) -> McpStream | None:
     """How a late answer is sent: not as events to callers that take JSON alone."""
     accepted = head.headers.get(b"accept", b"").lower()
     if b"text/event-stream" not in accepted and b"*/*" not in accepted:
         return None
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     if isinstance(token, str) and len(token) <= MAX_ID:
-        return McpStream(encode(token))
-    return McpStream(encode(token)) if _is_id(token) else McpStream()
+        return McpStream(encode(token), primer)
+    return McpStream(encode(token) if _is_id(token) else None, primer)
 
 
 def _needs_no_answer(document: JsonObject, version: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct
 
@@ -74,13 +74,22 @@ class RpcError(GatewayError):
 
 
 class McpStream(Struct, frozen=True):
-    """The stream of one late answer. `progress_token` is the encoded one of the caller, if it sent one."""
+    """The stream of one late answer.
+
+    `progress_token` is the encoded one of the caller, if it sent one. `primer` makes the id of the first event, from
+    which the caller can resume.
+    """
 
     progress_token: bytes | None = None
+    primer: Callable[[], bytes] | None = None
 
     @property
     def headers(self) -> Headers:
         return EVENT_STREAM
+
+    def first(self) -> bytes:
+        """An event without data, whose id is all there is to it (2025-11-25, Resumability and Redelivery)."""
+        return b"" if self.primer is None else b"id: %b\ndata: \n\n" % self.primer()
 
     def beat(self, elapsed_s: float) -> bytes:
         """A progress notification to callers that asked for progress, else a comment."""
@@ -237,6 +246,13 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         }
         content = [_text("\n".join(lines))]
         return self.respond({"content": content, "isError": True, "_meta": {ERROR_MEMBER: details}}, headers)
+
+    def encode_batch(self, replies: Sequence[WireReply]) -> WireReply:
+        """The responses as an array; nothing if no message of the batch had one (2025-03-26, Batching)."""
+        bodies = [reply.body for reply in replies if reply.body]
+        if not bodies:
+            return WireReply(status=202)
+        return WireReply(status=200, headers=(JSON_TYPE, NO_STORE), body=b"[%b]" % b",".join(bodies))
 
     # Lists.
 

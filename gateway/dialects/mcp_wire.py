@@ -16,7 +16,11 @@ MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first
 ASSUMED = "2025-03-26"  # of a request without a version header (2025-06-18, Transports)
 
+BATCHED = ("2025-03-26", "2024-11-05")  # the revisions in which several messages may come as an array
+RESUMABLE = "2025-11-25"  # the revision whose streams begin with an event to resume from
+
 VERSION, METHOD, NAME, SESSION = b"mcp-protocol-version", b"mcp-method", b"mcp-name", b"mcp-session-id"
+LAST_EVENT = b"last-event-id"
 ROUTING = (VERSION, METHOD, NAME)
 
 PREFIX = "io.modelcontextprotocol/"

@@ -68,6 +68,7 @@ class _Route(Struct, frozen=True, kw_only=True):
     needs_document: bool = True
     is_strict: bool = False
     stream_after_s: float | None = None
+    more_methods: tuple[str, ...] = ()
     follows_oauth: bool = False
 
 
@@ -117,6 +118,7 @@ class Edge:
                 needs_document=endpoint.needs_document,
                 is_strict=strict and not endpoint.follows_oauth,
                 stream_after_s=endpoint.stream_after_s,
+                more_methods=endpoint.more_methods,
                 follows_oauth=endpoint.follows_oauth,
             )
             for surface in surfaces
@@ -174,7 +176,10 @@ class Edge:
             if late is not None:
                 late.close()
             operation = route.operation or request.operation
-            self._observer.answered(request, operation, route.path, status, perf_counter() - started, size)
+            taken_s = perf_counter() - started
+            self._observer.answered(request, operation, route.path, status, taken_s, size)
+            for part, part_status in request.parts:
+                self._observer.answered(part, part.operation, route.path, part_status, taken_s, 0)
 
     def _complete(self, request: Request, headers: Headers) -> Headers:
         """The headers of an answer with those that every answer has."""
@@ -299,7 +304,9 @@ def _check_head(request: Request, scope: Scope, route: _Route) -> None:
     head, methods, max_bytes = request.head, route.methods, route.max_bytes
     if methods is None:
         return
-    if head.method not in methods:
+    if head.method in route.more_methods:
+        request.needs_document = False
+    elif head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
     if len(head.headers) != len(scope["headers"]):

@@ -46,6 +46,8 @@ class LateStream:
     async def _beat(self, stream: EventStream) -> None:
         headers = self._complete(stream.headers)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        if first := stream.first():
+            await self._write(first, more=True)
         elapsed_s = self._after_s
         while True:
             await self._write(stream.beat(elapsed_s), more=True)

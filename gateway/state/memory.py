@@ -91,7 +91,7 @@ class MemoryState:
         now, key = self._clock(), call.key
         if now >= self._sweep_at:
             self._sweep_some(now)
-        if key in self._calls or key in self._seen or call.older or call.question is not None:
+        if key in self._calls or key in self._seen or call.older or call.question is not None or call.rejoins:
             known = self._known(call, now)
             if known is not None:
                 return known
@@ -112,7 +112,10 @@ class MemoryState:
             if key in self._seen:
                 return Expired()
         asked = self._asked(call.question, now) if call.joins and call.question is not None else None
-        return None if asked is None else Exists(asked.record(self.replica))
+        if asked is not None:
+            return Exists(asked.record(self.replica))
+        left = self._remnants.get(call.key, now) if call.rejoins else None
+        return None if left is None or left.fingerprint != call.fingerprint else Exists(left)
 
     def _asked(self, question: str, now: float) -> Entry | None:
         """The call with this question that waits for its user, or whose result this delivers."""

@@ -107,12 +107,14 @@ class NewCall(Call, frozen=True, kw_only=True, gc=False):
 
     `older` holds (key, fingerprint) of the same call under the operator's earlier keys, so that a change of keys makes
     no call look new. `joins` (the caller gave it no id): it is taken for a call with the same question that waits for
-    its user. `state` is REGISTERED, or DISPATCHING for a call that is sent at once, which saves an `advance`.
+    its user. `rejoins`: the remnant of a call with this key and fingerprint counts as the call itself. `state` is
+    REGISTERED, or DISPATCHING for a call that is sent at once, which saves an `advance`.
     """
 
     older: tuple[tuple[str, str], ...] = ()
     state: CallState = REGISTERED
     joins: bool = True
+    rejoins: bool = False
 
 
 class Record(Call, frozen=True, kw_only=True, gc=False):

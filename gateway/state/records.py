@@ -48,7 +48,7 @@ class Records:
         older = [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older]
         allowed = None if room is None else room.free_bytes
         joined = call.question if call.joins else None  # the question whose waiting call this one would join
-        return *self._stored(call), older, joined or "", False if allowed is None else allowed
+        return *self._stored(call), older, joined or "", False if allowed is None else allowed, call.rejoins
 
     def restore(self, record: Record) -> tuple[Any, ...]:
         """The arguments of the operation `restore`."""

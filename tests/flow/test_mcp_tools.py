@@ -82,7 +82,7 @@ async def test_mcp_23_a_list_varies_by_scopes_only(start: Start, server: ToolSer
     ]
     caller = (await start(config({"scripted": server.url}, routes, auth={"jwt": [{"secret": SECRET}]}))).caller
     one, other, trying = (
-        caller.with_token(token(**claims)) for claims in ({"sub": "a"}, {"sub": "b"}, {"sub": "c", "scope": "beta"})
+        caller.with_token(token(subject, scope=scope)) for subject, scope in (("a", None), ("b", None), ("c", "beta"))
     )
     plain = await ask(one, "tools/list", {})
     assert plain.json()["result"] | {"tools": []} == {

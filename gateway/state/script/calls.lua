@@ -34,7 +34,16 @@ local function may_take(state, replica, idempotent)
   return dead(replica) and (state == REGISTERED or (state == DISPATCHING and idempotent == '1'))
 end
 
-function operations.begin(key, fingerprint, principal, backend, state, note, idempotent, question, older, asks, allowed)
+-- What is left of a call with this key and fingerprint.
+local function remnant(key, fingerprint)
+  local found = redis.call('HMGET', remnant_key(key), unpack(FIELDS))
+  if found[1] ~= fingerprint then return nil end
+  return { 'exists', key, found }
+end
+
+function operations.begin(
+  key, fingerprint, principal, backend, state, note, idempotent, question, older, asks, allowed, rejoins
+)
   if restoring() then return RESTORING end
   table.insert(older, 1, { key, fingerprint, note })
   for _, name in ipairs(older) do
@@ -53,6 +62,8 @@ function operations.begin(key, fingerprint, principal, backend, state, note, ide
     local joined = there[2] and join(there[2])
     if joined then return joined end
   end
+  local left = rejoins and remnant(key, fingerprint)
+  if left then return left end
   local full = full_for(principal, config.record_bytes + #note, allowed)
   if full then return full end
   store(key, fingerprint, principal, backend, state, note, idempotent, question, now, pending_ms)

@@ -157,7 +157,7 @@ class Double:
         await talk.send(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
 
     async def initialize(self, talk: Talk) -> None:
-        session = {}
+        session: dict[str, Any] = {}
         if self._has_sessions:
             self._made += 1
             session = {"mcp_session_id": f"s{self._made}"}

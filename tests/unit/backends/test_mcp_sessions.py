@@ -99,7 +99,7 @@ async def test_mcp_52_silence_is_no_verdict_and_a_fixed_era_asks_nothing() -> No
 
 
 @asynccontextmanager
-async def sessions_of(double: Double, clock: list[float], **limits: int) -> AsyncIterator[tuple[McpSessions, Any]]:
+async def sessions_of(double: Double, clock: list[float], **limits: Any) -> AsyncIterator[tuple[McpSessions, Any]]:
     """Sessions on a clock of the test's, with one replica."""
     way_in = admission(double.url)
     server = way_in.replicas[0].target

@@ -199,7 +199,7 @@ async def test_mcp_62_a_stream_is_not_resumed_beyond_the_deadline_or_at_a_modern
 async def test_mcp_63_requests_of_the_server_are_answered_at_once() -> None:
     async def script(talk: Talk) -> None:
         url = {"mode": "url", "url": "https://example.com/grant", "elicitationId": "g"}
-        asked = [
+        asked: list[dict[str, Any]] = [
             {"id": "a", "method": "ping"},
             {"id": 0, "method": "sampling/createMessage", "params": {}},
             {"id": 1, "method": "roots/list"},

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from gateway.calls.status import pack, unpack
 from gateway.dialects.mcp_answers import McpEncoder
-from gateway.dialects.mcp_server import tool_result
+from gateway.dialects.mcp_results import tool_result
 from gateway.dialects.mcp_wire import LEGACY, MODERN
 from gateway.jsontext import encode
 from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
