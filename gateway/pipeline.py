@@ -23,6 +23,7 @@ from gateway.catalogue.listing import Lists
 from gateway.checks import Checks, checked
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
+from gateway.listeners import Listeners
 from gateway.model import CallContext, Invocation, Json, ToolCall
 from gateway.ports import (
     Authenticator,
@@ -32,6 +33,7 @@ from gateway.ports import (
     Opened,
     OpenedCall,
     OpenedList,
+    OpenedListen,
     Operation,
     RefusedOpening,
     SyncBackend,
@@ -40,7 +42,7 @@ from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import PublishedTool, Router
-from gateway.wire import Body, WireReply
+from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
@@ -74,6 +76,7 @@ class Pipeline:
         calls: Calls,
         responses: ResponseBuilder,
         checks: Checks,
+        listeners: Listeners,
         digits: Iterator[bytes],
         strict: bool,
     ) -> None:
@@ -83,6 +86,7 @@ class Pipeline:
         self._calls = calls
         self._responses = responses
         self._checks = checks
+        self._listeners = listeners
         self._digits = digits
         self._strict = strict
         self._lists = Lists()
@@ -203,11 +207,14 @@ class Pipeline:
         return opened
 
     async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
-        """Answers a request that is not a call. Raises NOT_READY."""
+        """Answers a request that is not a call. Raises NOT_READY, RATE_LIMITED."""
         if isinstance(opened, OpenedList):
             if not self._catalogue.ready:  # the caller would take an incomplete list for complete
                 raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
             return await self._lists.answer(self._catalogue.router, caller, opened.encoder, request.head)
+        if isinstance(opened, OpenedListen):
+            events = self._listeners.open(caller, request.ip, opened.encoder)
+            return StreamReply(status=200, headers=opened.encoder.headers, events=events)
         assert isinstance(opened, Immediate)
         return opened.reply
 

@@ -22,7 +22,7 @@ from gateway.model import (
 )
 from gateway.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 
-Operation = Literal["call", "list", "poll"]  # what rate limits count
+Operation = Literal["call", "list", "poll", "listen"]  # rate limits count `listen` as `list`
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `route` is the path as logs show it. `dialect` is the one that the path names, if any. A request counts as
     `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
-    Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
+    Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never, and
+    nobody can listen there either.
     """
 
     route: str
@@ -168,6 +169,29 @@ class ListEncoder(Encoder, Protocol):
         ...
 
 
+class ListenEncoder(Encoder, Protocol):
+    """Encodes what a caller who listens is sent, as pieces of one body."""
+
+    @property
+    def headers(self) -> Headers: ...
+
+    def begun(self) -> bytes:
+        """The first piece: what will be heard."""
+        ...
+
+    def changed(self) -> bytes:
+        """The tools that the caller may use have changed; empty if it did not ask for that."""
+        ...
+
+    def beat(self) -> bytes:
+        """A sign of life."""
+        ...
+
+    def ended(self) -> bytes:
+        """The last piece: the gateway stops here."""
+        ...
+
+
 class OpenedCall(Struct, frozen=True, gc=False):
     """A request that calls a tool."""
 
@@ -185,6 +209,14 @@ class OpenedList(Struct, frozen=True, gc=False):
     encoder: ListEncoder
 
 
+class OpenedListen(Struct, frozen=True, gc=False):
+    """A request to be told whenever the tools that its caller may use have changed."""
+
+    operation: ClassVar[Operation] = "listen"
+
+    encoder: ListenEncoder
+
+
 class Immediate(Struct, frozen=True, kw_only=True):
     """A request that the surface answers by itself, such as a handshake. It counts as `operation`."""
 
@@ -200,7 +232,7 @@ class RefusedOpening(Struct, frozen=True):
     error: GatewayError
 
 
-Opened = OpenedCall | OpenedList | Immediate | RefusedOpening
+Opened = OpenedCall | OpenedList | OpenedListen | Immediate | RefusedOpening
 
 
 class Surface(Protocol):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Self
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -226,6 +226,36 @@ class Router:
     def visible_key(self, caller: Caller) -> Hashable:
         """A key under which anything made of `tools_for(caller)` may be cached; no other snapshot has it."""
         return self._snapshot, self._scopes & caller.scopes
+
+
+class ToolChange(NamedTuple):
+    """How one or several tools changed: the scopes they needed and need, None where they were or are not there."""
+
+    before: frozenset[str] | None
+    after: frozenset[str] | None
+    is_same: bool  # but for the scopes
+
+    def concerns(self, scopes: frozenset[str]) -> bool:
+        """Whether a caller with these scopes sees the change."""
+        saw = self.before is not None and self.before <= scopes
+        sees = self.after is not None and self.after <= scopes
+        return saw != sees or (sees and not self.is_same)
+
+
+def tool_changes(before: Router, after: Router) -> frozenset[ToolChange]:
+    """How the tools of one snapshot became those of another, each kind of change once."""
+    old, new = ({tool.id: tool for tool in router.tools} for router in (before, after))
+    changes = set()
+    for id_ in old.keys() | new.keys():
+        was, is_ = old.get(id_), new.get(id_)
+        if was is not is_:
+            is_same = was is not None and is_ is not None and was.listed == is_.listed
+            changes.add(ToolChange(_scopes_of(was), _scopes_of(is_), is_same))
+    return frozenset(changes)
+
+
+def _scopes_of(tool: PublishedTool | None) -> frozenset[str] | None:
+    return None if tool is None else tool.route.scopes
 
 
 def _families(tools: Iterable[tuple[str, PublishedTool]]) -> dict[str, _Family]:

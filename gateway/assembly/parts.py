@@ -85,7 +85,14 @@ def surfaces(config: Config, sealer: Sealer) -> Sequence[Surface]:
     asked = config.mcp
     if not asked.enabled:
         return (REST,)
-    return REST, McpSurface(asked.path, sealer, instructions=asked.instructions, stream_after_s=asked.stream_after_s)
+    mcp_surface = McpSurface(
+        asked.path,
+        sealer,
+        instructions=asked.instructions,
+        stream_after_s=asked.stream_after_s,
+        listens=asked.listen.max > 0,
+    )
+    return REST, mcp_surface
 
 
 def patience_s(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> float:

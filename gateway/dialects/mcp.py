@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from gateway import jsontext
 from gateway.dialects import fields
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
+from gateway.dialects.mcp_listen import open_listen, takes_events
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
@@ -89,13 +90,24 @@ class Message(Struct, frozen=True):
 
 
 class McpSurface:
-    """One endpoint, `POST /mcp`; `ports.Surface`. `instructions` are for models, about all tools."""
+    """One endpoint, `POST /mcp`; `ports.Surface`. `instructions` are for models, about all tools.
+
+    `listens`: modern callers are told when the list of tools has changed, if they ask for that.
+    """
 
     dialects = frozenset({NAME_OF_DIALECT})
     argument_members = (b"arguments",)
     encoders = ENCODERS
 
-    def __init__(self, path: str, sealer: SessionSealer, *, instructions: str | None, stream_after_s: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        sealer: SessionSealer,
+        *,
+        instructions: str | None,
+        stream_after_s: float,
+        listens: bool = False,
+    ) -> None:
         self._sealer = sealer
         self._instructions = {"instructions": instructions} if instructions else {}
         endpoint = Endpoint(
@@ -111,6 +123,9 @@ class McpSurface:
             "tools/list": self._list,
             "tools/call": self._call,
         }
+        if listens:
+            self._modern["subscriptions/listen"] = self._listen
+        self._modern_capabilities: JsonObject = {"tools": {"listChanged": True} if listens else {}}
         self._legacy: dict[str, Callable[[Message, Head], Opened]] = {
             "initialize": self._initialize,
             "ping": self._ping,
@@ -172,7 +187,7 @@ class McpSurface:
         encoder = self._encoder(message.version, message.id)
         found = {
             "supportedVersions": [MODERN],
-            "capabilities": {"tools": {}},
+            "capabilities": self._modern_capabilities,
             **self._instructions,
             "ttlMs": LIST_TTL_MS,
             "cacheScope": "private",
@@ -214,6 +229,9 @@ class McpSurface:
             raise RpcError(PARAMS, "There is no page of that cursor.")
         return OpenedList(self._encoder(message.version, message.id))
 
+    def _listen(self, message: Message, head: Head) -> Opened:
+        return open_listen(message.id, message.params, head)
+
     def _call(self, message: Message, head: Head) -> Opened:
         params = message.params
         name, given = params.get("name"), params.get("arguments", {})
@@ -253,8 +271,7 @@ def _opens_urls(params: JsonObject) -> bool:
 
 def _stream(head: Head, meta: Json) -> McpStream | None:
     """How a late answer is sent: not as events to callers that take JSON alone."""
-    accepted = head.headers.get(b"accept", b"").lower()
-    if b"text/event-stream" not in accepted and b"*/*" not in accepted:
+    if not takes_events(head):
         return None
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     if isinstance(token, str) and len(token) <= MAX_ID:

@@ -28,7 +28,8 @@ from gateway.metrics.store import Counted, Row, Series, Store
 
 NONE = "none"  # no dialect, no backend
 OPERATIONS = frozenset({
-    "call", "list", "poll", "cancel", "callback", "challenge", "health", "openapi", "metrics", "preflight", "handshake",
+    "call", "list", "poll", "listen", "cancel", "callback", "challenge", "health", "openapi", "metrics", "preflight",
+    "handshake",
 })  # fmt: skip
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
 CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 503: "no_room"}
