@@ -170,11 +170,18 @@ class Gateway:
         server = config.server
         forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
         public = Edge(
-            (*parts.surfaces(config, self._sessions), *self._more_surfaces),
+            (*parts.surfaces(config, self._sessions, self._public_url), *self._more_surfaces),
             answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,
-            rest=public_app(config, self, self._challenge_status, self._scraper.text, lambda: self._setup.pipeline),
+            rest=public_app(
+                config,
+                self,
+                self._challenge_status,
+                self._scraper.text,
+                lambda: self._setup.pipeline,
+                self._public_url,
+            ),
             ip_of=ip_of(server),
             observer=self.observer,
             digits=self._digits,
@@ -252,6 +259,10 @@ class Gateway:
         shown = f"[{host}]" if ":" in host else host
         self._challenges.public_url = server.public_url or f"{scheme}://{shown}:{port}"
         self._called_back_at = server.callback_url or self._challenges.public_url
+
+    def _public_url(self) -> str:
+        """Where callers reach the gateway, without a slash at its end."""
+        return self._challenges.public_url
 
     def turn_away(self) -> None:
         """Turns readiness off; calls are still accepted."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 
+from msgspec.structs import replace
+
 from gateway import jsontext
 from gateway.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
 from gateway.model import Arguments, Json, ToolFailure, ToolResult
@@ -79,18 +81,26 @@ def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
 
     None where finding out could hold up the event loop: `Checks.result` decides.
     """
-    if result.failure is not None or tool.output.accepts(result.value, result.value_bytes):
+    if result.failure is not None:
         return result
+    if tool.output.accepts(result.value, result.value_bytes):
+        return _as_promised(result) if tool.promises else result
     found = tool.output_findings(result.value, result.value_bytes)
     if found is None:
         return None
-    return _enforced(result, tool, found[0].sentence) if found else result
+    return _enforced(result, tool, found[0].sentence if found else None)
 
 
 def _enforced(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:
     if violation is None:
-        return result
+        return _as_promised(result) if tool.promises else result
     log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})
     if tool.route.validate_output is OutputCheck.WARN:
         return result
     return ToolResult(failure=BROKEN_VALUE, duration_ms=result.duration_ms)
+
+
+def _as_promised(result: ToolResult) -> ToolResult:
+    """The result of a tool whose callers were told what its values are, and are to get them."""
+    is_plain = result.structured is None and isinstance(result.value, dict)
+    return result if is_plain else replace(result, structured="value")

@@ -122,6 +122,14 @@ class NotJsonError(GatewayError):
         super().__init__(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {reason}.")
 
 
+class InsufficientScopeError(GatewayError):
+    """A call whose caller lacks scopes of the tool. `scopes` are all that the call needs."""
+
+    def __init__(self, message: str, scopes: frozenset[str]) -> None:
+        super().__init__(ErrorCode.FORBIDDEN, message)
+        self.scopes = scopes
+
+
 class FixedError(GatewayError):
     """A refusal whose words are the same for every caller, so that its encoded answer can be cached.
 

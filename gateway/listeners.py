@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.errors import RETRY_AFTER_S, ErrorCode, FixedError, GatewayError
-from gateway.ports import ANONYMOUS, Caller, ListenEncoder
-from gateway.routing import Router, ToolChange, tool_changes
+from gateway.ports import ANONYMOUS, Caller, OpenedListen
+from gateway.routing import Router, tool_changes
 
 BEAT_S = 15.0  # between two signs of life: proxies drop a connection that is silent for 30 to 60 s
 TICK_S = 1.0
@@ -47,14 +47,16 @@ class Listener:
         "holder",
         "scopes",
         "task",
+        "toolkit",
     )
 
-    def __init__(self, owner: Listeners, holder: str, scopes: frozenset[str], encoder: ListenEncoder) -> None:
+    def __init__(self, owner: Listeners, holder: str, scopes: frozenset[str], opened: OpenedListen) -> None:
         self.holder = holder
         self.scopes = scopes
+        self.toolkit = opened.toolkit
         self.task: asyncio.Task[Any] | None = asyncio.current_task()
         self._owner = owner
-        self._encoder = encoder
+        self._encoder = opened.encoder
         self._waiting: asyncio.Future[None] | None = None
         self._has_begun = self._has_changed = self._is_silent = self._is_ending = self._is_over = False
 
@@ -123,7 +125,7 @@ class Listeners:
         if at_most == 0:
             self._end_all()
 
-    def open(self, caller: Caller, ip: str, encoder: ListenEncoder) -> Listener:
+    def open(self, caller: Caller, ip: str, opened: OpenedListen) -> Listener:
         """Adds a listener, served by the current task; it has to be closed. Raises RATE_LIMITED, NOT_READY."""
         if self._is_closed:
             raise GatewayError(ErrorCode.NOT_READY, "The gateway is stopping.", retry_after_s=RETRY_AFTER_S)
@@ -131,7 +133,7 @@ class Listeners:
         if len(self) >= self._max or self._held[holder] >= self._max_per_caller:
             raise TooManyListenersError
         loop = asyncio.get_running_loop()
-        listener = Listener(self, holder, caller.scopes, encoder)
+        listener = Listener(self, holder, caller.scopes, opened)
         self._held[holder] += 1
         self._due_s[listener] = loop.time() + self._beat_s
         if self._timer is None:
@@ -159,7 +161,7 @@ class Listeners:
             # A thread, because two lists of 10,000 tools take some milliseconds to compare, and more if all are new.
             changes = await asyncio.to_thread(tool_changes, before, router)
             for listener in list(self._due_s):
-                if _concern(changes, listener.scopes):
+                if any(change.concerns(listener.scopes, listener.toolkit) for change in changes):
                     listener.wake(changed=True)
 
     def _tick(self) -> None:
@@ -189,7 +191,3 @@ class Listeners:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-
-
-def _concern(changes: frozenset[ToolChange], scopes: frozenset[str]) -> bool:
-    return any(change.concerns(scopes) for change in changes)

@@ -39,7 +39,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     `tool` is `Toolkit.Tool`, `version` is `x.y.z`, `name` has 1 to 64 of `[A-Za-z0-9_-]`. `input_schema` is the
     JSON Schema of the arguments, unwrapped. `output_schema` None: the tool returns nothing; `{}`: anything.
     `remote_id` is what the tool server itself calls this version. `title` and `hints` are MCP's: a name to show, and
-    what running it does (`read_only`, `destructive`, `idempotent`, `open_world`). The rest exists in the RFC only.
+    what running it does (`read_only`, `destructive`, `idempotent`, `open_world`). `enforces_output`: no value that
+    breaks the output schema reaches a caller. The rest exists in the RFC only.
     """
 
     tool: str
@@ -57,6 +58,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     examples: Json = None
     title: str | None = None
     hints: Mapping[str, bool] = {}
+    enforces_output: bool = False
 
     @property
     def id(self) -> str:
@@ -86,12 +88,24 @@ class Listing(Struct, frozen=True, kw_only=True):
 class ToolRef(Struct, frozen=True, kw_only=True):
     """Which tool a caller asked for: `tool` is `Toolkit.Tool`, or with `by_name` a tool's name.
 
-    `version` None means the latest the caller may use.
+    `version` None means the latest the caller may use. With a `toolkit` only tools of that one are meant.
     """
 
     tool: str
     version: str | None = None
     by_name: bool = False
+    toolkit: str | None = None
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """Which tools a list has: those of one `toolkit`, or all.
+
+    Of each tool it has `all` versions; the `newest` that its caller may use; or all, older ones under `names` of their
+    own.
+    """
+
+    toolkit: str | None = None
+    versions: Literal["all", "newest", "names"] = "all"
 
 
 class CallContext(Struct, frozen=True, kw_only=True):
@@ -182,13 +196,16 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     A value of very many parts is its JSON text (`msgspec.Raw`). `value_bytes` bounds its length as text.
     `blocks` are the content blocks of an MCP server's answer, which only callers of MCP get beside the value.
+    `structured` says how they get the value itself: not at all, as it is, or as `{"result": value}`; None: if it is an
+    object.
     """
 
     value: Json = None
     failure: ToolFailure | None = None
     duration_ms: float | None = None
     value_bytes: int = UNKNOWN_BYTES
-    blocks: Sequence[Json] | None = None
+    blocks: Sequence[Json] | Raw | None = None
+    structured: Literal["none", "value", "wrapped"] | None = None
 
     def __eq__(self, other: object) -> bool:
         """Compares outcomes, whatever the length of their texts."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 MAX_ID_LENGTH = 256  # generous for two words and a version; it also bounds the integers in versions
 MAX_NAME_LENGTH = 64  # OXP 1.0, ToolDefinition.name
-KEPT_LENGTH = 55  # of a longer name: 55 + "_" + 8 digits of its digest = 64
+DIGEST_LENGTH = 8  # of a name that is cut: 55 + "_" + 8 digits = 64
 DEFAULT_VERSION = "1.0.0"
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
@@ -48,15 +48,24 @@ def tool_and_version(wire_id: str, version_field: str | None, default_toolkit: s
     return named
 
 
-def published_name(tool: str) -> str:
+def published_name(tool: str, longest: int = MAX_NAME_LENGTH) -> str:
     """The name of `Toolkit.Tool` where only letters, digits, `_` and `-` are allowed: `Toolkit_Tool`.
 
-    A name over 64 characters is cut and gets a digest of the whole, so that two long names stay two.
+    A name that is too long is cut and gets a digest of the whole, so that two long names stay two.
     """
     name = tool.replace(".", "_", 1)
-    if len(name) <= MAX_NAME_LENGTH:
-        return name
-    return f"{name[:KEPT_LENGTH]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
+    return name if len(name) <= longest else digest_name(tool, longest)
+
+
+def digest_name(tool: str, longest: int = MAX_NAME_LENGTH) -> str:
+    """A name that tells a tool from any other of which the usual name is the same."""
+    kept = word(tool)[: longest - DIGEST_LENGTH - 1]
+    return f"{kept}_{hashlib.sha256(tool.encode()).hexdigest()[:DIGEST_LENGTH]}"
+
+
+def version_name(name: str, version: str, longest: int = MAX_NAME_LENGTH) -> str:
+    """The name of one version of a tool: `Toolkit_Tool_v1_2_0`."""
+    return published_name(f"{name}_v{version.replace('.', '_')}", longest)
 
 
 def full_version(text: str) -> str:

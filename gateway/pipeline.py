@@ -34,6 +34,7 @@ from gateway.ports import (
     OpenedCall,
     OpenedList,
     OpenedListen,
+    OpenedOverview,
     Operation,
     RefusedOpening,
     SyncBackend,
@@ -136,12 +137,15 @@ class Pipeline:
     async def refuse(self, request: Request, error: GatewayError) -> WireReply:
         """Answers a request whose head is refused. It counts for its address and its caller.
 
-        An exceeded limit is reported instead of `error`; a missing or refused credential is not.
+        An exceeded limit is reported instead of `error`. So is a missing or refused credential at endpoints that follow
+        OAuth, unless the request is forbidden whoever sends it; at others it is not.
         """
         try:
             try:
                 await self._identify_and_spend(request.operation, request)
             except UnauthenticatedError:
+                if request.follows_oauth and error.code is not ErrorCode.FORBIDDEN:
+                    raise
                 raise error from None
             raise error
         except Exception as exc:
@@ -197,7 +201,7 @@ class Pipeline:
         if type(opened) is OpenedCall:
             router, ref = self._catalogue.router, opened.call.ref
             try:
-                request.tool = router.resolve(ref, caller, self._strict)
+                request.tool = router.resolve(ref, caller, self._strict or opened.hides_tools)
             except GatewayError:
                 request.tool = router.find_hidden(ref)
                 raise
@@ -211,9 +215,13 @@ class Pipeline:
         if isinstance(opened, OpenedList):
             if not self._catalogue.ready:  # the caller would take an incomplete list for complete
                 raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
-            return await self._lists.answer(self._catalogue.router, caller, opened.encoder, request.head)
+            router = self._catalogue.router
+            return await self._lists.answer(router, caller, opened.encoder, request.head, opened.selection)
+        if isinstance(opened, OpenedOverview):
+            toolkits = self._catalogue.router.toolkits_for(caller)
+            return opened.answer({toolkit.name: toolkit.description for toolkit in toolkits})
         if isinstance(opened, OpenedListen):
-            events = self._listeners.open(caller, request.ip, opened.encoder)
+            events = self._listeners.open(caller, request.ip, opened)
             return StreamReply(status=200, headers=opened.encoder.headers, events=events)
         assert isinstance(opened, Immediate)
         return opened.reply

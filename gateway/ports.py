@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -16,6 +16,7 @@ from gateway.model import (
     Json,
     JsonObject,
     Listing,
+    Selection,
     ToolCall,
     ToolDefinition,
     ToolResult,
@@ -91,6 +92,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never, and
     nobody can listen there either.
+    `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
+    wrong with a head, and `errors.strict` changes no status.
     """
 
     route: str
@@ -100,6 +103,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     max_body_bytes: int | None = None
     needs_document: bool = True
     stream_after_s: float | None = None
+    follows_oauth: bool = False
 
 
 class EventStream(Protocol):
@@ -154,10 +158,20 @@ class StreamingEncoder(Encoder, Protocol):
 
 
 class ListEncoder(Encoder, Protocol):
-    """Encodes a list of tools in steps, whose results are cached by dialect and wire version."""
+    """Encodes a list of tools in steps, whose results are cached.
+
+    `definition_form` and `list_form` name the forms that tools and lists have here; encoders with the same name for a
+    form encode it alike.
+    """
+
+    @property
+    def definition_form(self) -> str: ...
+
+    @property
+    def list_form(self) -> str: ...
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        """One tool, in all versions of the dialect."""
+        """One tool. Raises DefinitionError for one that callers of this dialect could not take."""
         ...
 
     def join(self, tools: Sequence[bytes]) -> JoinedList:
@@ -193,12 +207,19 @@ class ListenEncoder(Encoder, Protocol):
 
 
 class OpenedCall(Struct, frozen=True, gc=False):
-    """A request that calls a tool."""
+    """A request that calls a tool.
+
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist.
+    """
 
     operation: ClassVar[Operation] = "call"
 
     encoder: Encoder
     call: ToolCall
+    hides_tools: bool = False
+
+
+EVERYTHING = Selection()
 
 
 class OpenedList(Struct, frozen=True, gc=False):
@@ -207,6 +228,7 @@ class OpenedList(Struct, frozen=True, gc=False):
     operation: ClassVar[Operation] = "list"
 
     encoder: ListEncoder
+    selection: Selection = EVERYTHING
 
 
 class OpenedListen(Struct, frozen=True, gc=False):
@@ -215,6 +237,7 @@ class OpenedListen(Struct, frozen=True, gc=False):
     operation: ClassVar[Operation] = "listen"
 
     encoder: ListenEncoder
+    toolkit: str | None = None  # the only one that counts
 
 
 class Immediate(Struct, frozen=True, kw_only=True):
@@ -232,7 +255,16 @@ class RefusedOpening(Struct, frozen=True):
     error: GatewayError
 
 
-Opened = OpenedCall | OpenedList | OpenedListen | Immediate | RefusedOpening
+class OpenedOverview(Struct, frozen=True):
+    """A request to which `answer` takes the toolkits of which its caller may use some tool, with their descriptions."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    answer: Callable[[Mapping[str, str | None]], WireReply]
+
+
+Opened = OpenedCall | OpenedList | OpenedListen | OpenedOverview | Immediate | RefusedOpening
 
 
 class Surface(Protocol):
@@ -249,7 +281,7 @@ class Surface(Protocol):
 
     @property
     def endpoints(self) -> Mapping[str, Endpoint]:
-        """By path."""
+        """By path. A last segment in braces, as in `/rpc/{name}`, is any word of ASCII letters, digits and `_`."""
         ...
 
     @property

@@ -51,6 +51,7 @@ class Request(Struct, eq=False):
     refused: GatewayError | None = None
     backend: str = ""  # that a callback is from
     bytes_in: int = 0  # of its body
+    follows_oauth: bool = False  # as in its endpoint, once its head is refused
 
     @property
     def dialect(self) -> str | None:

@@ -6,19 +6,22 @@ sees a consistent world to its end. Version resolution follows OXP 1.0, call-too
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
-from gateway.errors import ErrorCode, GatewayError, unavailable
-from gateway.model import Decode, Json, Requirements, ToolDefinition, ToolRef
-from gateway.naming import version_key
-from gateway.ports import Backend, Caller, Target
+from gateway.errors import ErrorCode, GatewayError, InsufficientScopeError, unavailable
+from gateway.model import Decode, Json, Requirements, Selection, ToolDefinition, ToolRef
+from gateway.naming import MAX_NAME_LENGTH, digest_name, version_key, version_name
+from gateway.ports import EVERYTHING, Backend, Caller, Target
 from gateway.schemas import CompiledSchema, Finding, SchemaError
 
 NULL = {"type": "null"}  # what a tool returns that returns nothing
@@ -73,7 +76,8 @@ class PublishedTool:
     `definition` lacks the secrets that the route supplies; `requires` is what the tool server asks for. `withheld` are
     ids of tokens and secrets that are not passed on, because the tool server did not ask for them when it was first
     listed. `shows_output`: its output schema is listed; values are checked against it all the same. `encoded` caches
-    the listed form by dialect. `asks`: it requires something. `checks_output`: values are checked.
+    the listed forms. `asks`: it requires something. `checks_output`: values are checked. `promises`: callers of its
+    list may rely on what it says of values.
     """
 
     definition: ToolDefinition
@@ -86,6 +90,7 @@ class PublishedTool:
     id: str = field(init=False)
     asks: bool = field(init=False)
     checks_output: bool = field(init=False)
+    promises: bool = field(init=False)
     backend: Backend = field(init=False, repr=False)
     target: Target = field(init=False, repr=False)
     output: CompiledSchema = field(init=False, repr=False)
@@ -96,13 +101,23 @@ class PublishedTool:
         self.asks = self.requires != Requirements()
         promised = definition.output_schema
         self.checks_output = promised != {} and self.route.validate_output is not OutputCheck.OFF
+        self.promises = bool(promised) and self.shows_output and self.route.validate_output is OutputCheck.FAIL
         self.output = CompiledSchema(NULL if promised is None else promised)
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
     @property
     def listed(self) -> ToolDefinition:
-        """The definition as callers see it."""
-        return self.definition if self.shows_output else replace(self.definition, output_schema={})
+        """The definition as callers see it, with what its route says of it."""
+        definition, route = self.definition, self.route
+        if not self.shows_output:
+            definition = replace(definition, output_schema={})
+        if route.idempotent and "idempotent" not in definition.hints:
+            definition = replace(definition, hints={**definition.hints, "idempotent": True})
+        return replace(definition, enforces_output=self.promises)
+
+    def renamed(self, name: str) -> PublishedTool:
+        """The same tool under another name."""
+        return dataclasses.replace(self, definition=replace(self.definition, name=name), encoded={})
 
     @classmethod
     def publish(
@@ -144,6 +159,27 @@ class PublishedTool:
             return [Finding((), f"The output schema cannot be used: {exc.reason}")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit:
+    """The tools of one toolkit, by tool and ascending version. Each set of `scopes` lets a caller use some of them."""
+
+    name: str
+    tools: tuple[PublishedTool, ...]
+    description: str | None
+    scopes: frozenset[frozenset[str]]
+
+    @classmethod
+    def of(cls, name: str, tools: Sequence[PublishedTool]) -> Self:
+        said = (tool.definition.toolkit_description for tool in tools)
+        description = next((text for text in said if text), None)
+        return cls(
+            name=name,
+            tools=tuple(tools),
+            description=description,
+            scopes=frozenset(tool.route.scopes for tool in tools),
+        )
+
+
 class _Family:
     """The versions of one tool (or of one name)."""
 
@@ -163,18 +199,27 @@ class Router:
     """An immutable snapshot of everything published.
 
     `unlisted` names a backend that has never been listed and may have a tool that a caller may use, if there is one.
+    Names are unique, and at most `longest_name` long.
     """
 
     def __init__(
         self,
         tools: Iterable[PublishedTool] = (),
         unlisted: Callable[[ToolRef, Caller], str | None] = lambda _ref, _caller: None,
+        *,
+        longest_name: int = MAX_NAME_LENGTH,
     ) -> None:
         self._unlisted = unlisted
         by_version = sorted(tools, key=lambda tool: version_key(tool.definition.version))
         self.tools = tuple(sorted(by_version, key=lambda tool: tool.definition.tool))
         self._by_tool = _families((tool.definition.tool, tool) for tool in self.tools)
         self._by_name = _families((tool.definition.name, tool) for tool in by_version)
+        self._version_names: dict[str, str] = {}
+        self._name_versions(longest_name)
+        toolkits: defaultdict[str, list[PublishedTool]] = defaultdict(list)
+        for tool in self.tools:
+            toolkits[tool.definition.toolkit].append(tool)
+        self.toolkits = {name: Toolkit.of(name, members) for name, members in toolkits.items()}
         self._scopes = frozenset[str]().union(*{tool.route.scopes for tool in self.tools})
         self._snapshot = object()
 
@@ -185,18 +230,18 @@ class Router:
         FORBIDDEN when only the scopes of routes stand in the way, unless they `hide` tools.
         """
         family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
-        if family is None:
+        if family is None or (ref.toolkit is not None and family.latest[0].definition.toolkit != ref.toolkit):
             raise self._not_found(_no_such_tool(ref), ref, caller)
         if ref.version is None:
             for tool in family.latest:
                 if tool.route.scopes <= caller.scopes:
                     return tool
-            raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref)
+            raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref, family.latest[0])
         wanted = family.versions.get(ref.version)
         if wanted is not None and wanted.route.scopes <= caller.scopes:
             return wanted
         if wanted is not None and not hide:
-            raise _forbidden(ref)
+            raise _forbidden(ref, wanted)
         usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
         not_found = _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
         raise self._not_found(not_found, ref, caller)
@@ -219,24 +264,61 @@ class Router:
         family = self._by_tool.get(tool)
         return None if family is None else family.versions.get(version)
 
-    def tools_for(self, caller: Caller) -> tuple[PublishedTool, ...]:
-        """All tools a caller may use, by tool and ascending version: some callers keep the last of each name."""
-        return tuple(tool for tool in self.tools if tool.route.scopes <= caller.scopes)
+    def tools_for(self, caller: Caller, selection: Selection = EVERYTHING) -> tuple[PublishedTool, ...]:
+        """The tools a caller may use, by tool and ascending version: some callers keep the last of each name."""
+        tools = self.tools
+        if selection.toolkit is not None:
+            toolkit = self.toolkits.get(selection.toolkit)
+            tools = () if toolkit is None else toolkit.tools
+        usable = (tool for tool in tools if tool.route.scopes <= caller.scopes)
+        if selection.versions != "newest":
+            return tuple(usable)
+        return tuple({tool.definition.tool: tool for tool in usable}.values())
+
+    def list_names(self, tools: Sequence[PublishedTool]) -> list[str]:
+        """A name for each of some tools, which are by tool and ascending version: older ones have their version's."""
+        following = chain((tool.definition.tool for tool in tools[1:]), (None,))
+        return [
+            tool.definition.name if tool.definition.tool != next_tool else self._version_names[tool.id]
+            for tool, next_tool in zip(tools, following, strict=True)
+        ]
+
+    def toolkits_for(self, caller: Caller) -> Iterator[Toolkit]:
+        """The toolkits of which a caller may use some tool."""
+        for toolkit in self.toolkits.values():
+            if any(needed <= caller.scopes for needed in toolkit.scopes):
+                yield toolkit
 
     def visible_key(self, caller: Caller) -> Hashable:
         """A key under which anything made of `tools_for(caller)` may be cached; no other snapshot has it."""
         return self._snapshot, self._scopes & caller.scopes
 
+    def _name_versions(self, longest: int) -> None:
+        """Gives each version of a tool that has several a name of its own, in the order of ids."""
+        for family in self._by_tool.values():
+            if len(family.versions) == 1:
+                continue
+            for tool in family.versions.values():
+                definition = tool.definition
+                name = version_name(definition.name, definition.version, longest)
+                if name in self._by_name:
+                    name = digest_name(tool.id, longest)
+                self._by_name.setdefault(name, _Family([tool]))
+                self._version_names[tool.id] = name
+
 
 class ToolChange(NamedTuple):
-    """How one or several tools changed: the scopes they needed and need, None where they were or are not there."""
+    """How tools of a toolkit changed: the scopes they needed and need, None where they were or are not there."""
 
+    toolkit: str
     before: frozenset[str] | None
     after: frozenset[str] | None
     is_same: bool  # but for the scopes
 
-    def concerns(self, scopes: frozenset[str]) -> bool:
-        """Whether a caller with these scopes sees the change."""
+    def concerns(self, scopes: frozenset[str], toolkit: str | None) -> bool:
+        """Whether a caller with these scopes sees the change in that toolkit, or in any."""
+        if toolkit is not None and toolkit != self.toolkit:
+            return False
         saw = self.before is not None and self.before <= scopes
         sees = self.after is not None and self.after <= scopes
         return saw != sees or (sees and not self.is_same)
@@ -250,7 +332,8 @@ def tool_changes(before: Router, after: Router) -> frozenset[ToolChange]:
         was, is_ = old.get(id_), new.get(id_)
         if was is not is_:
             is_same = was is not None and is_ is not None and was.listed == is_.listed
-            changes.add(ToolChange(_scopes_of(was), _scopes_of(is_), is_same))
+            toolkit = id_.partition(".")[0]
+            changes.add(ToolChange(toolkit, _scopes_of(was), _scopes_of(is_), is_same))
     return frozenset(changes)
 
 
@@ -269,9 +352,9 @@ def _no_such_tool(ref: ToolRef) -> GatewayError:
     return GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {ref.tool!r}.")
 
 
-def _forbidden(ref: ToolRef) -> GatewayError:
+def _forbidden(ref: ToolRef, tool: PublishedTool) -> GatewayError:
     wanted = ref.tool if ref.version is None else f"{ref.tool}@{ref.version}"
-    return GatewayError(ErrorCode.FORBIDDEN, f"You may not use {wanted!r}.")
+    return InsufficientScopeError(f"You may not use {wanted!r}.", tool.route.scopes)
 
 
 def _no_such_version(ref: ToolRef, usable: Sequence[str]) -> GatewayError:

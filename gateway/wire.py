@@ -26,9 +26,9 @@ class Body(Protocol):
 class Head(Struct, frozen=True, kw_only=True):
     """The head of a caller's request.
 
-    `path` is without the dialect prefix (`/tools/call`); `dialect` is the one that the path names, None if it names
-    none. Header names are lower case; headers that matter to us are never repeated. `lines` are all headers as they
-    came, if one of them is repeated.
+    `path` is without the dialect prefix (`/tools/call`), and with the word that a segment in braces stands for;
+    `dialect` is the one that the path names, None if it names none. Header names are lower case; headers that matter
+    to us are never repeated. `lines` are all headers as they came, if one of them is repeated.
     """
 
     method: str

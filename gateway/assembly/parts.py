@@ -6,7 +6,7 @@ The library for Redis takes a tenth of the time of a start, so only functions th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.admission import Admission
@@ -18,7 +18,9 @@ from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
 from gateway.dialects import mcp
 from gateway.dialects.mcp import McpSurface
+from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.recognise import REST
+from gateway.http.origins import PageOrigins
 from gateway.ports import Backend, Encoder, Receiver, Surface
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
@@ -80,17 +82,27 @@ DIALECTS = REST.dialects | McpSurface.dialects
 ENCODERS: Mapping[tuple[str, str], Encoder] = {**REST.encoders, **mcp.ENCODERS}  # also of surfaces that are off
 
 
-def surfaces(config: Config, sealer: Sealer) -> Sequence[Surface]:
+def surfaces(config: Config, sealer: Sealer, public_url: Callable[[], str]) -> Sequence[Surface]:
     """The protocols that callers speak; the first speaks for paths that are none's. `sealer` is for MCP's sessions."""
     asked = config.mcp
     if not asked.enabled:
         return (REST,)
+    needed = [set(route.scopes) for route in config.routes if not route.deny]
     mcp_surface = McpSurface(
         asked.path,
         sealer,
         instructions=asked.instructions,
         stream_after_s=asked.stream_after_s,
         listens=asked.listen.max > 0,
+        lists_exact=asked.schemas == "exact",
+        versions=asked.versions,
+        protection=Protection(
+            path=asked.path,
+            public_url=public_url,
+            issuers=() if config.auth is None else config.auth.authorization_servers,
+            scopes=sorted(set.intersection(*needed)) if needed else (),
+        ),
+        allows_page=PageOrigins(config.server.cors, public_url).allows,
     )
     return REST, mcp_surface
 
@@ -135,6 +147,7 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
             terms=settings.model_dump(exclude=OF_CALLS),
+            longest_name=config.mcp.max_name,
         )
         for name, settings in config.backends.items()
     ]

@@ -152,8 +152,15 @@ class HttpExchange:
         if result.duration_ms is None:
             took_ms = int((monotonic() - started) * 1e6) / 1e3
             value, size = result.value, result.value_bytes
-            blocks, failure = result.blocks, result.failure
-            return ToolResult(value=value, failure=failure, duration_ms=took_ms, value_bytes=size, blocks=blocks)
+            blocks, failure, structured = result.blocks, result.failure, result.structured
+            return ToolResult(
+                value=value,
+                failure=failure,
+                duration_ms=took_ms,
+                value_bytes=size,
+                blocks=blocks,
+                structured=structured,
+            )
         return result
 
     def _send_whole(

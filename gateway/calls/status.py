@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -149,6 +149,8 @@ class _Outcome(Struct, frozen=True, array_like=True):
     failure: ToolFailure | None = None
     duration_ms: int | float | None = None
     refusal: _Refusal | None = None
+    blocks: Raw = Raw(b"null")
+    structured: Literal["none", "value", "wrapped"] | None = None
 
 
 _decode_metadata = msgspec.json.Decoder(CallMetadata).decode
@@ -169,7 +171,10 @@ def is_keyed(record: Record) -> bool:
 
 def pack(result: ToolResult) -> bytes:
     """The outcome to record for a result."""
-    return _encode((result.value, result.failure, result.duration_ms))  # an `_Outcome` that is never made
+    value, failure, duration_ms = result.value, result.failure, result.duration_ms
+    if result.blocks is None and result.structured is None:
+        return _encode((value, failure, duration_ms))  # an `_Outcome` that is never made
+    return _encode((value, failure, duration_ms, None, result.blocks, result.structured))
 
 
 NOT_KEPT_PACKED = pack(NOT_KEPT)
@@ -186,10 +191,14 @@ def unpack(outcome: bytes) -> ToolResult | GatewayError:
     packed = _decode_outcome(outcome)
     refusal = packed.refusal
     if refusal is None:
-        text = bytes(packed.value)
-        size = len(text)
-        value = Raw(text) if size > ALWAYS_HERE_BYTES and is_wide(text) else msgspec.json.decode(text)
-        return ToolResult(value=value, failure=packed.failure, duration_ms=packed.duration_ms, value_bytes=size)
+        return ToolResult(
+            value=_unpack_value(packed.value),
+            failure=packed.failure,
+            duration_ms=packed.duration_ms,
+            value_bytes=len(packed.value),
+            blocks=_unpack_value(packed.blocks),
+            structured=packed.structured,
+        )
     return GatewayError(
         refusal.code,
         refusal.message,
@@ -198,6 +207,11 @@ def unpack(outcome: bytes) -> ToolResult | GatewayError:
         missing=refusal.missing,
         retry_after_s=refusal.retry_after_s,
     )
+
+
+def _unpack_value(packed: Raw) -> Json:
+    text = bytes(packed)
+    return Raw(text) if len(text) > ALWAYS_HERE_BYTES and is_wide(text) else msgspec.json.decode(text)
 
 
 def status_of(record: Record | None) -> CallStatus:

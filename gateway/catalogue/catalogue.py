@@ -68,11 +68,13 @@ class BackendEntry:
     listing: Listing | None = None
     evaluation: Evaluation = UNEVALUATED
     shadowed: tuple[Rejected, ...] = ()  # by tools of other backends
+    renamed: tuple[Rejected, ...] = ()
     published: int = 0
     listed_at: float | None = None
     tried: bool = False
     last_error: str | None = None
     logged: tuple[Rejected, ...] = ()  # the tools rejected when that was last logged
+    logged_renamed: tuple[Rejected, ...] = ()
     logged_withheld: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -242,13 +244,16 @@ class Catalogue:
             evaluations = [(entry.source, changed.get(entry.source.name, entry.evaluation)) for entry in entries]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
             unlisted = [it.source for it in entries if it.listed_at is None and it.source.name not in changed]
-            won, shadowed, self.router = await asyncio.to_thread(merge, evaluations, partial(backend_of, unlisted))
+            merged = await asyncio.to_thread(merge, evaluations, partial(backend_of, unlisted))
+            self.router = merged.router
             gc.freeze()  # what was just built stays: the collector would walk all of it every few thousand calls
             for entry in entries:
                 if entry.source.name in changed:
                     entry.evaluation = changed[entry.source.name]  # with the snapshot, before another one is made
-                entry.published = won.get(entry.source.name, 0)
-                entry.shadowed = tuple(shadowed.get(entry.source.name, ()))
+                name = entry.source.name
+                entry.published = merged.published.get(name, 0)
+                entry.shadowed = tuple(merged.shadowed.get(name, ()))
+                entry.renamed = tuple(merged.renamed.get(name, ()))
         self._on_rebuilt()
 
     def _note_tried(self) -> None:
@@ -293,6 +298,11 @@ def _log_problems(entry: BackendEntry) -> None:
         level = logging.WARNING if rejected else logging.INFO
         log.log(level, "tools of a backend are left out" if rejected else "no tool is left out any more", extra=extra)
         entry.logged = rejected
+    if entry.renamed and entry.renamed != entry.logged_renamed:
+        named = [f"{one.id}: {one.reason}" for one in entry.renamed[:MAX_NAMED]]
+        extra = {"backend": entry.source.name, "count": len(entry.renamed), "tools": named}
+        log.warning("tools have other names than usual", extra=extra)
+    entry.logged_renamed = entry.renamed
     withheld = entry.evaluation.withheld
     if newly := withheld - entry.logged_withheld:
         extra = {"backend": entry.source.name, "ids": sorted(newly)[:MAX_NAMED]}

@@ -7,8 +7,8 @@ has not changed.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdicts
 from gateway.dialects import listings
 from gateway.model import Listing, Rejected, ToolDefinition, ToolRef
+from gateway.naming import MAX_NAME_LENGTH, digest_name, published_name
 from gateway.offload import Offload
 from gateway.offload.tasks import Verdict
 from gateway.ports import Backend, Caller
@@ -41,7 +42,8 @@ class Source:
     """A backend to be asked for its tools, and the bounds of what it may answer.
 
     `routes` are all routes in their order; of those of other backends only their positions matter here. `terms` are the
-    settings that decide what its tool server lists and how that is read; None if they are not known.
+    settings that decide what its tool server lists and how that is read; None if they are not known. `longest_name` is
+    the same of all.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Source:
     max_schema_bytes: int
     routes: Sequence[Route]
     terms: object = None
+    longest_name: int = MAX_NAME_LENGTH
 
     def lists_as(self, other: Source) -> bool:
         """Whether a list of the other source can be used for this one."""
@@ -156,7 +159,8 @@ def _published(
     route = source.routes[known.route]
     withheld = _asked_for(definition) - trusted - route.context
     schema, listed = CompiledSchema(definition.input_schema), verdict.schemas
-    definition = replace(definition, input_schema=listed.input, output_schema=listed.output)
+    name = published_name(definition.tool, source.longest_name)
+    definition = replace(definition, name=name, input_schema=listed.input, output_schema=listed.output)
     tool = PublishedTool.publish(definition, route, schema, withheld, shows_output=verdict.shows_output)
     return EvaluatedTool(digest=known.digest, route=known.route, tool=tool)
 
@@ -164,23 +168,18 @@ def _published(
 async def _without_collisions(
     routed: Sequence[tuple[ToolDefinition, int]], slices: TimeSlices
 ) -> tuple[list[tuple[ToolDefinition, int]], list[Rejected]]:
-    """Takes out tools that share an id, and tools that share a name with another tool.
+    """Takes out tools that share an id.
 
     Only what routes publish collides, so that an operator can deny one of two and have the other.
     """
     ids: Counter[str] = Counter()
-    named: defaultdict[str, set[str]] = defaultdict(set)
     async for definition, _ in slices.over(routed):
         ids[definition.id] += 1
-        named[definition.name].add(definition.tool)
     kept: list[tuple[ToolDefinition, int]] = []
     rejected: dict[Rejected, None] = {}
     async for definition, route in slices.over(routed):
         if ids[definition.id] > 1:
             rejected[Rejected(id=definition.id, reason="Its id is listed more than once.")] = None
-        elif len(named[definition.name]) > 1:
-            reason = f"Its name {definition.name!r} is also that of another tool of this tool server."
-            rejected[Rejected(id=definition.id, reason=reason)] = None
         else:
             kept.append((definition, route))
     return kept, list(rejected)
@@ -192,33 +191,54 @@ def _asked_for(definition: ToolDefinition) -> frozenset[str]:
     return frozenset((*(provider.id for provider in requires.authorization), *requires.secrets))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """A snapshot of all evaluations; by backend, how many tools are published, which are not, and which are renamed."""
+
+    router: Router
+    published: Mapping[str, int]
+    shadowed: Mapping[str, Sequence[Rejected]]
+    renamed: Mapping[str, Sequence[Rejected]]
+
+
 def merge(
     evaluations: Sequence[tuple[Source, Evaluation]], unlisted: Callable[[ToolRef, Caller], str | None]
-) -> tuple[dict[str, int], dict[str, list[Rejected]], Router]:
-    """Makes a snapshot of all evaluations; of two tools with one id or name, that of the earlier route stays.
+) -> Merged:
+    """Makes a snapshot of all evaluations; of two tools with one id, that of the earlier route stays.
 
-    Returns how many tools of each backend are published, which are not, and the new snapshot. `unlisted` as in Router.
+    Of two tools with one name that of the earlier route keeps it, of one route the first by id; the other has a digest
+    in its name. `unlisted` as in Router.
     """
+    longest = min((source.longest_name for source, _ in evaluations), default=MAX_NAME_LENGTH)
     contenders = [
-        (entry.route, source.name, entry.tool)
+        (entry.route, entry.tool.id, source.name, entry.tool)
         for source, evaluation in evaluations
         for entry in evaluation.by_id.values()
         if entry.tool is not None
     ]
-    contenders.sort(key=lambda contender: contender[0])
+    contenders.sort(key=lambda contender: contender[:2])
     by_id: dict[str, PublishedTool] = {}
-    named: dict[str, PublishedTool] = {}
+    owners: dict[str, str] = {}  # the tools that have each name
     won: dict[str, int] = {}
     shadowed: dict[str, list[Rejected]] = {}
-    for _, backend, tool in contenders:
-        definition = tool.definition
-        first = by_id.get(definition.id) or named.setdefault(definition.name, tool)
-        if definition.id in by_id or first.definition.tool != definition.tool:
-            reason = (
-                f"{first.definition.id} of backend {first.route.backend_name!r}, whose route comes first, hides it."
-            )
-            shadowed.setdefault(backend, []).append(Rejected(id=definition.id, reason=reason))
+    renamed: dict[str, list[Rejected]] = {}
+    for _, id_, backend, tool in contenders:
+        if id_ in by_id:
+            first = by_id[id_].route.backend_name
+            reason = f"{id_} of backend {first!r}, whose route comes first, hides it."
+            shadowed.setdefault(backend, []).append(Rejected(id=id_, reason=reason))
             continue
-        by_id[definition.id] = tool
+        usual, tool_name = tool.definition.name, tool.definition.tool
+        if (owner := owners.setdefault(usual, tool_name)) != tool_name:
+            name = digest_name(tool_name, longest)
+            reason = f"{owner} has the name {usual!r}, so its name is {name!r}."
+            if owners.setdefault(name, tool_name) != tool_name:
+                reason = f"{owner} has the name {usual!r}, and {owners[name]} the one it would have instead."
+                shadowed.setdefault(backend, []).append(Rejected(id=id_, reason=reason))
+                continue
+            renamed.setdefault(backend, []).append(Rejected(id=id_, reason=reason))
+            tool = tool.renamed(name)
+        by_id[id_] = tool
         won[backend] = won.get(backend, 0) + 1
-    return won, shadowed, Router(by_id.values(), unlisted)
+    router = Router(by_id.values(), unlisted, longest_name=longest)
+    return Merged(router=router, published=won, shadowed=shadowed, renamed=renamed)

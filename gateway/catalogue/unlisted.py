@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 
 from gateway.catalogue.evaluation import Source
 from gateway.model import ToolRef
-from gateway.naming import KEPT_LENGTH, MAX_NAME_LENGTH
+from gateway.naming import DIGEST_LENGTH
 from gateway.ports import Caller
 from gateway.routing import Route
 
-CUT_NAME = re.compile(rf"([A-Za-z0-9_]{{{KEPT_LENGTH}}})_[0-9a-f]{{{MAX_NAME_LENGTH - KEPT_LENGTH - 1}}}")
+DIGEST_NAME = re.compile(rf"([A-Za-z0-9_]+)_[0-9a-f]{{{DIGEST_LENGTH}}}")
 WILDCARD = re.compile(r"[*?@]")
 
 
@@ -35,8 +35,8 @@ def _may_use(routes: Sequence[Route], ref: ToolRef, caller: Caller) -> bool:
         return _publishes(routes, ref.tool, ref.version, caller)
     if any(_publishes(routes, tool, ref.version, caller) for tool in _tools_of(ref.tool)):
         return True
-    cut = CUT_NAME.fullmatch(ref.tool)
-    return cut is not None and any(_may_begin(route, cut[1]) for route in routes if _is_open(route, caller))
+    made = DIGEST_NAME.fullmatch(ref.tool)
+    return made is not None and any(_may_begin(route, made[1]) for route in routes if _is_open(route, caller))
 
 
 def _publishes(routes: Sequence[Route], tool: str, version: str | None, caller: Caller) -> bool:
@@ -66,6 +66,6 @@ def _tools_of(name: str) -> Iterator[str]:
 
 
 def _may_begin(route: Route, beginning: str) -> bool:
-    """Whether a tool whose long name begins so may match a route, by what stands before its wildcards."""
+    """Whether a tool whose name begins so, before a digest, may match a route, by what stands before its wildcards."""
     fixed = WILDCARD.split(route.tools, maxsplit=1)[0].replace(".", "_", 1)
     return fixed.startswith(beginning) or (len(fixed) < len(route.tools) and beginning.startswith(fixed))

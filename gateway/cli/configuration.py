@@ -76,8 +76,20 @@ def _of_callers(config: Config) -> Iterator[str]:
         yield f"server.public_url is not set, and {server.host} in the links of challenges leads nowhere"
     if config.auth is not None and server.tls is None and not is_private and not server.trusted_proxies:
         yield "neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it"
+    yield from _of_tokens_for_mcp(config)
     if server.cors is not None and ANY in server.cors.origins:
         yield "server.cors.origins lets pages of every site call; list those that are meant"
+
+
+def _of_tokens_for_mcp(config: Config) -> Iterator[str]:
+    """Finds issuers whose tokens are not for the address that callers of MCP ask them for (RFC 8707)."""
+    if not config.mcp.enabled or config.auth is None or config.server.public_url is None:
+        return
+    resource = config.server.public_url + config.mcp.path
+    for entry in config.auth.jwt or ():
+        issuer = entry.authorization_server
+        if issuer is not None and resource not in entry.audience:
+            yield f"auth.jwt: the audience of {issuer} lacks {resource}, for which callers of MCP ask for their tokens"
 
 
 def _of_state(config: Config) -> Iterator[str]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from gateway import jsontext
 from gateway.dialects import fields
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
+from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
 from gateway.dialects.mcp_listen import open_listen, takes_events
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
@@ -39,12 +41,23 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolCall, ToolRef
-from gateway.ports import Caller, Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
-from gateway.wire import Head, WireReply
+from gateway.model import Json, JsonObject, Selection, ToolCall, ToolRef
+from gateway.ports import (
+    Caller,
+    Encoder,
+    Endpoint,
+    Immediate,
+    Opened,
+    OpenedCall,
+    OpenedList,
+    OpenedOverview,
+    RefusedOpening,
+)
+from gateway.wire import Head, Headers, WireReply
 
 NAME_OF_DIALECT = "mcp"
 MAX_ID = 256  # characters
+MAX_INSTRUCTIONS = 8192  # characters; clients show models all of them, or the first 2,000
 JSON_TYPE = b"application/json"
 CALL_ID_MEMBER, CONTEXT_MEMBER = "toolgate/call_id", "toolgate/context"
 IDEMPOTENCY_KEY = b"idempotency-key"
@@ -79,7 +92,10 @@ class Session(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """A request as JSON-RPC has it. `version` is the revision that it is answered in."""
+    """A request as JSON-RPC has it. `version` is the revision that it is answered in.
+
+    `can_get_scopes`: its caller can act on being told that scopes are missing.
+    """
 
     id: Json
     method: str
@@ -87,11 +103,14 @@ class Message(Struct, frozen=True):
     version: str
     principal: str
     session: Session | None = None
+    can_get_scopes: bool = False
 
 
 class McpSurface:
-    """One endpoint, `POST /mcp`; `ports.Surface`. `instructions` are for models, about all tools.
+    """`POST /mcp`, and below it an endpoint for each toolkit; `ports.Surface`.
 
+    `instructions` are for models, about all tools. `allows_page` says from which origins pages may call. With
+    `lists_exact` input schemas are listed as they are validated. `versions` says which of each tool a list has.
     `listens`: modern callers are told when the list of tools has changed, if they ask for that.
     """
 
@@ -106,18 +125,29 @@ class McpSurface:
         *,
         instructions: str | None,
         stream_after_s: float,
+        protection: Protection,
+        allows_page: Callable[[bytes], bool],
+        lists_exact: bool = False,
+        versions: Literal["newest", "all"] = "newest",
         listens: bool = False,
     ) -> None:
         self._sealer = sealer
-        self._instructions = {"instructions": instructions} if instructions else {}
+        self._protection = protection
+        self._allows_page = allows_page
+        self._instructions = instructions or ""
+        self._below = f"{path}/"
+        self._is_exact = lists_exact
+        self._versions: Literal["newest", "names"] = "names" if versions == "all" else "newest"
         endpoint = Endpoint(
             route=path,
             methods=("POST",),
             operation="call",
             dialect=NAME_OF_DIALECT,
             stream_after_s=stream_after_s,
+            follows_oauth=True,
         )
-        self.endpoints: Mapping[str, Endpoint] = {path: endpoint}
+        of_toolkit = f"{path}/{{toolkit}}"
+        self.endpoints: Mapping[str, Endpoint] = {path: endpoint, of_toolkit: replace(endpoint, route=of_toolkit)}
         self._modern: dict[str, Callable[[Message, Head], Opened]] = {
             "server/discover": self._discover,
             "tools/list": self._list,
@@ -134,7 +164,10 @@ class McpSurface:
         }
 
     def check_head(self, head: Head) -> None:
-        """Raises UNSUPPORTED_MEDIA for a body that is not plain JSON."""
+        """Raises FORBIDDEN for a page of a foreign origin, UNSUPPORTED_MEDIA for a body that is not plain JSON."""
+        origin = head.headers.get(b"origin")
+        if origin is not None and not self._allows_page(origin):
+            raise OtherOriginError
         media = head.headers.get(b"content-type", b"")
         if media != JSON_TYPE and not fields.is_json(media):
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The content type must be application/json.")
@@ -142,7 +175,8 @@ class McpSurface:
             raise GatewayError(ErrorCode.UNSUPPORTED_MEDIA, "The body must not be compressed.")
 
     def refuse(self, error: GatewayError, head: Head) -> WireReply:
-        return self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
+        reply = self._encoder(_version_of_head(head), None, is_call=False).encode_error(error)
+        return self._protection.unauthenticated(reply) if error.code is ErrorCode.UNAUTHENTICATED else reply
 
     def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict):
@@ -164,7 +198,8 @@ class McpSurface:
             answer = (self._modern if version == MODERN else self._legacy).get(method)
             if answer is None:
                 raise RpcError(NO_METHOD, "Method not found", status=404)
-            return answer(Message(id_, method, params, version, caller.principal, session), head)
+            message = Message(id_, method, params, version, caller.principal, session, can_get_scopes(caller))
+            return answer(message, head)
         except GatewayError as error:
             return RefusedOpening(self._encoder(version, id_, is_call=method == "tools/call"), error)
 
@@ -179,7 +214,7 @@ class McpSurface:
     def _encoder(
         self, version: str, id_: Json, *, is_call: bool = False, stream: McpStream | None = None
     ) -> McpEncoder:
-        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream)
+        return McpEncoder(wire_version=version, id=id_, is_call=is_call, stream=stream, protection=self._protection)
 
     # Methods.
 
@@ -188,11 +223,26 @@ class McpSurface:
         found = {
             "supportedVersions": [MODERN],
             "capabilities": self._modern_capabilities,
-            **self._instructions,
             "ttlMs": LIST_TTL_MS,
             "cacheScope": "private",
         }
-        return Immediate(encoder=encoder, reply=encoder.respond(found))
+        return self._with_instructions(encoder, found, head)
+
+    def _with_instructions(
+        self, encoder: McpEncoder, result: JsonObject, head: Head, headers: Headers = ()
+    ) -> OpenedOverview:
+        """A response to which the instructions are added, with what toolkits say of themselves."""
+        own, only = self._instructions, self._toolkit(head)
+
+        def answer(toolkits: Mapping[str, str | None]) -> WireReply:
+            told = instructions_of(own, toolkits if only is None else {only: toolkits.get(only)})
+            return encoder.respond({**result, "instructions": told} if told else result, headers)
+
+        return OpenedOverview(encoder, answer)
+
+    def _toolkit(self, head: Head) -> str | None:
+        """The toolkit that the path names, if it names one."""
+        return head.path[len(self._below) :] if head.path.startswith(self._below) else None
 
     def _initialize(self, message: Message, head: Head) -> Opened:
         asked = message.params.get("protocolVersion")
@@ -202,10 +252,9 @@ class McpSurface:
             "protocolVersion": version,
             "capabilities": {"tools": {}},
             "serverInfo": SERVER,
-            **self._instructions,
         }
         session = self._seal(version, _opens_urls(message.params), message.principal)
-        return Immediate(encoder=encoder, reply=encoder.respond(begun, ((SESSION, session),)))
+        return self._with_instructions(encoder, begun, head, ((SESSION, session),))
 
     def _seal(self, version: str, opens_urls: bool, principal: str) -> bytes:
         sealed = self._sealer.seal(encode([version, opens_urls]), principal.encode())
@@ -227,10 +276,11 @@ class McpSurface:
     def _list(self, message: Message, head: Head) -> Opened:
         if message.params.get("cursor") is not None:  # all tools are on one page
             raise RpcError(PARAMS, "There is no page of that cursor.")
-        return OpenedList(self._encoder(message.version, message.id))
+        encoder = McpEncoder(wire_version=message.version, id=message.id, is_call=False, is_exact=self._is_exact)
+        return OpenedList(encoder, Selection(toolkit=self._toolkit(head), versions=self._versions))
 
     def _listen(self, message: Message, head: Head) -> Opened:
-        return open_listen(message.id, message.params, head)
+        return open_listen(message.id, message.params, head, self._toolkit(head))
 
     def _call(self, message: Message, head: Head) -> Opened:
         params = message.params
@@ -247,12 +297,35 @@ class McpSurface:
             request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
         if "call_id" not in request and message.session is not None:  # a repetition of this request is no other call
             request["call_id"] = f"{message.session.key}.{blake2b(encode(message.id), digest_size=16).hexdigest()}"
-        ref = fields.tool_ref(name) if "." in name else ToolRef(tool=name, by_name=True)
+        toolkit = self._toolkit(head)
+        if "." not in name:
+            ref = ToolRef(tool=name, by_name=True, toolkit=toolkit)
+        else:
+            ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
         encoder = self._encoder(message.version, message.id, is_call=True, stream=_stream(head, meta))
-        return OpenedCall(encoder, _call_of(request, ref))
+        return OpenedCall(encoder, _call_of(request, ref), hides_tools=not message.can_get_scopes)
 
 
 LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
+
+
+def _tool_ref(name: str) -> ToolRef:
+    try:
+        return fields.tool_ref(name)
+    except GatewayError:
+        raise RpcError(PARAMS, f"Unknown tool: {name}") from None
+
+
+def instructions_of(own: str, toolkits: Mapping[str, str | None]) -> str:
+    """What models are told: the operator's words, then what toolkits say of themselves, as far as there is room."""
+    parts = [own] if own else []
+    room = MAX_INSTRUCTIONS - len(own)
+    for name, description in toolkits.items():
+        line = f"{name}: {' '.join(description.split())}" if description else ""
+        if line and len(line) < room:
+            parts.append(line)
+            room -= len(line) + 2
+    return "\n\n".join(parts)
 
 
 def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from msgspec import Raw, Struct
 
 from gateway import __version__
 from gateway.dialects import mcp_tools
+from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_wire import INTERNAL, INVALID, MODERN, NO_METHOD, PARAMS, PARSE, SERVER_MEMBER, envelope
-from gateway.errors import CODE, ErrorCode, GatewayError, NotJsonError
+from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
 from gateway.sse import COMMENT, EVENT_STREAM, event
@@ -19,6 +19,8 @@ from gateway.wire import Head, Headers, JoinedList, WireReply
 JSON_TYPE = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")
 SERVER = Raw(encode({"name": "toolgate", "title": "Toolgate", "version": __version__}))
+SERVER_META = encode({SERVER_MEMBER: SERVER})[1:-1]  # what modern callers find in `_meta` of every result
+HEADERS: Headers = (JSON_TYPE, NO_STORE)
 ERROR_MEMBER, CALL_ID_MEMBER = "toolgate/error", "toolgate/call_id"
 
 # Refusals of a call that a model can act on: they are answered as results.
@@ -78,9 +80,9 @@ class McpStream(Struct, frozen=True):
 
 
 class McpEncoder(Struct, frozen=True, kw_only=True):
-    """Answers one request. `id` None: none could be read.
+    """Answers one request. `id` None: none could be read. `protection` is for callers who lack scopes.
 
-    `is_call`: refusals that a model can act on are results.
+    `is_call`: refusals that a model can act on are results. `is_exact`: input schemas are listed as they are validated.
     """
 
     wire_version: str
@@ -88,6 +90,8 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     is_call: bool = True
     name: str = "mcp"
     stream: McpStream | None = None
+    is_exact: bool = False
+    protection: Protection | None = None
 
     @property
     def is_modern(self) -> bool:
@@ -103,21 +107,34 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         )
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
-        failure = result.failure
-        meta: JsonObject = {CALL_ID_MEMBER: call_id} if call_id else {}
-        if failure is not None:
-            meta[ERROR_MEMBER] = _failure_object(failure)
+        if result.failure is not None:
+            return self._failed(result, result.failure, call_id)
+        value, blocks, is_modern = result.value, result.blocks, self.wire_version == MODERN
+        text = b"" if result.structured == "none" else encode(value)  # once: the answer is put together as bytes
+        if blocks is not None:
+            content = encode(blocks)
+        elif value is None:
+            content = b"[]"
+        else:
+            content = b'[{"type":"text","text":%b}]' % (text if text[:1] == b'"' else encode(text.decode()))
+        structured = _structured(text, result.structured, is_modern=is_modern)
+        meta = b'"%b":%b' % (CALL_ID_MEMBER.encode(), encode(call_id))
+        if is_modern:
+            form = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete","content":%b%b,"_meta":{%b,%b}}}'
+            body = form % (encode(self.id), content, structured, meta, SERVER_META)
+        else:
+            form = b'{"jsonrpc":"2.0","id":%b,"result":{"content":%b%b,"_meta":{%b}}}'
+            body = form % (encode(self.id), content, structured, meta)
+        return WireReply(status=200, headers=HEADERS, body=body)
+
+    def _failed(self, result: ToolResult, failure: ToolFailure, call_id: str) -> WireReply:
+        meta = {CALL_ID_MEMBER: call_id, ERROR_MEMBER: _failure_object(failure)}
+        content: Json = result.blocks
+        if content is None:
             texts = [failure.message] if failure.prompt_hint is None else [failure.message, failure.prompt_hint]
             content = [*map(_text, texts), *failure.extras.get("content", ())]
-            return self.respond(
-                {"content": content, "isError": True, "_meta": meta}, ((CODE, failure.word.encode("ascii")),)
-            )
-        body: JsonObject = {"content": content_of(result)}
-        if isinstance(result.value, dict) or _is_object(result.value):
-            body["structuredContent"] = result.value
-        if meta:
-            body["_meta"] = meta
-        return self.respond(body)
+        code = (CODE, failure.word.encode("ascii"))
+        return self.respond({"content": content, "isError": True, "_meta": meta}, (code,))
 
     encode_accepted = encode_result
 
@@ -127,6 +144,8 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         headers: Headers = (JSON_TYPE, NO_STORE, (CODE, error.code.encode("ascii")), *error.headers)
         if error.retry_after_s is not None:
             headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+        if isinstance(error, InsufficientScopeError) and self.protection is not None:
+            headers += self.protection.insufficient_scope(error.scopes)
         rpc_code, status, data = self._codes(error)
         content: JsonObject = {"code": rpc_code, "message": error.message}
         if data is not None:
@@ -175,40 +194,42 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
 
     # Lists.
 
+    @property
+    def list_form(self) -> str:
+        era = "modern" if self.is_modern else "legacy"
+        return f"mcp {era} exact" if self.is_exact else f"mcp {era}"
+
+    definition_form = list_form
+
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        return encode(mcp_tools.tool_object(tool))
+        return encode(mcp_tools.tool_object(tool, exact=self.is_exact, is_modern=self.is_modern))
 
     def join(self, tools: Sequence[bytes]) -> JoinedList:
-        return JoinedList(body=b'"tools":[%b]' % b",".join(tools))
+        """All of a response behind its id."""
+        joined = b",".join(tools)
+        if self.is_modern:
+            form = b',"result":{"resultType":"complete","tools":[%b],"ttlMs":%d,"cacheScope":"private","_meta":{%b}}}'
+            return JoinedList(body=form % (joined, mcp_tools.LIST_TTL_MS, SERVER_META))
+        return JoinedList(body=b',"result":{"tools":[%b]}}' % joined)
 
     def encode_list(self, joined: JoinedList, head: Head) -> WireReply:
-        around = b"{%b}"
-        if self.is_modern:
-            meta = encode({SERVER_MEMBER: SERVER})
-            around = b'{"resultType":"complete",%%b,"ttlMs":%d,"cacheScope":"private","_meta":%b}' % (
-                mcp_tools.LIST_TTL_MS,
-                meta.replace(b"%", b"%%"),
-            )
-        body = envelope(self.id, b"result", around % joined.body)
-        return WireReply(status=200, headers=(JSON_TYPE, NO_STORE), body=body)
+        body = b'{"jsonrpc":"2.0","id":%b%b' % (encode(self.id), joined.body)
+        return WireReply(status=200, headers=HEADERS, body=body)
 
 
-def content_of(result: ToolResult) -> Sequence[Json]:
-    """The content blocks of a value: those of its tool server if they came, else at most one text."""
-    if result.blocks is not None:
-        return result.blocks
-    value = result.value
-    if value is None:
-        return ()
-    return (_text(value if isinstance(value, str) else encode(value).decode()),)
+def _structured(text: bytes, how: str | None, *, is_modern: bool) -> bytes:
+    """The member for a value with that text. Legacy callers take objects only (2025-11-25, Structured Content)."""
+    if how == "none":
+        return b""
+    if how == "wrapped":
+        return b',"structuredContent":{"result":%b}' % text
+    if text[:1] == b"{" or (how == "value" and is_modern):
+        return b',"structuredContent":%b' % text
+    return b""
 
 
 def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": text}
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Raw) and bytes(value).startswith(b"{")
 
 
 def _failure_object(failure: ToolFailure) -> Mapping[str, Json]:

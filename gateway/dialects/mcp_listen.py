@@ -39,7 +39,7 @@ class McpListenEncoder(McpEncoder, frozen=True, kw_only=True):
         return event(encode({"jsonrpc": "2.0", "method": f"notifications/{what}", "params": params}))
 
 
-def open_listen(id_: Json, params: JsonObject, head: Head) -> OpenedListen:
+def open_listen(id_: Json, params: JsonObject, head: Head, toolkit: str | None) -> OpenedListen:
     """Reads a request to listen. Raises RpcError."""
     asked = params.get("notifications")
     if not isinstance(asked, dict):
@@ -49,7 +49,8 @@ def open_listen(id_: Json, params: JsonObject, head: Head) -> OpenedListen:
         raise RpcError(PARAMS, f"notifications.{TOOLS} must be true or false.")
     if not takes_events(head):
         raise RpcError(INVALID, "A subscription is answered with text/event-stream, which Accept does not list.")
-    return OpenedListen(McpListenEncoder(wire_version=MODERN, id=id_, is_call=False, hears_tools=hears_tools))
+    encoder = McpListenEncoder(wire_version=MODERN, id=id_, is_call=False, hears_tools=hears_tools)
+    return OpenedListen(encoder, toolkit)
 
 
 def takes_events(head: Head) -> bool:

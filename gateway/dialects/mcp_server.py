@@ -199,15 +199,17 @@ def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, 
     meta = meta if isinstance(meta, dict) else {}
     if result.get("isError") is True:
         return _failed(content, meta.get(ERROR_MEMBER) if trust_meta else None, invocation)
-    return ToolResult(value=_value(result, content, meta, json_text=json_text), blocks=content)
+    if "structuredContent" not in result:
+        return ToolResult(value=_value(content, json_text=json_text), blocks=content, structured="none")
+    value, fastmcp = result["structuredContent"], meta.get("fastmcp")
+    is_marked = isinstance(fastmcp, dict) and fastmcp.get("wrap_result") is True
+    if is_marked and isinstance(value, dict) and value.keys() == {"result"}:
+        return ToolResult(value=value["result"], blocks=content, structured="wrapped")
+    return ToolResult(value=value, blocks=content, structured="value")
 
 
-def _value(result: JsonObject, content: list[JsonObject], meta: JsonObject, *, json_text: bool) -> Json:
-    if "structuredContent" in result:
-        value = result["structuredContent"]
-        fastmcp = meta.get("fastmcp")
-        is_wrapped = isinstance(fastmcp, dict) and fastmcp.get("wrap_result") is True
-        return value["result"] if is_wrapped and isinstance(value, dict) and value.keys() == {"result"} else value
+def _value(content: list[JsonObject], *, json_text: bool) -> Json:
+    """The value of a result without structured content."""
     if not content:
         return None
     text = content[0].get("text")
@@ -227,8 +229,9 @@ def _failed(content: list[JsonObject], details: Json, invocation: Invocation) ->
     message = _cut("\n".join(texts)) or NO_TEXT
     extras = {"content": others} if others else {}
     if isinstance(details, dict):
-        return ToolResult(failure=_trusted(details, message, extras))
-    return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, extras=extras))
+        return ToolResult(failure=_trusted(details, message, extras), blocks=content)
+    failure = ToolFailure(message=message, can_retry=invocation.idempotent, extras=extras)
+    return ToolResult(failure=failure, blocks=content)
 
 
 def _trusted(details: JsonObject, message: str, extras: Mapping[str, Json]) -> ToolFailure:

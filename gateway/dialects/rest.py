@@ -55,6 +55,7 @@ class RestDialect:
 
     def __init__(self, wire_version: str | None = None) -> None:
         self.wire_version = self.canonical if wire_version is None else wire_version
+        self.definition_form, self.list_form = self.name, f"{self.name} {self.wire_version}"
         self.headers: Headers = ()
 
     def negotiate(self, head: Head, document: Json) -> str:

@@ -17,6 +17,7 @@ from gateway.dialects import recognise, rest
 from gateway.errors import CODE, ErrorCode, GatewayError
 from gateway.http import openapi
 from gateway.http.edge import strictly
+from gateway.http.metadata import metadata_routes
 from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, HEALTH, METRICS, OPENAPI, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
@@ -56,10 +57,12 @@ def public_app(
     challenge_status: ChallengeStatus,
     scrape: Scrape,
     pipeline: Callable[[], Pipeline],
+    public_url: Callable[[], str],
 ) -> Starlette:
     """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
 
-    To be behind an `Edge`. `challenge_status` raises RATE_LIMITED. The pipeline is looked up for each request:
+    Also what tells callers of MCP where to get a token. To be behind an `Edge`. `challenge_status` raises RATE_LIMITED.
+    The pipeline is looked up for each request:
     Starlette's applications refer to themselves, and would keep an old one in memory until the collector finds them.
     """
     server, strict, token = config.server, config.errors.strict, config.metrics.token
@@ -105,6 +108,7 @@ def public_app(
         routes.append(_metrics_for(token.get_secret_value(), scrape))
     if server.openapi:
         routes.append(Route(OPENAPI, show_openapi))
+    routes += metadata_routes(config, public_url)
     return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
 
 

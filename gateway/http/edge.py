@@ -6,18 +6,20 @@ response objects cost 20 us, a third of a whole call.
 
 from __future__ import annotations
 
+import re
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
 from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
-from gateway.http.origins import AllowedHosts, Cors, OtherHostError
+from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
 from gateway.http.streaming import LateStream, as_accepted
 from gateway.ports import Operation, Surface
@@ -30,6 +32,7 @@ STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)
 FAILED = 500
 NOTHING: Mapping[str, None] = {}
+WORD = re.compile(r"[A-Za-z0-9_]{1,256}")  # as long as a tool id may be
 
 # Results may hold images in base64. Twice what is read from tool servers by default (`max_response`): a result is JSON
 # in a string here, which may double it. Which backend it is for, and so its own limit, is not known before it is read.
@@ -48,11 +51,15 @@ Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
 
 
 class _Route(Struct, frozen=True, kw_only=True):
-    """What answers a request. `operation` None: it counts as what it was opened as; `methods` None: as is."""
+    """What answers a request. `operation` None: it counts as what it was opened as; `methods` None: as is.
+
+    `path` is as logs show it, `asked` as the surface sees it.
+    """
 
     surface: Surface
     answer: Answer
-    path: str  # the template
+    path: str
+    asked: str = ""
     dialect: str | None = None
     counts_as: Operation = "call"
     operation: str | None = None
@@ -61,6 +68,7 @@ class _Route(Struct, frozen=True, kw_only=True):
     needs_document: bool = True
     is_strict: bool = False
     stream_after_s: float | None = None
+    follows_oauth: bool = False
 
 
 class Edge:
@@ -96,29 +104,34 @@ class Edge:
         self._hosts = hosts
         self._cors = cors
         self._is_guarded = hosts is not None or cors is not None
-        self._routes = {
+        routes = {
             path: _Route(
                 surface=surface,
                 answer=answer,
                 path=endpoint.route,
+                asked=endpoint.route,
                 dialect=endpoint.dialect,
                 counts_as=endpoint.operation,
                 methods=endpoint.methods,
                 max_bytes=max_body_bytes if endpoint.max_body_bytes is None else endpoint.max_body_bytes,
                 needs_document=endpoint.needs_document,
-                is_strict=strict,
+                is_strict=strict and not endpoint.follows_oauth,
                 stream_after_s=endpoint.stream_after_s,
+                follows_oauth=endpoint.follows_oauth,
             )
             for surface in surfaces
             for path, endpoint in surface.endpoints.items()
         }
+        self._routes = {path: route for path, route in routes.items() if not path.endswith("}")}
+        # Those whose last segment is any word, by what stands before it.
+        self._families = {path.rpartition("/")[0]: route for path, route in routes.items() if path.endswith("}")}
 
     async def __call__(  # noqa: C901 - flat, because every call takes this way
         self, scope: Scope, receive: Receive, send: Send
     ) -> None:
         route = self._routes.get(scope["path"]) if scope["type"] == "http" else None
         if route is None or self._is_guarded:
-            route = self._special(scope) or route
+            route = self._special(scope) or route or self._of_family(scope)
             if route is None:
                 await self._pass_on(scope, receive, send)
                 return
@@ -126,7 +139,7 @@ class Edge:
         served: ServerRequest | None = scope.get("extensions", NOTHING).get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
         observe, fixed_operation, path = self._observer.answered, route.operation, route.path
-        head = Head(method=scope["method"], path=path, headers=headers, dialect=route.dialect)
+        head = Head(method=scope["method"], path=route.asked, headers=headers, dialect=route.dialect)
         trace = identify(headers, self._digits)
         request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
         status, size = LEFT, 0
@@ -137,6 +150,7 @@ class Edge:
             try:
                 _check_head(request, scope, route)
             except GatewayError as error:
+                request.follows_oauth = route.follows_oauth
                 reply = await self._refuse(request, error)
             else:
                 reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
@@ -190,7 +204,7 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 fields = (*message.get("headers", ()), trace.sent[0])
-                if self._cors is not None:
+                if self._cors is not None and all(name != ALLOW_ORIGIN for name, _ in fields):
                     fields = self._cors.with_origin(fields, headers.get(b"origin"))
                 message = {**message, "headers": fields}
             else:
@@ -230,10 +244,19 @@ class Edge:
             )
         return None
 
+    def _of_family(self, scope: Scope) -> _Route | None:
+        """The route of a path that ends in any word."""
+        if scope["type"] != "http":
+            return None
+        path: str = scope["path"]
+        before, _, word = path.rpartition("/")
+        route = self._families.get(before)
+        return None if route is None or WORD.fullmatch(word) is None else replace(route, asked=path)
+
     def _fixed(self, scope: Scope, answer: Answer, operation: str | None = None) -> _Route:
         """A route that gives the same answer at every path."""
         method, path = scope["method"], scope["path"]
-        known = self._routes.get(path)
+        known = self._routes.get(path) or self._of_family(scope)
         if known is None:
             counted_as, template = route_of(method, path)
             surface, dialect = self._default, prefix_of(path)

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from gateway.errors import ErrorCode, FixedError
 from gateway.settings import ServerSettings
 from gateway.settings.server import EVERYWHERE, CorsSettings
+from gateway.settings.web import ORIGIN, is_loopback
 from gateway.wire import Headers, WireReply
 
 ANY = "*"
+HTTP_ORIGIN = re.compile(ORIGIN)
+ALLOW_ORIGIN = b"access-control-allow-origin"
 METHODS = b"GET, POST, DELETE"
 # What callers may send besides what browsers always let through (Accept, Accept-Language).
 ASKED = (
     *("authorization", "content-type", "if-none-match", "otc-api-key", "oxp-api-key", "oxp-version", "prefer"),
+    *("idempotency-key", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"),
     *("traceparent", "tracestate", "x-request-id"),
 )
 # What callers may read besides what browsers always show (Cache-Control, Content-Length, Content-Type).
 EXPOSED = (
-    *("ETag", "Location", "OXP-Version", "Preference-Applied", "RateLimit", "RateLimit-Policy", "Retry-After"),
+    *(
+        "ETag",
+        "Location",
+        "Mcp-Session-Id",
+        "OXP-Version",
+        "Preference-Applied",
+        "RateLimit",
+        "RateLimit-Policy",
+        "Retry-After",
+    ),
     *("Toolgate-Call-Id", "Toolgate-Code", "WWW-Authenticate", "X-Request-ID"),
 )
 
@@ -74,6 +88,33 @@ def host_of(authority: str) -> str:
     return authority.partition(":")[0].rstrip(".").lower()
 
 
+class PageOrigins:
+    """Origins whose pages may call where no credential may be asked for: ours, this machine's, and those of `cors`.
+
+    A page that has its own name lead here (DNS rebinding) sends that name as its origin. Programs send none.
+    """
+
+    def __init__(self, cors: CorsSettings | None, public_url: Callable[[], str]) -> None:
+        self._listed = frozenset(() if cors is None else cors.origins)
+        self._public_url = public_url
+
+    def allows(self, header: bytes) -> bool:
+        """Whether an Origin header names one of them."""
+        origin = header.decode("latin-1").lower()
+        if ANY in self._listed or origin in self._listed:
+            return True
+        matched = HTTP_ORIGIN.fullmatch(origin)
+        if matched is None:
+            return False
+        return is_loopback(matched[1]) or origin == self._own()
+
+    def _own(self) -> str:
+        """Our own origin, as browsers write it: without a default port (RFC 6454, section 6.2)."""
+        parts = urlsplit(self._public_url().lower())
+        default = ":443" if parts.scheme == "https" else ":80"
+        return f"{parts.scheme}://{parts.netloc.removesuffix(default)}"
+
+
 class Cors:
     """Lets pages of listed origins call from a browser (Fetch Standard, HTTP extensions: CORS).
 
@@ -106,7 +147,7 @@ class Cors:
     def with_origin(self, headers: Headers, origin: bytes | None) -> Headers:
         """The headers of any answer to a request from this origin; pages of listed ones may read it."""
         if self._is_listed(origin):
-            headers = (*headers, (b"access-control-allow-origin", b"*" if self._any else origin or b""), *self._shown)
+            headers = (*headers, (ALLOW_ORIGIN, b"*" if self._any else origin or b""), *self._shown)
         if self._any:
             return headers
         # Answers differ by origin, also those without one, and no cache may mix them up.

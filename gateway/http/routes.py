@@ -7,12 +7,14 @@ from typing import Any
 
 from gateway import challenges
 from gateway.calls import callbacks
+from gateway.dialects import mcp_auth
 from gateway.dialects.recognise import DIALECTS
 from gateway.request import Request
 
 CALLBACKS, CHALLENGES, CALLS = callbacks.PATH, challenges.PATH, "/calls/"
 HEALTH, OPENAPI, METRICS = "/health", "/openapi.json", "/metrics"
-PROBES = {HEALTH: "health", OPENAPI: "openapi", METRICS: "metrics"}
+METADATA = mcp_auth.WELL_KNOWN
+PROBES = {HEALTH: "health", OPENAPI: "openapi", METRICS: "metrics", METADATA: "metadata"}
 CALLBACK = ("callback", f"{CALLBACKS}{{token}}")
 OTHER = "other"  # the operation of a request to no path of ours
 NOWHERE = "-"  # and its route
@@ -40,6 +42,8 @@ def route_of(method: str, path: str) -> tuple[str, str]:
         path = path.removeprefix(f"/{prefix}")
     if path in PROBES:
         return PROBES[path], path
+    if path.startswith(METADATA):
+        return PROBES[METADATA], METADATA
     if path.startswith(CALLBACKS):
         return CALLBACK
     if path.startswith(CALLS):

@@ -93,6 +93,12 @@ class JwtSettings(Section):
         "30s", "How often they are fetched at most for tokens with a key that is not known, and after a failure."
     )
 
+    @property
+    def authorization_server(self) -> str | None:
+        """The issuer, if it is a URL from which programs can find out how to get a token."""
+        is_public = self.discovery or self.jwks_url is not None
+        return self.issuer if is_public and self.issuer is not None and is_issuer_url(self.issuer) else None
+
     def problems(self) -> Iterator[tuple[str, str]]:
         missing = [claim for claim in ("exp", "sub") if claim not in self.require]
         if missing:
@@ -164,6 +170,12 @@ class AuthSettings(Section):
     api_keys: Annotated[tuple[ApiKeySettings, ...], Items(keys_that_clash, at_least=1)] | None = setting(
         None, "API keys that are accepted."
     )
+
+    @property
+    def authorization_servers(self) -> tuple[str, ...]:
+        """The issuers that programs can ask for a token."""
+        found = (entry.authorization_server for entry in self.jwt or ())
+        return tuple(issuer for issuer in found if issuer is not None)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if not self.jwt and not self.api_keys:

@@ -55,7 +55,6 @@ async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: Sta
 COLLISIONS = {
     "one id": [tool("Map.Show"), tool("Map.Show", description="Again.")],
     "one id once it is spelled as ids are": [tool("Map.Show_It"), tool("Map.Show-It")],
-    "one name": [tool("A.B_C"), tool("A_B.C")],
 }
 
 

@@ -50,6 +50,8 @@ class RpcEncoder(Struct, frozen=True):
     wire_version: str
     id: Json = None
     name: str = "rpc"
+    definition_form: str = "rpc"
+    list_form: str = "rpc"
 
     def respond(self, result: Json) -> WireReply:
         body = encode({"jsonrpc": "2.0", "id": self.id, "result": result})

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.listeners import Listener, Listeners
-from gateway.ports import ANONYMOUS, Caller
+from gateway.ports import ANONYMOUS, Caller, OpenedListen
 from gateway.routing import Router, tool_changes
 from gateway.wire import Headers
 from tests.unit.published import published
@@ -42,7 +42,7 @@ class Words:
     def ended(self) -> bytes:
         return b"ended"
 
-    def encode_result(self, *_: object) -> None:  # type: ignore[override]
+    def encode_result(self, *_: object) -> None:
         raise AssertionError
 
     encode_accepted = encode_error = encode_result
@@ -60,9 +60,17 @@ class Site:
         self.router = Router([published(tool, scopes=scopes) for tool in tools])
         self.listeners.look()
 
-    def open(self, scopes: str = "", *, principal: str = "key:a", ip: str = IP, hears: bool = True) -> Listener:
+    def open(
+        self,
+        scopes: str = "",
+        *,
+        principal: str = "key:a",
+        ip: str = IP,
+        hears: bool = True,
+        toolkit: str | None = None,
+    ) -> Listener:
         caller = Caller(principal=principal, scopes=frozenset(scopes.split()))
-        return self.listeners.open(caller, ip, Words(hears=hears))  # type: ignore[arg-type]
+        return self.listeners.open(caller, ip, OpenedListen(Words(hears=hears), toolkit))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -91,6 +99,15 @@ async def test_mcp_24_only_those_are_told_whose_tools_have_changed(site: Site) -
     site.listeners.close()
     assert [await heard(guest), await heard(guest)] == [b"ended", None]
     assert [await heard(deaf), await heard(deaf)] == [b"ended", None]
+
+
+async def test_who_listens_to_one_toolkit_hears_of_that_alone(site: Site) -> None:
+    mine, other, every = site.open(toolkit="A"), site.open(principal="key:b", toolkit="B"), site.open()
+    assert {await heard(mine), await heard(other), await heard(every)} == {b"begun"}
+    site.publish("A.B@1.0.0")
+    assert [await heard(mine), await heard(every)] == [b"changed", b"changed"]
+    site.listeners.close()
+    assert await heard(other) == b"ended"
 
 
 async def test_changes_in_a_row_are_told_once_to_a_caller_who_does_not_read(site: Site) -> None:
@@ -150,7 +167,9 @@ def test_a_change_of_scopes_is_seen_by_those_who_gain_or_lose_the_tool(
 ) -> None:
     routers = [Router([] if it is None else [published("A.B@1.0.0", scopes=it)]) for it in (before, after)]
     changes = tool_changes(*routers)
-    told = {who for who in ("", "x", "y", "x y") if any(change.concerns(frozenset(who.split())) for change in changes)}
+    told = {
+        who for who in ("", "x", "y", "x y") if any(change.concerns(frozenset(who.split()), None) for change in changes)
+    }
     assert told == seen_by
 
 
@@ -159,4 +178,4 @@ def test_another_definition_is_seen_by_all_who_may_use_the_tool() -> None:
         Router([published("A.B@1.0.0", description="one", scopes="x")]),
         Router([published("A.B@1.0.0", description="two", scopes="x")]),
     )
-    assert [any(change.concerns(frozenset(who)) for change in changes) for who in ((), ("x",))] == [False, True]
+    assert [any(change.concerns(frozenset(who), None) for change in changes) for who in ((), ("x",))] == [False, True]

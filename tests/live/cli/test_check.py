@@ -127,6 +127,24 @@ routes: [{{tools: "*", backend: far, validate_output: "off"}}]
     )
 
 
+def test_an_issuer_whose_tokens_are_not_for_callers_of_mcp_is_a_warning(tmp_path: Path) -> None:
+    text = """
+server: {{public_url: "https://tools.example/at"}}
+auth:
+  jwt:
+    - {{issuer: "https://a.example", discovery: true, algorithms: [RS256], audience: [toolgate]}}
+    - {{issuer: "https://b.example", discovery: true, algorithms: [RS256], audience: ["https://tools.example/at/mcp"]}}
+    - {{issuer: "https://c.example", secret: "{secret}"}}
+mcp: {{enabled: {enabled}}}
+"""
+    said = (
+        "the audience of https://a.example lacks https://tools.example/at/mcp, for which callers of MCP ask for their"
+    )
+    for enabled, expected in (("true", f"warning: auth.jwt: {said} tokens\n"), ("false", "")):
+        done = entered("check", write(tmp_path, text.format(enabled=enabled, secret="s" * 32)))
+        assert (done.returncode, done.stderr) == (0, expected)
+
+
 STATE = "auth: none\nstate: {url: 'redis://:%s@127.0.0.1:%d/0', keys: [a key of the tests with 32 characters]}\n"
 PASSWORD = "hunter2-but-longer"  # the server has none, and then takes any
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import re
 import time
@@ -12,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.catalogue.catalogue import Catalogue
-from gateway.model import Listing, Rejected
+from gateway.model import Listing, Rejected, ToolRef
 from tests.unit.catalogue.asking import (
+    CALLER,
     DEADLINE_S,
     ToolServer,
     found,
@@ -33,12 +35,35 @@ def reasons(catalogue: Catalogue, server: ToolServer) -> dict[str, str]:
     return {rejected.id: rejected.reason for rejected in catalogue.status(server.name).rejected}
 
 
-async def test_of_two_backends_with_one_name_for_two_tools_the_earlier_route_wins() -> None:
-    one, other = ToolServer("one", tool("A_B.C")), ToolServer("other", tool("A.B_C"))
+def names(catalogue: Catalogue) -> dict[str, str]:
+    return {published.definition.tool: published.definition.name for published in catalogue.router.tools}
+
+
+async def test_of_two_backends_with_one_name_for_two_tools_the_earlier_route_keeps_it() -> None:
+    """Whose list comes first makes no difference; the other tool has a digest in its name."""
+    one, other = ToolServer("one", tool("A_B.C")), ToolServer("other", tool("A.B_C"), tool("A.B_C@2.0.0"))
     routes = [route(one), route(other)]
     async with running(source(other, routes), source(one, routes)) as (catalogue, _):
-        assert ids(catalogue) == ["A_B.C@1.0.0"]
-        assert list(reasons(catalogue, other)) == ["A.B_C@1.0.0"]
+        assert names(catalogue) == {"A_B.C": "A_B_C", "A.B_C": "A_B_C_72b705b6"}
+        by_name = catalogue.router.resolve(ToolRef(tool="A_B_C_72b705b6", by_name=True), CALLER)
+        assert by_name.id == "A.B_C@2.0.0"
+        assert not reasons(catalogue, other)
+
+
+async def test_of_one_backend_the_first_by_id_keeps_a_name() -> None:
+    server = ToolServer("crm", tool("A_B.C"), tool("A.B_C"))
+    async with running(one_backend(server)) as (catalogue, _):
+        assert names(catalogue) == {"A.B_C": "A_B_C", "A_B.C": "A_B_C_cecdcd02"}
+
+
+async def test_names_are_as_long_as_configured() -> None:
+    server = ToolServer("crm", tool("Customers.Find"), tool("Customers.FindAllOfOneCountry"))
+    short = dataclasses.replace(one_backend(server), longest_name=24)
+    async with running(short) as (catalogue, _):
+        assert names(catalogue) == {
+            "Customers.Find": "Customers_Find",
+            "Customers.FindAllOfOneCountry": "Customers_FindA_12a1519f",
+        }
 
 
 async def test_denying_one_of_two_that_collide_publishes_the_other() -> None:

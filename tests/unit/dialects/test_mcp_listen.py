@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.dialects.mcp import McpSurface
+from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_wire import MODERN
 from gateway.errors import GatewayError
 from gateway.model import Json
-from gateway.ports import ANONYMOUS, Immediate, Opened, OpenedListen, RefusedOpening
+from gateway.ports import ANONYMOUS, Opened, OpenedListen, OpenedOverview, RefusedOpening
 from gateway.wire import Head
 from tests.support.listening import ANY, META, SUBSCRIPTION
 
@@ -27,7 +28,15 @@ class Sealing:
 
 
 def opened(method: str, params: dict[str, Json], *, listens: bool = True, accept: str = ANY, id_: Json = "s") -> Opened:
-    surface = McpSurface("/mcp", Sealing(), instructions=None, stream_after_s=10.0, listens=listens)
+    surface = McpSurface(
+        "/mcp",
+        Sealing(),
+        instructions=None,
+        stream_after_s=10.0,
+        protection=Protection(path="/mcp", public_url=str),
+        allows_page=lambda origin: False,
+        listens=listens,
+    )
     headers = {b"mcp-protocol-version": MODERN.encode(), b"mcp-method": method.encode(), b"accept": accept.encode()}
     document = {"jsonrpc": "2.0", "id": id_, "method": method, "params": {"_meta": META, **params}}
     return surface.open(Head(method="POST", path="/mcp", headers=headers), document, ANONYMOUS)
@@ -85,8 +94,8 @@ def test_mcp_18_nobody_listens_who_takes_only_json() -> None:
 @pytest.mark.parametrize("listens", [True, False])
 def test_mcp_24_changes_are_declared_only_where_listening_works(listens: bool) -> None:
     discovered = opened("server/discover", {}, listens=listens)
-    assert isinstance(discovered, Immediate)
-    tools = json.loads(discovered.reply.body)["result"]["capabilities"]["tools"]
+    assert isinstance(discovered, OpenedOverview)
+    tools = json.loads(discovered.answer({}).body)["result"]["capabilities"]["tools"]
     listen = opened("subscriptions/listen", {"notifications": {}}, listens=listens)
     if listens:
         assert tools == {"listChanged": True}
