@@ -39,6 +39,7 @@ from gateway.http.clientip import ip_of
 from gateway.http.edge import Edge
 from gateway.http.origins import Cors, allowed_hosts
 from gateway.http.routes import CALLBACKS, CALLS
+from gateway.listeners import Listeners
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
@@ -81,7 +82,9 @@ class Gateway:
         self.metrics = Metrics(
             reporting.label_values(config, more_surfaces),
             max_tools=config.metrics.max_tools,
-            gauges=lambda: reporting.readings(self._setup, self.state, self._issuers.status(), self.memory),
+            gauges=lambda: reporting.readings(
+                self._setup, self.state, self._issuers.status(), self.memory, len(self._listeners)
+            ),
         )
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._scraper = Scraper(self.metrics)
@@ -119,6 +122,8 @@ class Gateway:
         self._sessions = Sealer(keys, "mcp sessions")
         lifetime_s = self._pending_s + CLOCKS_DIFFER_S
         self._consent_states = TimedSealer(Sealer(keys, "mcp consents"), lifetime_s, time.time)
+        self._listeners = Listeners(lambda: self.catalogue.router)
+        self.state.on_news(partial(self._refresh, is_news=False))
         self._digits = random_digits()
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
@@ -145,7 +150,12 @@ class Gateway:
                 pending_s=self._pending_s,
             )
             backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
-        catalogue = Catalogue(parts.sources(config, backends), offload=self._lists)
+        catalogue = Catalogue(
+            parts.sources(config, backends),
+            offload=self._lists,
+            on_rebuilt=self._listeners.look,
+            on_changed=self.state.tell_others,
+        )
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
         rules = parts.rate_limit_rules(config)
@@ -158,6 +168,7 @@ class Gateway:
             responses=self._responses,
             checks=self._checks,
             consents=Consents(self._challenges, self._looks),
+            listeners=self._listeners,
             digits=self._digits,
             strict=config.errors.strict,
         )
@@ -227,9 +238,10 @@ class Gateway:
         self._setup = new
         self._adopt(new)
         self.public.app = new.public
+        self._listeners.look()
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
-        self._drainer.begin(old, new, self._under_way())
+        self._drainer.begin(old, new, self._under_way() - self._listeners.tasks)
 
     def _adopt(self, setup: Setup) -> None:
         """Updates what outlives the setup and depends on its configuration."""
@@ -239,6 +251,8 @@ class Gateway:
         parts.update_timeouts(setup.admissions, config)
         self.ip_of = ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
+        asked = config.mcp
+        self._listeners.limit(asked.listen.max if asked.enabled else 0, asked.listen.max_per_caller)
         self.metrics.use_labels(reporting.label_values(config, self._more_surfaces), max_tools=config.metrics.max_tools)
         self.listens_on(*self._address)
 
@@ -260,8 +274,12 @@ class Gateway:
         self._draining = True
 
     def drain(self) -> None:
-        """Turns readiness off, and has the listener wait for calls without callers as it does for requests."""
+        """Turns readiness off, and has the listener wait for calls without callers as it does for requests.
+
+        Callers who listen are sent away.
+        """
         self._draining = True
+        self._listeners.close()
         last = asyncio.create_task(until_quiet(self._under_way, self.calls, self._is_pending))
         self.requests.add(last)
         last.add_done_callback(self.requests.discard)
@@ -281,7 +299,14 @@ class Gateway:
 
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
-        for part in (self._looks, self.calls, self.catalogue, self._drainer, *self._setup.backends.values()):
+        for part in (
+            self._listeners,
+            self._looks,
+            self.calls,
+            self.catalogue,
+            self._drainer,
+            *self._setup.backends.values(),
+        ):
             await part.aclose()
         await self._issuers.keep(None)
         for shared in (self._limits, self.state, self._checker, self._lists):
@@ -298,10 +323,10 @@ class Gateway:
         about = {"status": self.status, "version": __version__, "reloads": dict(self.metrics.reloads)}
         return about | reporting.details(self._setup, self.state, self._issuers.status())
 
-    def _refresh(self, backend: str) -> None:
-        """Asks a backend for its tools again, because it reported a change."""
+    def _refresh(self, backend: str, *, is_news: bool = True) -> None:
+        """Asks a backend for its tools again, because it, or with `is_news` off another replica, reported a change."""
         if backend in self.catalogue:
-            self.catalogue.refresh(backend)
+            self.catalogue.refresh(backend, is_news=is_news)
 
     async def _challenge_status(self, request: Request, token: str) -> str:
         """The status of the challenge of a token. Raises RATE_LIMITED."""

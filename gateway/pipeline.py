@@ -25,6 +25,7 @@ from gateway.challenges import Consents
 from gateway.checks import Checks, checked
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
+from gateway.listeners import Listeners
 from gateway.model import CallContext, Invocation, Json, ToolCall
 from gateway.ports import (
     NO_TERMS,
@@ -40,6 +41,7 @@ from gateway.ports import (
     OpenedCall,
     OpenedCancel,
     OpenedList,
+    OpenedListen,
     OpenedLook,
     OpenedOverview,
     OpenedReturn,
@@ -52,7 +54,7 @@ from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import PublishedTool, Router
-from gateway.wire import Body, WireReply
+from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
@@ -90,6 +92,7 @@ class Pipeline:
         responses: ResponseBuilder,
         checks: Checks,
         consents: Consents,
+        listeners: Listeners,
         digits: Iterator[bytes],
         strict: bool,
     ) -> None:
@@ -100,6 +103,7 @@ class Pipeline:
         self._responses = responses
         self._checks = checks
         self._consents = consents
+        self._listeners = listeners
         self._digits = digits
         self._strict = strict
         self._lists = Lists()
@@ -224,7 +228,7 @@ class Pipeline:
         return opened
 
     async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
-        """Answers a request that is not a call. Raises NOT_READY, or that a call is lost."""
+        """Answers a request that is not a call. Raises NOT_READY, RATE_LIMITED, or that a call is lost."""
         if isinstance(opened, OpenedList):
             if not self._catalogue.ready:  # the caller would take an incomplete list for complete
                 raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
@@ -233,6 +237,9 @@ class Pipeline:
         if isinstance(opened, OpenedOverview):
             toolkits = self._catalogue.router.toolkits_for(caller)
             return opened.answer({toolkit.name: toolkit.description for toolkit in toolkits})
+        if isinstance(opened, OpenedListen):
+            events = self._listeners.open(caller, request.ip, opened)
+            return StreamReply(status=200, headers=opened.encoder.headers, events=events)
         if isinstance(opened, OpenedBatch):
             return await answer_batch(opened, request, self.answer)
         if isinstance(opened, Immediate):

@@ -24,7 +24,7 @@ from gateway.model import (
 )
 from gateway.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 
-Operation = Literal["call", "list", "poll"]  # what rate limits count
+Operation = Literal["call", "list", "poll", "listen"]  # rate limits count `listen` as `list`
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -124,7 +124,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `route` is the path as logs show it. `dialect` is the one that the path names, if any. A request counts as
     `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
-    Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never.
+    Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never, and
+    nobody can listen there either.
     `more_methods` are taken if the surface takes the head: a request of theirs has no body, and a 405 names none.
     `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
     wrong with a head, and `errors.strict` changes no status.
@@ -288,6 +289,29 @@ class CallTerms(Struct, frozen=True, kw_only=True):
 NO_TERMS = CallTerms()
 
 
+class ListenEncoder(Encoder, Protocol):
+    """Encodes what a caller who listens is sent, as pieces of one body."""
+
+    @property
+    def headers(self) -> Headers: ...
+
+    def begun(self) -> bytes:
+        """The first piece: what will be heard."""
+        ...
+
+    def changed(self) -> bytes:
+        """The tools that the caller may use have changed; empty if it did not ask for that."""
+        ...
+
+    def beat(self) -> bytes:
+        """A sign of life."""
+        ...
+
+    def ended(self) -> bytes:
+        """The last piece: the gateway stops here."""
+        ...
+
+
 class OpenedCall(Struct, frozen=True, gc=False):
     """A request that calls a tool.
 
@@ -347,6 +371,15 @@ class OpenedList(Struct, frozen=True, gc=False):
 
     encoder: ListEncoder
     selection: Selection = EVERYTHING
+
+
+class OpenedListen(Struct, frozen=True, gc=False):
+    """A request to be told whenever the tools that its caller may use have changed."""
+
+    operation: ClassVar[Operation] = "listen"
+
+    encoder: ListenEncoder
+    toolkit: str | None = None  # the only one that counts
 
 
 class Immediate(Struct, frozen=True, kw_only=True):
@@ -415,7 +448,7 @@ class OpenedOverview(Struct, frozen=True):
 
 # About a call that was made before.
 FollowUp = OpenedLook | OpenedCancel | OpenedConsent | OpenedWithdrawal | OpenedReturn
-Opened = OpenedCall | OpenedList | OpenedOverview | OpenedBatch | FollowUp | Immediate | RefusedOpening
+Opened = OpenedCall | OpenedList | OpenedListen | OpenedOverview | OpenedBatch | FollowUp | Immediate | RefusedOpening
 
 
 class Surface(Protocol):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import Self
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -310,6 +310,40 @@ class Router:
                     name = digest_name(tool.id, longest)
                 self._by_name.setdefault(name, _Family([tool]))
                 self._version_names[tool.id] = name
+
+
+class ToolChange(NamedTuple):
+    """How tools of a toolkit changed: the scopes they needed and need, None where they were or are not there."""
+
+    toolkit: str
+    before: frozenset[str] | None
+    after: frozenset[str] | None
+    is_same: bool  # but for the scopes
+
+    def concerns(self, scopes: frozenset[str], toolkit: str | None) -> bool:
+        """Whether a caller with these scopes sees the change in that toolkit, or in any."""
+        if toolkit is not None and toolkit != self.toolkit:
+            return False
+        saw = self.before is not None and self.before <= scopes
+        sees = self.after is not None and self.after <= scopes
+        return saw != sees or (sees and not self.is_same)
+
+
+def tool_changes(before: Router, after: Router) -> frozenset[ToolChange]:
+    """How the tools of one snapshot became those of another, each kind of change once."""
+    old, new = ({tool.id: tool for tool in router.tools} for router in (before, after))
+    changes = set()
+    for id_ in old.keys() | new.keys():
+        was, is_ = old.get(id_), new.get(id_)
+        if was is not is_:
+            is_same = was is not None and is_ is not None and was.listed == is_.listed
+            toolkit = id_.partition(".")[0]
+            changes.add(ToolChange(toolkit, _scopes_of(was), _scopes_of(is_), is_same))
+    return frozenset(changes)
+
+
+def _scopes_of(tool: PublishedTool | None) -> frozenset[str] | None:
+    return None if tool is None else tool.route.scopes
 
 
 def _families(tools: Iterable[tuple[str, PublishedTool]]) -> dict[str, _Family]:

@@ -1,4 +1,4 @@
-"""Server-sent events out of a stream of bytes (WHATWG HTML, section 9.2)."""
+"""Server-sent events, read out of a stream of bytes and written (WHATWG HTML, section 9.2)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ from codecs import BOM_UTF8
 
 from msgspec import Struct
 
+EVENT_STREAM = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold the events back
+)
+COMMENT = b":\n\n"
 LINE_END = re.compile(rb"\r\n|\n|\r")
 MAX_ID_BYTES = 1024  # it goes into a header
 MAX_RETRY_DIGITS = 9  # of milliseconds: eleven days
@@ -17,6 +23,11 @@ class Event(Struct, frozen=True):
 
     data: bytes
     type: str = "message"
+
+
+def event(data: bytes) -> bytes:
+    """An event with one line of data, such as JSON text of ours."""
+    return b"event: message\ndata: %b\n\n" % data
 
 
 class EventParser:

@@ -79,6 +79,24 @@ class WireReply(Struct, frozen=True, kw_only=True):
         return None
 
 
+class Events(Protocol):
+    """What one caller is sent, piece by piece, for as long as it wants to hear it."""
+
+    async def next(self) -> bytes | None:
+        """Waits for the next piece; None after the last one."""
+        ...
+
+    def close(self) -> None:
+        """Ends it, whether it is over or not: its caller has left."""
+        ...
+
+
+class StreamReply(WireReply, frozen=True, kw_only=True):
+    """An answer whose body is sent in pieces as they come."""
+
+    events: Events
+
+
 class JoinedList(Struct, frozen=True, kw_only=True):
     """An encoded list of tools. Surfaces that neither compress nor revalidate leave `gzipped` and `etag` empty."""
 

@@ -98,6 +98,7 @@ def surfaces(config: Config, sealer: Sealer, consents: TimedSealer, public_url: 
         instructions=asked.instructions,
         stream_after_s=asked.stream_after_s,
         task_after_s=None if config.state is None else asked.task_after_s,
+        listens=asked.listen.max > 0,
         lists_exact=asked.schemas == "exact",
         versions=asked.versions,
         protection=Protection(

@@ -29,11 +29,14 @@ def label_values(config: Config, more: Iterable[Surface] = ()) -> LabelValues:
     )
 
 
-def readings(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], memory: BodyMemory) -> Iterator[Reading]:
+def readings(
+    setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], memory: BodyMemory, listeners: int
+) -> Iterator[Reading]:
     """All gauges, read in the event loop: some microseconds for each backend and for each hundred pending calls."""
     yield Reading(families.BUILD, (__version__,), 1.0)
     yield Reading(families.BODY_MEMORY, (), float(memory.held))
     yield Reading(families.BODY_MEMORY_LIMIT, (), float(memory.limit_bytes))
+    yield Reading(families.LISTENERS, (), float(listeners))
     yield Reading(families.STATE_UP, (), float(state.is_up))
     if (room := state.room) is not None:
         yield Reading(families.STATE_BYTES, (), float(room.used_bytes))

@@ -86,6 +86,7 @@ class Catalogue:
     """Keeps `router` current.
 
     `sleep` waits for some seconds; `uniform` picks a number between two. `offload` checks schemas that may take long.
+    `on_rebuilt` is called after each new snapshot, `on_changed` with each backend that was found to have changed.
     """
 
     def __init__(
@@ -97,6 +98,8 @@ class Catalogue:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         ready_limit_s: float = READY_LIMIT_S,
         offload: Offload | None = None,
+        on_rebuilt: Callable[[], None] = lambda: None,
+        on_changed: Callable[[str], None] = lambda backend: None,
     ) -> None:
         self.router = Router((), partial(backend_of, sources))
         self._entries = {source.name: BackendEntry(source=source) for source in sources}
@@ -105,6 +108,8 @@ class Catalogue:
         self._sleep = sleep
         self._ready_limit_s = ready_limit_s
         self._offload = offload
+        self._on_rebuilt = on_rebuilt
+        self._on_changed = on_changed
         self._started_at: float | None = None
         self._had_their_time = asyncio.Event()
         self._rebuilding = asyncio.Lock()
@@ -155,15 +160,18 @@ class Catalogue:
                 await self._had_their_time.wait()
         self._had_their_time.set()
 
-    def refresh(self, backend: str) -> None:
-        """Asks a backend again soon, because its tools have changed; once, however often this is called."""
+    def refresh(self, backend: str, *, is_news: bool = True) -> None:
+        """Asks a backend again soon, because its tools have changed; once, however often this is called.
+
+        `is_news`: other replicas may not know of the change yet.
+        """
         task = self._refreshing.get(backend)
         if task is None or task.done():
-            self._refreshing[backend] = asyncio.create_task(self._refresh_once(self._entries[backend]))
+            self._refreshing[backend] = asyncio.create_task(self._refresh_once(self._entries[backend], is_news=is_news))
 
-    async def _refresh_once(self, entry: BackendEntry) -> None:
+    async def _refresh_once(self, entry: BackendEntry, *, is_news: bool) -> None:
         await self._sleep(REFRESH_PAUSE_S)
-        await self._refresh(entry)
+        await self._refresh(entry, is_news=is_news)
 
     def __contains__(self, backend: str) -> bool:
         return backend in self._entries
@@ -193,17 +201,17 @@ class Catalogue:
             self._note_tried()
             await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))
 
-    async def _refresh(self, entry: BackendEntry) -> bool:
+    async def _refresh(self, entry: BackendEntry, *, is_news: bool = True) -> bool:
         """Whether a backend could be asked."""
         try:
             async with entry.refreshing:
-                await self._refresh_alone(entry)
+                await self._refresh_alone(entry, is_news=is_news)
         except Exception as exc:  # no answer of a tool server may end its discovery
             _note_failure(entry, exc)
             return False
         return True
 
-    async def _refresh_alone(self, entry: BackendEntry) -> None:
+    async def _refresh_alone(self, entry: BackendEntry, *, is_news: bool) -> None:
         async with asyncio.timeout(LIST_LIMIT_S):
             listing = await entry.source.backend.list_tools()
         before = entry.evaluation
@@ -213,6 +221,8 @@ class Catalogue:
         evaluation = await evaluate(entry.source, listing, before, self._offload)
         if evaluation.tools != before.tools or entry.listed_at is None:
             await self._rebuild({entry.source.name: evaluation})
+            if is_news and entry.listed_at is not None:  # others ask a new tool server by themselves
+                self._on_changed(entry.source.name)
         entry.evaluation, entry.listing = evaluation, listing
         self._note_listed(entry)
         await _log_changes(entry, before)
@@ -244,6 +254,7 @@ class Catalogue:
                 entry.published = merged.published.get(name, 0)
                 entry.shadowed = tuple(merged.shadowed.get(name, ()))
                 entry.renamed = tuple(merged.renamed.get(name, ()))
+        self._on_rebuilt()
 
     def _note_tried(self) -> None:
         if all(entry.tried for entry in self._entries.values()):

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
-from gateway.dialects.mcp_consent import Sealing, UrlPrompt, opens_urls, unanswered
-from gateway.dialects.mcp_session_ids import Session, SessionIds, is_resumable
+from gateway.dialects.mcp_consent import UrlPrompt, opens_urls, unanswered
+from gateway.dialects.mcp_listen import open_listen, takes_events
+from gateway.dialects.mcp_session_ids import Sealing, Session, SessionIds, is_resumable
 from gateway.dialects.mcp_tools import LIST_TTL_MS
 from gateway.dialects.mcp_wire import (
     ASSUMED,
@@ -102,7 +103,8 @@ class McpSurface:
 
     `instructions` are for models, about all tools. `allows_page` says from which origins pages may call. With
     `lists_exact` input schemas are listed as they are validated. `versions` says which of each tool a list has. Calls
-    become tasks after `task_after_s`; None: none do.
+    become tasks after `task_after_s`; None: none do. `listens`: modern callers are told when the list of tools has
+    changed, if they ask for that.
     """
 
     dialects = frozenset({NAME_OF_DIALECT})
@@ -122,6 +124,7 @@ class McpSurface:
         lists_exact: bool = False,
         versions: Literal["newest", "all"] = "newest",
         task_after_s: float | None = None,
+        listens: bool = False,
     ) -> None:
         self._sessions = SessionIds(sealer)
         self._consents = consents
@@ -133,7 +136,7 @@ class McpSurface:
         self._versions: Literal["newest", "names"] = "names" if versions == "all" else "newest"
         self._stream_after_s = stream_after_s
         self._task_after_s = task_after_s
-        self._capabilities: JsonObject = {"tools": {}}
+        self._capabilities: JsonObject = {"tools": {"listChanged": True} if listens else {}}
         if task_after_s is not None:
             self._capabilities["extensions"] = {TASKS: {}}
         endpoint = Endpoint(
@@ -152,6 +155,8 @@ class McpSurface:
             "tools/list": self._list,
             "tools/call": self._call,
         }
+        if listens:
+            self._modern["subscriptions/listen"] = self._listen
         if task_after_s is not None:
             self._modern |= dict.fromkeys(mcp_tasks.METHODS, self._follow_up)
         self._legacy: dict[str, Callable[[Message, Head], Opened]] = {
@@ -281,6 +286,9 @@ class McpSurface:
             raise RpcError(PARAMS, "There is no page of that cursor.")
         encoder = McpEncoder(wire_version=message.version, id=message.id, is_call=False, is_exact=self._is_exact)
         return OpenedList(encoder, Selection(toolkit=self._toolkit(head), versions=self._versions))
+
+    def _listen(self, message: Message, head: Head) -> Opened:
+        return open_listen(message.id, message.params, head, self._toolkit(head))
 
     def _call(self, message: Message, head: Head) -> Opened:
         params = message.params
@@ -447,8 +455,7 @@ def _no_stream(head: Head) -> GatewayError:
 
 def _stream(head: Head, meta: Json, primer: Callable[[], bytes] | None) -> McpStream | None:
     """How a late answer is sent: not as events to callers that take JSON alone."""
-    accepted = head.headers.get(b"accept", b"").lower()
-    if b"text/event-stream" not in accepted and b"*/*" not in accepted:
+    if not takes_events(head):
         return None
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     if isinstance(token, str) and len(token) <= MAX_ID:

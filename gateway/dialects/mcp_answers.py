@@ -24,6 +24,7 @@ from gateway.dialects.mcp_wire import (
 from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from gateway.sse import COMMENT, EVENT_STREAM, event
 from gateway.wire import Head, Headers, JoinedList, WireReply
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -55,11 +56,6 @@ STATUSES = {
     ErrorCode.UNSUPPORTED_MEDIA: 415,
     ErrorCode.RATE_LIMITED: 429,
 }
-EVENT_STREAM: Headers = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold the events back
-)
 NOT_READY = 503  # a code, never a status
 
 
@@ -94,17 +90,13 @@ class McpStream(Struct, frozen=True):
     def beat(self, elapsed_s: float) -> bytes:
         """A progress notification to callers that asked for progress, else a comment."""
         if self.progress_token is None:
-            return b":\n\n"
-        params = b'{"progressToken":%b,"progress":%d,"message":"running"}' % (self.progress_token, elapsed_s)
+            return COMMENT
+        progress = encode(round(elapsed_s, 3))
+        params = b'{"progressToken":%b,"progress":%b,"message":"running"}' % (self.progress_token, progress)
         return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
 
     def last(self, reply: WireReply) -> bytes:
         return event(reply.body)
-
-
-def event(data: bytes) -> bytes:
-    """A message as an event; JSON text of ours has no line ends."""
-    return b"event: message\ndata: %b\n\n" % data
 
 
 class McpEncoder(Struct, frozen=True, kw_only=True):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from gateway import jsontext
+from gateway.dialects.mcp_session_ids import Sealing
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Arguments, Json, JsonObject
@@ -26,16 +26,6 @@ MAX_STATE = 64 * 1024  # characters
 DECLINED = "The user did not authorize this call."
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
-
-
-class Sealing(Protocol):
-    """Seals what callers bring back, so that any replica with the same keys can read it."""
-
-    def seal(self, text: bytes, associated_data: bytes) -> bytes: ...
-
-    def open(self, sealed: bytes, associated_data: bytes) -> bytes:
-        """Raises ValueError for what is not ours, is for something else, or is too old."""
-        ...
 
 
 class UrlPrompt(Struct, frozen=True, kw_only=True):

@@ -20,13 +20,13 @@ EVENT = b"event\n"  # before the principal in the data of an event's seal; no pr
 MAX_SEALED = 1024  # characters
 
 
-class SessionSealer(Protocol):
-    """Seals what an id says, so that any replica with the same keys can read it."""
+class Sealing(Protocol):
+    """Seals what callers bring back, so that any replica with the same keys can read it."""
 
     def seal(self, text: bytes, associated_data: bytes) -> bytes: ...
 
     def open(self, sealed: bytes, associated_data: bytes) -> bytes:
-        """Raises ValueError for what is not ours."""
+        """Raises ValueError for what is not ours, is for something else, or is too old."""
         ...
 
 
@@ -49,7 +49,7 @@ class Session(Struct, frozen=True):
 class SessionIds:
     """Makes and reads the ids."""
 
-    def __init__(self, sealer: SessionSealer) -> None:
+    def __init__(self, sealer: Sealing) -> None:
         self._sealer = sealer
 
     def new(self, version: str, opens_urls: bool, principal: str) -> bytes:

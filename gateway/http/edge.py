@@ -21,12 +21,12 @@ from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
-from gateway.http.streaming import LateStream
+from gateway.http.streaming import LateStream, as_accepted
 from gateway.ports import Operation, ServerRequest, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
 from gateway.tracing import identify
-from gateway.wire import SERVED, Body, Head, Headers, WireReply
+from gateway.wire import SERVED, Body, Head, Headers, StreamReply, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)
@@ -140,6 +140,7 @@ class Edge:
         started = perf_counter()
         served: ServerRequest | None = scope.get("extensions", NOTHING).get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
+        observe, fixed_operation, path = self._observer.answered, route.operation, route.path
         head = Head(method=scope["method"], path=route.asked, headers=headers, dialect=route.dialect)
         trace = identify(headers, self._digits)
         request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
@@ -155,9 +156,16 @@ class Edge:
                 reply = await self._refuse(request, error)
             else:
                 reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
-            if late is not None and await late.end(reply):
-                status, size = 200, late.size
-                return
+            if late is not None:
+                if isinstance(reply, StreamReply):
+                    status = reply.status
+                    del self, route  # they lead to all tools, which would outlive the next reload with this stream
+                    await late.carry(reply, receive if served is None else None)
+                    return
+                if await late.end(reply):
+                    status = 200
+                    return
+                reply = as_accepted(reply, request)
             status, size = strictly(reply.status) if route.is_strict else reply.status, len(reply.body)
             fields = (*reply.headers, trace.sent[0], *request.extra)
             if self._cors is not None:
@@ -175,11 +183,11 @@ class Edge:
         finally:  # callers who leave early are noted, too
             if late is not None:
                 late.close()
-            operation = route.operation or request.operation
+                size = size or late.size
             taken_s = perf_counter() - started
-            self._observer.answered(request, operation, route.path, status, taken_s, size)
+            observe(request, fixed_operation or request.operation, path, status, taken_s, size)
             for part, part_status in request.parts:
-                self._observer.answered(part, part.operation, route.path, part_status, taken_s, 0)
+                observe(part, part.operation, path, part_status, taken_s, 0)
 
     def _complete(self, request: Request, headers: Headers) -> Headers:
         """The headers of an answer with those that every answer has."""

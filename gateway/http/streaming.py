@@ -1,32 +1,45 @@
-"""Answers that come as a stream of events because they are late: a caller who hears nothing may give up."""
+"""Answers that are sent in pieces: late ones, whose callers may give up if they hear nothing, and those that go on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from starlette.types import Send
+from msgspec.structs import replace
+from starlette.types import Receive, Send
 
 from gateway.ports import EventStream, StreamingEncoder
 from gateway.request import Request
-from gateway.wire import Headers, WireReply
+from gateway.sse import EVENT_STREAM, event
+from gateway.wire import Events, Headers, StreamReply, WireReply
 
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s
 
 
 class LateStream:
-    """Begins to answer a request with a stream after `after_s`, if its encoder has one and there is no answer yet.
+    """Answers one request in pieces.
 
-    Until then the answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that
+    It begins a stream after `after_s` if the encoder of the request has one and there is no answer yet. Until then the
+    answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that
     every answer of the edge has.
     """
 
-    def __init__(self, request: Request, send: Send, after_s: float, complete: Callable[[Headers], Headers]) -> None:
+    def __init__(
+        self,
+        request: Request,
+        send: Send,
+        after_s: float,
+        complete: Callable[[Headers], Headers],
+        *,
+        beat_s: float = BEAT_S,
+    ) -> None:
         self._request = request
         self._send = send
         self._complete = complete
-        self._after_s = after_s
+        self._elapsed_s = self._after_s = after_s
+        self._beat_s = beat_s
         self._stream: EventStream | None = None
+        self._has_begun = False  # its head is sent
         self._beats: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(after_s, self._begin)
         self.size = 0  # bytes sent
@@ -38,33 +51,75 @@ class LateStream:
             self._beats.cancel()
 
     def _begin(self) -> None:
-        encoder = self._request.encoder
+        encoder, loop = self._request.encoder, asyncio.get_running_loop()
+        if encoder is None:  # its body is still arriving
+            self._timer = loop.call_later(self._after_s, self._begin)
+            self._elapsed_s += self._after_s
+            return
         self._stream = encoder.stream if isinstance(encoder, StreamingEncoder) else None
         if self._stream is not None:
-            self._beats = asyncio.get_running_loop().create_task(self._beat(self._stream))
+            self._beats = loop.create_task(self._beat(self._stream))
 
     async def _beat(self, stream: EventStream) -> None:
         headers = self._complete(stream.headers)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self._has_begun = True
         if first := stream.first():
             await self._write(first, more=True)
-        elapsed_s = self._after_s
         while True:
-            await self._write(stream.beat(elapsed_s), more=True)
-            await asyncio.sleep(BEAT_S)
-            elapsed_s += BEAT_S
+            await self._write(stream.beat(self._elapsed_s), more=True)
+            await asyncio.sleep(self._beat_s)
+            self._elapsed_s += self._beat_s
 
     async def end(self, reply: WireReply) -> bool:
         """Ends the stream with the answer; False if none has begun."""
         self._timer.cancel()
         if self._stream is None or self._beats is None:
             return False
-        await asyncio.sleep(0)  # the head goes first
         self._beats.cancel()
-        await asyncio.wait([self._beats])
+        await asyncio.gather(self._beats, return_exceptions=True)
+        if not self._has_begun:
+            return False
         await self._write(self._stream.last(reply), more=False)
         return True
 
-    async def _write(self, event: bytes, *, more: bool) -> None:
-        self.size += len(event)
-        await self._send({"type": "http.response.body", "body": event, "more_body": more})
+    async def carry(self, reply: StreamReply, receive: Receive | None) -> None:
+        """Sends an answer piece by piece to its end.
+
+        The server cancels this when the caller leaves. One that does not says so by `receive`.
+        """
+        self.close()
+        headers, events = self._complete(reply.headers), reply.events
+        del self._complete  # it leads to all tools, which would outlive the next reload with this stream
+        watching = None if receive is None else asyncio.create_task(_watch(receive, events))
+        try:
+            await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            while (piece := await events.next()) is not None:
+                await self._write(piece, more=True)
+            await self._write(b"", more=False)
+        finally:
+            events.close()
+            if watching is not None:
+                watching.cancel()
+
+    async def _write(self, piece: bytes, *, more: bool) -> None:
+        self.size += len(piece)
+        await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+def as_accepted(reply: WireReply, request: Request) -> WireReply:
+    """An answer as the one event of a stream if its caller takes nothing else."""
+    accepted = request.head.headers.get(b"accept", b"").lower()
+    if b"text/event-stream" not in accepted or b"application/json" in accepted or b"*/*" in accepted:
+        return reply
+    if reply.status != 200 or not reply.body:
+        return reply
+    framing = {name for name, _ in EVENT_STREAM}
+    headers = (*EVENT_STREAM, *((name, value) for name, value in reply.headers if name not in framing))
+    return replace(reply, headers=headers, body=event(reply.body))
+
+
+async def _watch(receive: Receive, events: Events) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    events.close()

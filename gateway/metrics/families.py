@@ -132,6 +132,9 @@ BODY_MEMORY_LIMIT = Family(
     "gauge",
     merge="min",
 )
+LISTENERS = Family(
+    "toolgate_listeners", "Open streams on which callers hear that their tools have changed.", (), "gauge"
+)
 STATE_BYTES = Family(
     "toolgate_state_bytes", "Memory that is taken where calls are remembered.", (), "gauge", merge="max"
 )

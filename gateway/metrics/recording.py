@@ -28,7 +28,8 @@ from gateway.metrics.store import Counted, Row, Series, Store
 
 NONE = "none"  # no dialect, no backend
 OPERATIONS = frozenset({
-    "call", "list", "poll", "cancel", "callback", "challenge", "health", "openapi", "metrics", "metadata", "preflight",
+    "call", "list", "poll", "listen", "cancel", "callback", "challenge", "health", "openapi", "metrics", "metadata",
+    "preflight",
     "handshake",
 })  # fmt: skip
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from gateway.ports import Target
 
-Operation = Literal["call", "list", "poll", "failed_verification"]
+Operation = Literal["call", "list", "poll", "listen", "failed_verification"]
 Part = Literal["caller", "ip", "tool", "route"]
 Identity: TypeAlias = str | tuple[str, ...]  # the text of a key of one part, the texts of one of several
 Parts: TypeAlias = tuple[str, str, str, str]
@@ -113,7 +113,8 @@ class Plans:
         self._plans: dict[tuple[Rule, ...], Plan] = {}
 
     def _of(self, operation: Operation, target: Target | None = None) -> Plan:
-        rules = tuple(rule for rule in self.rules if rule.concerns(operation, target))
+        counted: Operation = "list" if operation == "listen" else operation
+        rules = tuple(rule for rule in self.rules if rule.concerns(counted, target))
         return self._plans.setdefault(rules, Plan(rules))
 
 

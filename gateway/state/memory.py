@@ -77,6 +77,10 @@ class MemoryState:
 
     def on_changed(self, callback: Callable[[str], None]) -> None: ...  # no other process is here
 
+    def on_news(self, callback: Callable[[str], None]) -> None: ...
+
+    def tell_others(self, backend: str) -> None: ...
+
     async def start(self) -> None: ...
 
     async def aclose(self) -> None:

@@ -233,6 +233,15 @@ class State(Protocol):
     def on_changed(self, callback: Callable[[str], None]) -> None:
         """Sets what is called with the key of each call of this replica that another process has changed."""
 
+    def on_news(self, callback: Callable[[str], None]) -> None:
+        """Sets what is called with the name of each backend that another process has `tell_others` of."""
+
+    def tell_others(self, backend: str) -> None:
+        """Tells the other processes that the tools of a backend have changed.
+
+        Returns before it is done; while the state is away it is not done at all.
+        """
+
     async def start(self) -> None:
         """Tries to reach the state for a few seconds at most, and continues in the background."""
 

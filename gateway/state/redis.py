@@ -97,6 +97,12 @@ class RedisState:
     def on_changed(self, callback: Callable[[str], None]) -> None:
         self._sync.on_changed = callback
 
+    def on_news(self, callback: Callable[[str], None]) -> None:
+        self._sync.on_news = callback
+
+    def tell_others(self, backend: str) -> None:
+        self._sync.tell_others(backend)
+
     async def start(self) -> None:
         await self._sync.start()
 

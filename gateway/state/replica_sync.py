@@ -28,6 +28,7 @@ FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 1.0  # shorter than `settle_in_s`: a restarted Redis gets our calls back before callers ask for them
 LISTEN_S = 5.0  # how long one read of the subscription waits before it checks its connection
 CANCEL_AGAIN_S = 0.1
+NEWS = b"toolgate:news"  # the channel on which replicas tell each other which backends have other tools
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -71,6 +72,7 @@ class ReplicaSync:
         self._timing = timing
         self._watch = watch
         self.on_changed: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
+        self.on_news: Callable[[str], None] = lambda backend: None  # another replica saw that its tools changed
         self.epoch = 0  # when the data that we know began, by the clock of Redis; 0: we know none yet
         # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
         # or of long ago, in old data that Redis has started with.
@@ -83,6 +85,7 @@ class ReplicaSync:
         self._stale: set[str] = set()
         self._some_stale = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._telling: set[asyncio.Task[None]] = set()
 
     @property
     def may_judge(self) -> bool:
@@ -102,7 +105,7 @@ class ReplicaSync:
 
     async def aclose(self) -> None:
         """Stops the loops."""
-        pending = set(self._tasks)
+        pending = {*self._tasks, *self._telling}
         while pending:
             for task in pending:
                 task.cancel()
@@ -181,10 +184,12 @@ class ReplicaSync:
         while True:
             try:
                 async with self._redis.pubsub() as subscription:
-                    await subscription.subscribe(f"toolgate:wake:{self._replica}")
+                    await subscription.subscribe(f"toolgate:wake:{self._replica}", NEWS)
                     while True:
                         message = await subscription.get_message(timeout=LISTEN_S)
-                        if message is not None and message["type"] == "message":
+                        if message is not None and message["type"] == "message" and message["channel"] == NEWS:
+                            self._hear(message["data"])
+                        elif message is not None and message["type"] == "message":
                             key = message["data"].decode()
                             self._owned.mark_changed(key)
                             self.on_changed(key)
@@ -197,6 +202,21 @@ class ReplicaSync:
             except (RedisError, OSError):
                 self._hurry.set()  # a subscription breaks at once, and a heartbeat may take a while to fail
                 await asyncio.sleep(backoff.next_s())
+
+    def tell_others(self, backend: str) -> None:
+        """Publishes that the tools of a backend have changed; what cannot be sent now is not sent at all."""
+        telling = asyncio.create_task(self._tell(backend))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _tell(self, backend: str) -> None:
+        with suppress(RedisError, OSError):
+            await self._redis.publish(NEWS, f"{self._replica} {backend}")
+
+    def _hear(self, news: bytes) -> None:
+        replica, _, backend = news.decode(errors="replace").partition(" ")
+        if replica != self._replica:
+            self.on_news(backend)
 
     async def _refresh(self) -> None:
         while True:

@@ -107,7 +107,11 @@ async def send(surface: Surface, path: str, document: Any, headers: list[Header]
     assert {received.call["tool_id"].partition("@")[0] for received in surface.server.calls[before:]} <= named
 
 
-@given(path=PATHS, document=MESSAGES | st.lists(MESSAGES, max_size=3) | ANY_JSON, headers=st.lists(MCP_HEADERS, max_size=4) | HEADERS)
+@given(
+    path=PATHS,
+    document=MESSAGES | st.lists(MESSAGES, max_size=3) | ANY_JSON,
+    headers=st.lists(MCP_HEADERS, max_size=4) | HEADERS,
+)
 @example(path="/mcp", document=[{"jsonrpc": "2.0", "id": 1, "method": "ping"}], headers=[])
 @ENOUGH
 async def test_mcp_14_no_json_breaks_the_surface(
