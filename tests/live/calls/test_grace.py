@@ -14,8 +14,9 @@ from gateway.state.port import DONE
 from tests import plainhttp
 from tests.live.calls.site import AGENT_ID, KEY, OWNER_ID, callback_settings, order
 from tests.support.calling import caller
+from tests.support.ports import lasting_port
 from tests.support.processes import STOP_S, GatewayProcess, Settings, demo_server, gateway, until
-from tests.support.redis_server import RedisServer, lasting_port, running_redis
+from tests.support.redis_server import RedisServer, running_redis
 from tests.support.yard import WORK, Yard, yard
 
 NUMBERS = range(20)

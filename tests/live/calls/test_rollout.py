@@ -13,8 +13,9 @@ import pytest
 from tests.live.calls.site import AGENT_ID, DONE_S, KEY, OWNER_ID, Replica, order, outcome, replica
 from tests.support.calling import call, failure, result
 from tests.support.changing import change
+from tests.support.ports import lasting_port
 from tests.support.processes import DemoServer, Settings, demo_server, settings, until
-from tests.support.redis_server import RedisServer, lasting_port, running_redis
+from tests.support.redis_server import RedisServer, running_redis
 
 TIMEOUT = "1s"
 CLOSED = "http://127.0.0.1:9"

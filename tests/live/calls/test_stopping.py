@@ -14,8 +14,9 @@ from gateway.backends.callback import ACK_TIMEOUT_S
 from tests import plainhttp
 from tests.live.calls.site import KEY, callback_settings
 from tests.support.calling import call, caller, value
+from tests.support.ports import lasting_port
 from tests.support.processes import STOP_S, GatewayProcess, gateway, until
-from tests.support.redis_server import lasting_port, running_redis
+from tests.support.redis_server import running_redis
 from tests.support.yard import WORK, Yard, yard
 
 NUMBERS = range(8)

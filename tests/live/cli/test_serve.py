@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.redis_server import RedisServer, lasting_port
+from tests.support.ports import lasting_port
+from tests.support.redis_server import RedisServer
 from tests.support.terminal import (
     DEADLINE_S,
     ROOT,

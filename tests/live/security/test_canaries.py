@@ -36,8 +36,9 @@ from tests.live.security.entrusted import (
     trusting_session,
 )
 from tests.support.calling import call, caller
+from tests.support.ports import lasting_port
 from tests.support.processes import GatewayProcess, demo_server, gateway, until
-from tests.support.redis_server import RedisServer, lasting_port, running_redis
+from tests.support.redis_server import RedisServer, running_redis
 from tests.support.toolserver import ToolServer, definition, tool_server
 
 pytestmark = pytest.mark.anyio

@@ -23,7 +23,7 @@ from tests.flow.gateways import Running, config, running
 from tests.live.calls.site import AGENT_ID, OWNER_ID
 from tests.live.server.harness import OPTIONS, serving_with
 from tests.support.authority import Authority
-from tests.support.redis_server import lasting_port
+from tests.support.ports import lasting_port
 
 pytestmark = pytest.mark.anyio
 

