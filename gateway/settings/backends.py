@@ -167,7 +167,12 @@ class McpBackendSettings(ReplicatedBackendSettings):
     )
     json_text: Flag = setting(False, "Whether a single text that is a JSON object or array is read as that value.")
     trust_meta: Flag = setting(
-        False, "Whether it is believed what it says beyond MCP, as another Toolgate: what may be retried, and when."
+        False,
+        "Whether it is believed what it says beyond MCP, as another Toolgate: ids and requirements of tools, what may "
+        "be retried, and when.",
+    )
+    trust_annotations: Flag = setting(
+        False, "Whether tools it calls read-only or idempotent may run twice for one call, as routes can allow."
     )
 
 
