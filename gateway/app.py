@@ -92,7 +92,7 @@ class Gateway:
             self._challenges,
             self._checks,
             encoders=dict(chain(parts.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
-            location=lambda call_id: f"{self._challenges.public_url}{CALLS}{call_id}",
+            path=CALLS,
             published=lambda tool: self.catalogue.router.published(tool),
             count=self.metrics.tool_call,
         )

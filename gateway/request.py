@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.model import Json
-from gateway.ports import Encoder, Operation, Surface
+from gateway.ports import Encoder, Operation, ServerRequest, Surface
 from gateway.routing import PublishedTool
 from gateway.tracing import UNTRACED, Trace
-from gateway.wire import Head, Headers, ServerRequest
+from gateway.wire import Head, Headers
 
 # Must not be repeated: a head with two of these means two things to two readers.
 SINGLE = (

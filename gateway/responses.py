@@ -29,7 +29,7 @@ FAILED = "The gateway failed."
 
 
 class ResponseBuilder:
-    """`encoders` are by dialect and wire version; `location` makes the URL of a kept call from its id.
+    """`encoders` are by dialect and wire version; `path` is that of kept calls, before their ids.
 
     `published` finds a tool by its full id. `count` takes each run of a kept call: backend, tool without its version,
     outcome, seconds.
@@ -41,14 +41,14 @@ class ResponseBuilder:
         checks: Checks,
         *,
         encoders: Mapping[tuple[str, str], Encoder],
-        location: Callable[[str], str],
+        path: str,
         published: Callable[[str], PublishedTool | None],
         count: Callable[[str, str, str, float], None],
     ) -> None:
         self._challenges = challenges
         self._checks = checks
         self._encoders = encoders
-        self._location = location
+        self._path = path
         self._published = published
         self._count = count
         self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
@@ -82,11 +82,12 @@ class ResponseBuilder:
             assert isinstance(status, GatewayError)
             request.counts = kept.joined  # else the run that was refused is counted, when it ended
             reply = self.run_refusal(status, kept.backend, request)
-        name = (CALL_ID, kept.id.encode())
+        call_id = kept.id.encode()
         if kept.remembered:
-            request.extra = (*request.extra, name, (LOCATION, self._location(kept.id).encode()))
+            location = f"{self._challenges.public_url}{self._path}".encode() + call_id
+            request.extra = (*request.extra, (CALL_ID, call_id), (LOCATION, location))
         else:
-            request.extra = (*request.extra, name)
+            request.extra = (*request.extra, (CALL_ID, call_id))
         return reply
 
     def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
@@ -106,7 +107,7 @@ class ResponseBuilder:
     def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
         """Counts the run of a kept call that has ended, by the outcome that its caller gets."""
         tool = run.published
-        if isinstance(ending, GatewayError):
+        if not isinstance(ending, ToolResult):
             outcome = outcome_of_refusal(ending)
         elif ending.failure is not None:
             outcome = ending.failure.outcome

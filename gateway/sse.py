@@ -8,6 +8,8 @@ from codecs import BOM_UTF8
 from msgspec import Struct
 
 LINE_END = re.compile(rb"\r\n|\n|\r")
+MAX_ID_BYTES = 1024  # it goes into a header
+MAX_RETRY_DIGITS = 9  # of milliseconds: eleven days
 
 
 class Event(Struct, frozen=True):
@@ -20,12 +22,15 @@ class Event(Struct, frozen=True):
 class EventParser:
     """Puts the events of one stream together from chunks that may be cut anywhere.
 
-    An event whose lines have more than `max_event_bytes` is left out and counted in `skipped`. Comments, `id` and
-    `retry` are ignored.
+    An event whose lines have more than `max_event_bytes` is left out and counted in `skipped`. Comments do not count.
+    `last_id` is what a new connection may send as `Last-Event-ID`, empty if there is none; `retry_ms` is how long the
+    server asks to wait before that, None if it has not.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
         self.skipped = 0
+        self.last_id = b""
+        self.retry_ms: int | None = None
         self._max_event_bytes = max_event_bytes
         self._start: bytes | None = b""  # the first bytes, while they may be a byte order mark; None afterwards
         self._after_cr = False
@@ -34,6 +39,7 @@ class EventParser:
         self._event_bytes = 0  # of the lines before this one
         self._data: list[bytes] = []
         self._type = ""
+        self._id = b""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Takes the next bytes and returns the events that are now complete."""
@@ -79,12 +85,18 @@ class EventParser:
                     self._data.append(value)
                 elif name == b"event":
                     self._type = value.decode("utf-8", "replace")
+                elif name == b"id":
+                    if b"\0" not in value:
+                        self._id = value if len(value) <= MAX_ID_BYTES else b""
+                elif name == b"retry" and value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
+                    self.retry_ms = int(value)
         return None
 
     def _dispatch(self) -> Event | None:
         """Ends an event at a blank line; one without data is none."""
         data, kind, size = self._data, self._type, self._event_bytes
         self._data, self._type, self._event_bytes = [], "", 0
+        self.last_id = self._id
         if size > self._max_event_bytes:
             self.skipped += 1
             return None

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 Headers = tuple[tuple[bytes, bytes], ...]
-SERVED = "toolgate.served"  # the extension of the scope: a `ServerRequest`
+SERVED = "toolgate.served"  # the extension of the scope: a `ports.ServerRequest`
 
 
 class Body(Protocol):
@@ -85,36 +85,3 @@ class JoinedList(Struct, frozen=True, kw_only=True):
     body: bytes
     gzipped: bytes | None = None
     etag: bytes = b""
-
-
-class ServerRequest(Protocol):
-    """A request as our own server has it: what that offers beyond ASGI, and every other server leaves out.
-
-    `fields` are the headers by lower-case name, the last of each. `answered` is the status that the server has answered
-    with in the application's place, once it has; 0 is none: it was cut off when the server ended.
-    """
-
-    fields: Mapping[bytes, bytes]
-    answered: int | None
-    holder: str  # the caller for whom its body is held in memory, once the application knows it
-
-    @property
-    def disconnected(self) -> bool:
-        """Whether its caller has left."""
-        ...
-
-    def keep(self) -> None:
-        """Makes the application's task go on if the caller leaves."""
-        ...
-
-    def take_body(self) -> bytes | None:
-        """The body, once, if all of it is there; None leaves it to be received."""
-        ...
-
-    def answer(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Answers at once, without messages; false if that cannot be now. Only for those who hold the server's `send`.
-
-        `status` is one that has a body. Content-Length is added, and no other header that frames a message or speaks of
-        the connection may be given.
-        """
-        ...

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from math import inf
 from time import monotonic
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
-from gateway import jsontext
 from gateway.admission import DispatchGate, Lease
+from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
 from gateway.backends.lists import ListReader
-from gateway.backends.mcp_channel import McpChannel
+from gateway.backends.mcp_channel import McpChannel, McpReply
 from gateway.backends.mcp_pages import all_pages
-from gateway.backends.mcp_sessions import McpSessions
+from gateway.backends.mcp_sessions import McpSessions, Session
 from gateway.backends.server import BackendContext, Server
-from gateway.dialects import mcp_server, replies
+from gateway.dialects import mcp_responses, mcp_results, mcp_server, replies
 from gateway.dialects.mcp_listings import read_tools
-from gateway.dialects.mcp_server import Agreed, Mirrored, RpcFailure
-from gateway.dialects.mcp_wire import UNSUPPORTED_VERSION
-from gateway.errors import ErrorCode, GatewayError, unavailable
+from gateway.dialects.mcp_results import RpcFailure
+from gateway.dialects.mcp_server import Agreed, Mirrored
+from gateway.errors import unavailable
 from gateway.model import Invocation, Json, JsonObject, Listing, ToolResult
 from gateway.settings.backends import McpBackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Answer, WireRequest
 
-# Both come before any tool is run in every server that was looked at.
-LOST_SESSION = re.compile(rb"session|initializ", re.IGNORECASE)
+CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
+AS_EVERYWHERE = (401, 403, 408, 429)  # mean what they mean in other protocols; so does 500 and above
 
 
 class McpBackend:
@@ -47,14 +45,12 @@ class McpBackend:
         self.name = name
         self._settings = settings
         self._on_change = context.on_change
-        self._exchange = HttpExchange(
-            name, settings, context, WireRequest(method=b"POST", path=""), send=self._send, ask=self._ask_for_tools
-        )
-        self._channel = McpChannel(name, self._exchange.credentials)
+        self._exchange = HttpExchange(name, settings, context, CALL, send=self._send, ask=self._ask_for_tools)
+        self._channel = McpChannel(self._exchange.credentials)
         fixed = None if settings.era == "auto" else settings.era
-        self._sessions = McpSessions(name, self._channel, fixed=fixed, is_shared=settings.sessions == "shared")
+        self._sessions = McpSessions(self._channel, fixed=fixed, is_shared=settings.sessions == "shared")
         self._reader = ListReader(read_tools, name, settings, context.lists, trust_meta=settings.trust_meta)
-        self._mirrored: dict[str, Mirrored] = {}  # by the server's own name of the tool
+        self._mirrored: dict[str, tuple[JsonObject, Mirrored]] = {}  # by the server's own name of the tool
 
     @property
     def dialect(self) -> str:
@@ -68,32 +64,35 @@ class McpBackend:
     # As the codec: what is sent depends on what was agreed with the replica, and is made in `_send`.
 
     def request_call(self, invocation: Invocation) -> WireRequest:
-        return WireRequest(method=b"POST", path="")
+        return CALL
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """Reads the response to a call; raises as `CallCodec.decode_reply`."""
-        if document is None:
-            try:
-                document = jsontext.decode(replies.without_mark(reply.body), replies.MAX_DEPTH)
-            except jsontext.JsonError as exc:
-                if reply.status != 200:
-                    return replies.decode_reply(reply, invocation)
-                raise replies.BrokenReplyError(f"not JSON: {exc}") from exc
-        if reply.status in (401, 403, 408, 429, 503):
+        status, settings = reply.status, self._settings
+        if status in AS_EVERYWHERE or status >= 500:
             return replies.decode_reply(reply, invocation)
-        settings = self._settings
+        if document is None:
+            document = mcp_responses.message_of(reply)
+        urls: Sequence[JsonObject] = ()
+        if isinstance(reply, McpReply):
+            mcp_responses.check_id(document, reply.id)
+            urls = [one for one in reply.urls if is_https_or_loopback(one["url"])]
         try:
-            result = mcp_server.result_of(document)
-            return mcp_server.tool_result(
+            result = mcp_results.result_of(document)
+            if status != 200:
+                raise replies.BrokenReplyError(f"status {status}")
+            ended = mcp_results.tool_result(
                 result, invocation, json_text=settings.json_text, trust_meta=settings.trust_meta
             )
         except RpcFailure as failure:
-            try:
-                return mcp_server.failed_call(failure, invocation)
-            except GatewayError as refused:
-                if refused.code is ErrorCode.TOOL_NOT_FOUND:
-                    self._on_change()
-                raise
+            if mcp_results.shows_change(failure):
+                self._on_change()
+            ended = mcp_results.failed_call(failure, invocation)
+        if ended.failure is None:
+            return replace(ended, value_bytes=len(reply.body))
+        if mcp_results.UNKNOWN_TOOL.match(ended.failure.message):
+            self._on_change()  # most servers say so in a result; the list decides
+        return mcp_results.with_urls(ended, urls)
 
     # Calls.
 
@@ -101,16 +100,17 @@ class McpBackend:
         """Sends a call in the session of its principal; once more if the server provably did not know the session."""
         server, principal = lease.replica.target, invocation.principal
         for _ in range(2):
-            agreed = await self._agree(server, principal, deadline)
-            reply = await self._call(server, agreed, invocation, deadline)
-            if not _is_lost(agreed, reply):
+            session = self._sessions.known(server, principal) or await self._agree(server, principal, deadline)
+            session.calls += 1
+            try:
+                reply = await self._call(server, session.agreed, invocation, deadline)
+            finally:
+                session.calls -= 1
+            if reply.status not in (400, 404) or not self._is_lost(session, reply):
                 return reply
-            self._sessions.forget(server, principal, agreed)
-            if agreed.is_modern:
-                self._sessions.forget_era(server)
-        raise unavailable("it does not know the session that it has just given us")
+        raise unavailable("it does not know the session that it has just given us, or the revision that it named")
 
-    async def _agree(self, server: Server, principal: str, deadline: float) -> Agreed:
+    async def _agree(self, server: Server, principal: str, deadline: float) -> Session:
         try:
             async with asyncio.timeout(max(deadline - monotonic(), 0.001)):
                 return await self._sessions.agree(server, principal)
@@ -119,7 +119,7 @@ class McpBackend:
 
     async def _call(self, server: Server, agreed: Agreed, invocation: Invocation, deadline: float) -> Reply:
         id_ = next(self._sessions.ids)
-        request = mcp_server.call(agreed, id_, invocation, self._mirrored_by(invocation))
+        request, more = mcp_server.call(agreed, id_, invocation, self._mirrored_by(invocation))
         try:
             return await self._channel.ask(
                 server,
@@ -127,23 +127,34 @@ class McpBackend:
                 request,
                 id_,
                 invocation.principal,
-                timeout_s=max(deadline - monotonic(), 0.001),
+                deadline=deadline,
                 max_body=self._settings.max_response_bytes,
-                more=invocation.headers,
+                more=more,
             )
         except (TransportError, asyncio.CancelledError) as exc:
-            was_sent = isinstance(exc, asyncio.CancelledError) or (exc.sent and exc.kind is Kind.TIMEOUT)
-            if was_sent and not agreed.is_modern:  # a modern server sees that the stream is closed
-                params = {"requestId": id_, "reason": "It is not waited for any more."}
-                cancelled = mcp_server.request(agreed, None, "notifications/cancelled", params)
-                self._channel.tell(server, cancelled, invocation.principal)
+            may_run = isinstance(exc, asyncio.CancelledError) or (exc.sent and exc.kind is Kind.TIMEOUT)
+            if may_run and not agreed.is_modern:  # a modern server sees that the stream is closed
+                self._channel.tell(server, mcp_server.cancel(agreed, id_), invocation.principal)
             raise
+
+    def _is_lost(self, session: Session, reply: Reply) -> bool:
+        """Whether the server has run nothing because it did not know our session or revision, which is dropped then."""
+        match mcp_responses.lost(session.agreed, reply):
+            case "session":
+                self._sessions.forget(session)
+            case "revision":
+                self._sessions.forget(session)
+                self._sessions.forget_era(session.server)
+            case None:
+                return False
+        return True
 
     def _mirrored_by(self, invocation: Invocation) -> Mirrored:
         tool = invocation.tool
-        if tool.remote_id not in self._mirrored:
-            self._mirrored[tool.remote_id] = mcp_server.mirrored_arguments(tool.input_schema)
-        return self._mirrored[tool.remote_id]
+        known = self._mirrored.get(tool.remote_id)
+        if known is None or known[0] is not tool.input_schema:
+            known = self._mirrored[tool.remote_id] = tool.input_schema, mcp_server.mirrored_arguments(tool.input_schema)
+        return known[1]
 
     # Lists.
 
@@ -160,22 +171,20 @@ class McpBackend:
     async def _ask_for_tools(self, server: Server, timeout_s: float) -> Reply:
         """All pages of the list as one. Raises TransportError, BACKEND_UNAVAILABLE."""
         deadline, principal = monotonic() + timeout_s, "anonymous"
+        await self._sessions.review(server, principal)
         for _ in range(2):
-            agreed = await self._agree(server, principal, deadline)
-            reply = await self._pages(server, agreed, principal, deadline)
-            if not _is_lost(agreed, reply):
-                return reply
-            self._sessions.forget(server, principal, agreed)
-            self._sessions.forget_era(server)
+            session = self._sessions.known(server, principal) or await self._agree(server, principal, deadline)
+            reply = await self._pages(server, session.agreed, principal, deadline)
+            if not self._is_lost(session, reply):
+                break
         return reply
 
     async def _pages(self, server: Server, agreed: Agreed, principal: str, deadline: float) -> Reply:
         async def ask(params: JsonObject) -> Reply:
             id_ = next(self._sessions.ids)
             request = mcp_server.request(agreed, id_, "tools/list", params)
-            timeout_s = max(deadline - monotonic(), 0.001)
             return await self._channel.ask(
-                server, agreed, request, id_, principal, timeout_s=timeout_s, max_body=MAX_LIST_BYTES
+                server, agreed, request, id_, principal, deadline=deadline, max_body=MAX_LIST_BYTES
             )
 
         return await all_pages(ask)
@@ -185,33 +194,7 @@ class McpBackend:
         return await self._exchange.challenge_status(check_url)
 
     async def aclose(self) -> None:
-        """Refuses the calls that wait and closes every connection."""
+        """Ends the sessions, refuses the calls that wait and closes every connection."""
+        await self._sessions.aclose()
         await self._channel.aclose()
         await self._exchange.aclose()
-
-
-def _is_lost(agreed: Agreed, reply: Reply) -> bool:
-    """Whether an answer says that the server did not know our session, or our revision: it has run nothing."""
-    if agreed.is_modern:
-        return reply.status == 400 and _error_code(reply.body) == UNSUPPORTED_VERSION
-    if agreed.session is None:
-        return False
-    if reply.status == 404:
-        return True
-    return reply.status == 400 and _error_code(reply.body) is not None and LOST_SESSION.search(reply.body) is not None
-
-
-class _Error(Struct):
-    code: int
-
-
-class _ErrorResponse(Struct):
-    error: _Error
-
-
-def _error_code(body: bytes) -> int | None:
-    """The code of an error of JSON-RPC; None if a body is none."""
-    try:
-        return msgspec.json.decode(body, type=_ErrorResponse).error.code
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None

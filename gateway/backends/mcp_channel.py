@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
-from math import inf
+from time import monotonic
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
-from gateway.dialects import mcp_server
+from gateway.dialects import mcp_results, mcp_server
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import NO_METHOD
-from gateway.model import Json
+from gateway.model import Json, JsonObject
 from gateway.sse import EventParser
 from gateway.transport import Kind, Reply, StreamedReply, TransportError
 from gateway.wire import Headers, WireRequest
 
-log = logging.getLogger("gateway.backends")
-
 SIDE_S = 5.0  # for what nobody waits for: answers to the server's own requests, cancellations, ends of sessions
+MAX_SIDE = 64  # of these at once; a server that asks for more waits for its answers in vain
 MAX_SIDE_BYTES = 64 * 1024
+DRAIN_S = 1.0  # for the end of a stream behind the response, so that its connection can be used again
+STREAM_TIMES = 8  # a stream with all its notifications may be so much longer than a response
+MAX_RESUMES = 3  # of a stream that brings nothing new
+RESUME_S, LEAST_RESUME_S = 1.0, 0.1  # before a stream is resumed, unless the server says how long
+MAX_ID = 256  # characters of the id of a server's request, which goes back to it
+MAX_URLS = 16
+
+
+class McpReply(Reply, frozen=True):
+    """The answer to the request of that id. `urls` were to be opened by the user while the tool ran."""
+
+    id: int
+    urls: tuple[JsonObject, ...] = ()
 
 
 class Envelope(Struct):
@@ -32,16 +44,39 @@ class Envelope(Struct):
     id: Json = None
     method: str | None = None
     params: Raw = Raw(b"{}")
+    error: Raw = Raw(b"")
 
 
 _read_envelope = msgspec.json.Decoder(Envelope).decode
 
 
+class _Asked(Struct):
+    """A request that is answered in a stream, and how far that has come. `deadline` as `monotonic` has it."""
+
+    server: Server
+    agreed: Agreed | None
+    id: int
+    principal: str
+    deadline: float
+    max_body: int
+    urls: list[JsonObject]
+    size: int = 0
+    last_id: bytes = b""
+    resumes: int = 0  # since something new came
+    resume_s: float = RESUME_S
+
+    @property
+    def can_resume(self) -> bool:
+        """Streams of modern servers cannot be resumed (2026-07-28, Transports); others if their events have ids."""
+        is_legacy = self.agreed is not None and not self.agreed.is_modern
+        in_time = monotonic() + self.resume_s < self.deadline
+        return is_legacy and bool(self.last_id) and self.resumes < MAX_RESUMES and in_time
+
+
 class McpChannel:
     """Talks to all replicas of one MCP server. Durations in seconds, sizes in bytes."""
 
-    def __init__(self, name: str, credentials: Credentials) -> None:
-        self._name = name
+    def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._side: set[asyncio.Task[None]] = set()
 
@@ -53,65 +88,132 @@ class McpChannel:
         id_: int,
         principal: str,
         *,
-        timeout_s: float,
+        deadline: float,
         max_body: int,
         more: Headers = (),
-    ) -> Reply:
+    ) -> McpReply:
         """Sends a request; the body of what it returns is the one message that answers it. Raises TransportError."""
-        async with server.pool.stream(
+        reply = await server.pool.reply_or_events(
             request.method,
-            server.target(request.path),
+            server.endpoint,
             self._headers(request, principal),
             request.body,
             more=more,
-            timeout_s=timeout_s,
-            idle_s=inf,
+            timeout_s=max(deadline - monotonic(), 0.001),
             max_body=max_body,
-        ) as reply:
-            kind = reply.head.header(b"content-type") or b""
-            if not kind.lower().startswith(b"text/event-stream"):
-                return await reply.read()
-            return await self._read_events(reply, server, agreed, id_, principal, max_body)
+        )
+        if isinstance(reply, StreamedReply):
+            return await self._read_streams(reply, _Asked(server, agreed, id_, principal, deadline, max_body, []))
+        return McpReply(reply.status, reply.headers, reply.body, id_)
 
-    async def _read_events(
-        self, reply: StreamedReply, server: Server, agreed: Agreed | None, id_: int, principal: str, max_body: int
-    ) -> Reply:
-        parser = EventParser(max_body)
-        async for chunk in reply:
+    def _headers(self, request: WireRequest, principal: str) -> Headers:
+        return (USER_AGENT, *request.headers, *self._credentials(principal))
+
+    # Streams of events.
+
+    async def _read_streams(self, events: StreamedReply, asked: _Asked) -> McpReply:
+        """The response out of a stream, or out of one that resumes it. Raises TransportError, which counts as sent."""
+        while True:
+            parser, response = EventParser(asked.max_body), None
+            try:
+                response = await self._read_events(events, parser, asked)
+            except TransportError as exc:
+                if exc.kind is not Kind.CLOSED:
+                    raise
+            finally:
+                self._leave(events, is_answered=response is not None)
+            if response is not None:
+                return response
+            if parser.last_id not in (b"", asked.last_id):
+                asked.last_id, asked.resumes = parser.last_id, 0
+            if parser.retry_ms is not None:
+                asked.resume_s = max(parser.retry_ms / 1000, LEAST_RESUME_S)
+            events = await self._resumed(asked)
+
+    async def _read_events(self, events: StreamedReply, parser: EventParser, asked: _Asked) -> McpReply | None:
+        """Reads up to the response; None if the stream ends without one."""
+        async for chunk in events:
+            asked.size += len(chunk)
             for event in parser.feed(chunk):
                 message = _message(event.data)
                 if message is None:
                     continue
                 if message.method is not None:
-                    if message.id is not None and agreed is not None:
-                        self._refuse(server, agreed, message, principal)
-                elif message.id == id_ and type(message.id) is int:
-                    headers = [(name, value) for name, value in reply.head.headers if name != b"content-type"]
-                    return Reply(reply.head.status, ((b"content-type", b"application/json"), *headers), event.data)
+                    self._note(message, asked)
+                elif _answers(message, asked.id):
+                    head = events.head
+                    headers = (pair for pair in head.headers if pair[0] != b"content-type")
+                    json = (b"content-type", b"application/json")
+                    return McpReply(head.status, (json, *headers), event.data, asked.id, tuple(asked.urls))
+            if parser.skipped or asked.size > STREAM_TIMES * asked.max_body:
+                raise TransportError(Kind.TOO_LARGE, "The stream of events is too long.", sent=True)
+        return None
+
+    async def _resumed(self, asked: _Asked) -> StreamedReply:
+        """A stream that goes on where the last one ended (2025-11-25, Transports). Raises CLOSED if there is none."""
+        while asked.agreed is not None and asked.can_resume:
+            asked.resumes += 1
+            await asyncio.sleep(asked.resume_s)
+            request = mcp_server.resume(asked.agreed, asked.last_id)
+            try:
+                reply = await asked.server.pool.reply_or_events(
+                    request.method,
+                    asked.server.endpoint,
+                    self._headers(request, asked.principal),
+                    b"",
+                    timeout_s=max(asked.deadline - monotonic(), 0.001),
+                    max_body=MAX_SIDE_BYTES,
+                )
+            except TransportError as exc:
+                if exc.kind is Kind.TIMEOUT:
+                    raise TransportError(exc.kind, str(exc), sent=True) from exc
+                continue
+            if not isinstance(reply, StreamedReply):
+                break
+            if reply.head.status == 200:
+                return reply
+            reply.close()
+            break
         raise TransportError(Kind.CLOSED, "The stream ended without a response.", sent=True)
 
-    def _headers(self, request: WireRequest, principal: str) -> Headers:
-        return (USER_AGENT, *request.headers, *self._credentials(principal))
+    def _leave(self, events: StreamedReply, *, is_answered: bool) -> None:
+        """Closes a stream, which tells a modern server that it is not waited for, or has its end read if it is over."""
+        if not is_answered or events.is_over or not self._start(_drain(events)):
+            events.close()
+
+    # What the server asks for while a tool runs.
+
+    def _note(self, message: Envelope, asked: _Asked) -> None:
+        """Answers a request of the server's at once: silence would hold its tool up until its timeout."""
+        id_ = message.id
+        if asked.agreed is None or not (type(id_) is int or (isinstance(id_, str) and len(id_) <= MAX_ID)):
+            return  # a notification, or what is no request
+        if message.method == "ping":
+            answer = mcp_server.answer(asked.agreed, id_, "result", {})
+        elif message.method == "elicitation/create" and (url := _url_to_open(message.params)):
+            if len(asked.urls) < MAX_URLS:
+                asked.urls.append(url)
+            answer = mcp_server.answer(asked.agreed, id_, "result", {"action": "cancel"})
+        else:
+            error: JsonObject = {"code": NO_METHOD, "message": "Method not found"}
+            answer = mcp_server.answer(asked.agreed, id_, "error", error)
+        self.tell(asked.server, answer, asked.principal)
 
     # What nobody waits for.
 
-    def _refuse(self, server: Server, agreed: Agreed, message: Envelope, principal: str) -> None:
-        """Answers a request of the server's at once: silence would hold its tool up until its timeout."""
-        match message.method:
-            case "ping":
-                answer = mcp_server.answer(agreed, message.id, "result", {})
-            case "elicitation/create" if b'"url"' in bytes(message.params):
-                answer = mcp_server.answer(agreed, message.id, "result", {"action": "cancel"})
-            case _:
-                error = {"code": NO_METHOD, "message": "Method not found"}
-                answer = mcp_server.answer(agreed, message.id, "error", error)
-        self.tell(server, answer, principal)
-
     def tell(self, server: Server, request: WireRequest, principal: str) -> None:
         """Sends a message that has no response, without waiting for it."""
-        task = asyncio.create_task(self._tell(server, request, principal))
+        self._start(self._tell(server, request, principal))
+
+    def _start(self, work: Any) -> bool:
+        """Runs something beside the calls; False if too much runs already."""
+        if len(self._side) >= MAX_SIDE:
+            work.close()
+            return False
+        task = asyncio.create_task(work)
         self._side.add(task)
         task.add_done_callback(self._side.discard)
+        return True
 
     async def _tell(self, server: Server, request: WireRequest, principal: str) -> None:
         with suppress(TransportError):
@@ -121,12 +223,7 @@ class McpChannel:
         """Sends a message that has no response. Raises TransportError."""
         headers = self._headers(request, principal)
         return await server.pool.request(
-            request.method,
-            server.target(request.path),
-            headers,
-            request.body,
-            timeout_s=timeout_s,
-            max_body=MAX_SIDE_BYTES,
+            request.method, server.endpoint, headers, request.body, timeout_s=timeout_s, max_body=MAX_SIDE_BYTES
         )
 
     async def aclose(self) -> None:
@@ -134,6 +231,20 @@ class McpChannel:
         for task in list(self._side):
             task.cancel()
         await asyncio.gather(*self._side, return_exceptions=True)
+
+
+async def _drain(events: StreamedReply) -> None:
+    """Reads what stands behind a response, for a moment."""
+    size = 0
+    try:
+        with suppress(TransportError, TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                async for chunk in events:
+                    size += len(chunk)
+                    if size > MAX_SIDE_BYTES:
+                        break
+    finally:
+        events.close()
 
 
 def _message(data: bytes) -> Envelope | None:
@@ -144,3 +255,21 @@ def _message(data: bytes) -> Envelope | None:
         return _read_envelope(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+
+
+def _answers(message: Envelope, id_: int) -> bool:
+    """Whether a message is the response to a request; an error without an id is, too: the request was unreadable."""
+    if message.id is None:
+        return bool(bytes(message.error))
+    return message.id == id_ and not isinstance(message.id, bool)
+
+
+def _url_to_open(params: Raw) -> JsonObject | None:
+    """The URL that a request for elicitation has for the user; None if it wants something else."""
+    if len(bytes(params)) > MAX_SIDE_BYTES:
+        return None
+    try:
+        asked = msgspec.json.decode(params)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return mcp_results.url_to_open(asked, "1")

@@ -7,19 +7,23 @@ servers may keep state for a session, so each principal has a session of its own
 from __future__ import annotations
 
 import asyncio
-import logging
+import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from time import monotonic
+from typing import Any
 
 from msgspec import Struct
 
 from gateway import jsontext
 from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel
 from gateway.backends.server import Server
-from gateway.dialects import mcp_server, replies
-from gateway.dialects.mcp_server import Agreed, RpcFailure
+from gateway.dialects import mcp_results, mcp_server, replies
+from gateway.dialects.mcp_results import RpcFailure
+from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import (
     HEADER_MISMATCH,
     LEGACY,
@@ -33,99 +37,182 @@ from gateway.model import Json, JsonObject
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import WireRequest
 
-log = logging.getLogger("gateway.backends")
-
 AGREE_S = 15.0  # for both handshakes together
+END_S = 1.0  # for the ends of all sessions when the backend is closed
+IDLE_S = 600.0  # a session that was not used for so long is ended
 REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been replaced
 MAX_SESSIONS = 1000  # of one backend; the one not used for longest is ended first
+SESSION_ID = re.compile(rb"[\x21-\x7e]{1,1024}")  # visible ASCII (2025-11-25, Session Management)
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)  # none but a modern server says these
+NO_VERDICT = (401, 403, 408, 429)  # about credentials and load; so is 500 and above
 
 
-class _Era(Struct, frozen=True):
-    is_modern: bool
+class Session(Struct):
+    """What was agreed with a replica for a principal, and how many calls use it. All callers of a modern one share it.
+
+    `used_at`: when the last of these began.
+    """
+
+    agreed: Agreed
+    server: Server
+    principal: str
+    used_at: float
+    calls: int = 0
+
+
+class _Era(Struct):
+    """Which era a replica is of; `modern` is the session of a modern one."""
+
+    modern: Session | None
     found_at: float
 
 
 class McpSessions:
-    """What was agreed with each replica, by principal. `fixed` is the era that the settings name, if they do."""
+    """What was agreed with each replica, by principal, with `most` sessions in all.
+
+    `fixed` is the era that the settings name, if they do.
+    """
 
     def __init__(
         self,
-        name: str,
         channel: McpChannel,
         *,
         fixed: str | None = None,
         is_shared: bool = False,
+        most: int = MAX_SESSIONS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._name = name
+        self.version = ""  # the last that was agreed on, for operators
+        self.ids = count(1)  # of requests: never repeated, so unique in every session
         self._channel = channel
         self._is_shared = is_shared
-        self._fixed = None if fixed is None else _Era(fixed == "modern", float("inf"))
+        self._fixed = fixed
+        self._most = most
         self._clock = clock
         self._eras: dict[str, _Era] = {}
-        self._agreed: OrderedDict[tuple[str, str], Agreed] = OrderedDict()
-        self._making: dict[tuple[str, str], asyncio.Task[Agreed]] = {}
-        self.ids = count(1)  # of requests: never repeated, so unique in every session
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()  # of legacy servers; last used last
+        self._making: dict[tuple[str, str, str], asyncio.Task[Any]] = {}
 
-    @property
-    def version(self) -> str:
-        """A revision in use, for operators; empty before the first handshake."""
-        return next((agreed.version for agreed in reversed(self._agreed.values())), "")
+    def known(self, server: Server, principal: str) -> Session | None:
+        """What is agreed with a replica already; None if a call has to `agree` first."""
+        era = self._eras.get(server.url)
+        if era is not None and era.modern is not None:
+            return era.modern
+        key = self._key(server, principal)
+        session = self._sessions.get(key)
+        if session is not None:
+            session.used_at = self._clock()
+            self._sessions.move_to_end(key)
+        return session
 
-    async def agree(self, server: Server, principal: str) -> Agreed:
-        """What is agreed with a replica; made once for all who wait. Raises TransportError: nothing was called."""
-        key = server.url, "" if self._is_shared else principal
-        agreed = self._agreed.get(key)
-        if agreed is not None:
-            self._agreed.move_to_end(key)
-            return agreed
-        making = self._making.get(key)
-        if making is None:
-            making = self._making[key] = asyncio.create_task(self._make(key, server, principal))
-            making.add_done_callback(lambda _: self._making.pop(key, None))
-        return await asyncio.shield(making)
+    async def agree(self, server: Server, principal: str) -> Session:
+        """Agrees with a replica; once for all who wait. Raises TransportError: nothing was called."""
+        session: Session = await self._once(
+            ("session", *self._key(server, principal)), partial(self._make, server, principal)
+        )
+        return session
 
-    def forget(self, server: Server, principal: str, agreed: Agreed) -> None:
-        """Drops what was agreed, if it still is: the server does not know it any more."""
-        key = server.url, "" if self._is_shared else principal
-        if self._agreed.get(key) is agreed:
-            del self._agreed[key]
+    def forget(self, session: Session) -> None:
+        """Drops a session, if it still is in use: the server does not know it any more."""
+        key = self._key(session.server, session.principal)
+        if self._sessions.get(key) is session:
+            del self._sessions[key]
 
     def forget_era(self, server: Server) -> None:
         """Has a replica asked again which revisions it speaks."""
         self._eras.pop(server.url, None)
 
-    async def _make(self, key: tuple[str, str], server: Server, principal: str) -> Agreed:
+    async def review(self, server: Server, principal: str) -> None:
+        """Ends sessions that nobody uses, and asks a replica again which revisions it speaks if that is long ago."""
+        self._end_idle()
+        era = self._eras.get(server.url)
+        if era is None or self._fixed is not None or self._clock() < era.found_at + REPROBE_S:
+            return
+        with suppress(TransportError):
+            found = await self._once(("era", server.url, ""), partial(self._find_era, server, principal))
+            if (found.modern is None) is not (era.modern is None):
+                for session in [one for one in self._sessions.values() if one.server is server]:
+                    self.forget(session)
+
+    def _key(self, server: Server, principal: str) -> tuple[str, str]:
+        return server.url, "" if self._is_shared else principal
+
+    async def _once(self, key: tuple[str, str, str], make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """The outcome of what is made once for all who ask while it is made; none of them interrupts it."""
+        making = self._making.get(key)
+        if making is None:
+            making = self._making[key] = asyncio.create_task(make())
+            making.add_done_callback(partial(self._made, key))
+        return await asyncio.shield(making)
+
+    def _made(self, key: tuple[str, str, str], making: asyncio.Task[Any]) -> None:
+        del self._making[key]
+        if not making.cancelled():
+            making.exception()  # all who asked may have gone
+
+    async def _make(self, server: Server, principal: str) -> Session:
         try:
             async with asyncio.timeout(AGREE_S):
-                is_modern = await self._is_modern(server, principal)
-                agreed = Agreed(MODERN) if is_modern else await self._initialize(server, principal)
+                era = self._eras.get(server.url)
+                if era is None:
+                    era = await self._once(("era", server.url, ""), partial(self._find_era, server, principal))
+                if era.modern is not None:
+                    return era.modern
+                agreed = await self._initialize(server, principal)
         except TransportError as exc:
+            self.forget_era(server)  # another server may answer there now
             raise TransportError(exc.kind, str(exc), sent=False) from exc  # no tool was called
         except TimeoutError as exc:
             raise TransportError(Kind.TIMEOUT, "The handshake took too long.", sent=False) from exc
-        self._agreed[key] = agreed
-        while len(self._agreed) > MAX_SESSIONS:
-            _, oldest = self._agreed.popitem(last=False)
-            if oldest.session is not None:
-                self._channel.tell(server, mcp_server.end(oldest), principal)
-        return agreed
+        session = Session(agreed, server, principal, self._clock())
+        self._sessions[self._key(server, principal)] = session
+        self.version = agreed.version
+        self._end_idle()
+        return session
+
+    # Ends of sessions.
+
+    def _end_idle(self) -> None:
+        """Ends the sessions that were not used for long, and those beyond the limit that no call uses."""
+        now = self._clock()
+        for key, session in list(self._sessions.items()):
+            is_due = now > session.used_at + IDLE_S or len(self._sessions) > self._most
+            if not is_due:
+                break  # the others were used later
+            if not session.calls:
+                del self._sessions[key]
+                if session.agreed.session is not None:
+                    self._channel.tell(session.server, mcp_server.end(session.agreed), session.principal)
+
+    async def aclose(self) -> None:
+        """Ends all sessions, as far as their servers answer soon."""
+        sessions = [session for session in self._sessions.values() if session.agreed.session is not None]
+        self._sessions.clear()
+        ends = [
+            self._channel.post(session.server, mcp_server.end(session.agreed), session.principal, timeout_s=END_S)
+            for session in sessions
+        ]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                await asyncio.gather(*ends, return_exceptions=True)
 
     # The era of a replica.
 
-    async def _is_modern(self, server: Server, principal: str) -> bool:
-        era = self._fixed or self._eras.get(server.url)
-        if era is None or self._clock() > era.found_at + REPROBE_S:
-            era = self._eras[server.url] = _Era(await self._probe(server, principal), self._clock())
-        return era.is_modern
+    async def _find_era(self, server: Server, principal: str) -> _Era:
+        is_modern = self._fixed == "modern" or (self._fixed is None and await self._probe(server, principal))
+        now = self._clock()
+        modern = Session(Agreed(MODERN), server, "", now) if is_modern else None
+        if modern is not None:
+            self.version = MODERN
+        era = self._eras[server.url] = _Era(modern, now)
+        return era
 
     async def _probe(self, server: Server, principal: str) -> bool:
         """Asks for what only modern servers know. Raises TransportError for a server that does not tell."""
         id_, agreed = next(self.ids), Agreed(MODERN)
         request = mcp_server.request(agreed, id_, "server/discover", {})
         reply = await self._ask(server, agreed, request, id_, principal)
-        if reply.status in (401, 403) or reply.status >= 500:
+        if reply.status in NO_VERDICT or reply.status >= 500:
             raise _refused("server/discover", reply.status)
         try:
             versions = _result(reply).get("supportedVersions")
@@ -149,12 +236,15 @@ class McpSessions:
             except RpcFailure as failure:
                 if failure.code in (PARAMS, UNSUPPORTED_VERSION):
                     continue
-                raise _refused("initialize", reply.status, str(failure)) from failure
+                raise _refused("initialize", reply.status, f"error {failure.code}") from failure
             except replies.BrokenReplyError as exc:
                 raise _refused("initialize", reply.status, str(exc)) from exc
             if version not in LEGACY:
                 raise _refused("initialize", reply.status, "it speaks no revision that we speak")
-            agreed = Agreed(version, reply.header(SESSION))
+            session = reply.header(SESSION) or None
+            if session is not None and SESSION_ID.fullmatch(session) is None:
+                raise _refused("initialize", reply.status, "its id of the session is not visible ASCII")
+            agreed = Agreed(version, session)
             begun = mcp_server.request(agreed, None, "notifications/initialized", {})
             await self._channel.post(server, begun, principal, timeout_s=AGREE_S)
             return agreed
@@ -163,8 +253,9 @@ class McpSessions:
     async def _ask(
         self, server: Server, agreed: Agreed | None, request: WireRequest, id_: int, principal: str
     ) -> Reply:
+        deadline = monotonic() + AGREE_S
         return await self._channel.ask(
-            server, agreed, request, id_, principal, timeout_s=AGREE_S, max_body=MAX_SIDE_BYTES
+            server, agreed, request, id_, principal, deadline=deadline, max_body=MAX_SIDE_BYTES
         )
 
 
@@ -174,7 +265,7 @@ def _result(reply: Reply) -> JsonObject:
         message: Json = jsontext.decode(replies.without_mark(reply.body))
     except jsontext.JsonError as exc:
         raise replies.BrokenReplyError(f"not JSON: {exc}") from exc
-    return mcp_server.result_of(message)
+    return mcp_results.result_of(message)
 
 
 def _refused(method: str, status: int, reason: str = "") -> TransportError:

@@ -17,19 +17,9 @@ from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of, unavailable
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
-from gateway.ports import Backend, Caller, DeferredBackend
+from gateway.ports import Backend, Caller, DeferredBackend, ServerRequest
 from gateway.routing import PublishedTool
-from gateway.state.port import (
-    ACCEPTED,
-    AWAITING_USER,
-    DISPATCHING,
-    DONE,
-    REGISTERED,
-    Record,
-    State,
-    StateUnavailable,
-)
-from gateway.wire import ServerRequest
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 
@@ -56,11 +46,6 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     dialect: str
     wire_version: str
     served: ServerRequest | None = None
-
-    @property
-    def ends_with_caller(self) -> bool:
-        """Whether the call is cancelled if its caller leaves: deferred, without an id, and no 202 preferred."""
-        return self.tool.backend.deferred and self.call.call_id is None and not self.preference.respond_async
 
     @property
     def stays(self) -> bool:
@@ -206,8 +191,7 @@ class Executor:
         running = self._run(execution, metadata, request, started_at)
         until_end = not request.tool.backend.deferred and (request.preference is NO_PREFERENCE or request.stays)
         if until_end and request.served is not None:
-            request.served.keep()
-            execution.task = asyncio.current_task(self._loop)
+            execution.task = request.served.keep()
             return running
         execution.task = self._loop.create_task(running)
         timeout_s = None if until_end else self.until(started_at + request.patience_s)
@@ -235,13 +219,12 @@ class Executor:
                 log.exception("a call failed inside the gateway after it may have reached a tool server")
             if ending is not None:
                 run = Run(backend.name, metadata.tool, metadata.begun_s, tool)
-                if isinstance(ending, GatewayError):
-                    delivered = (
-                        request.call.call_id is not None or not execution.is_left
-                    )  # with an id it can be repeated
+                if isinstance(ending, ToolResult):
+                    if not await self._outcomes.settle(key, ending, run):
+                        ending = await self._outcomes.settled(key) or ending  # it was cancelled meanwhile
+                else:  # a call with an id can be repeated
+                    delivered = request.call.call_id is not None or not execution.is_left
                     await self._outcomes.refuse(key, ending, run, delivered=delivered)
-                elif not await self._outcomes.settle(key, ending, run):
-                    ending = await self._outcomes.settled(key) or ending  # it was cancelled meanwhile
         except StateUnavailable:  # the caller still gets what is known here
             log.warning("the state is away while a call runs")
         except asyncio.CancelledError:

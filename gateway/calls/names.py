@@ -18,9 +18,9 @@ RANDOM_BYTES = 16
 PRINT_BYTES = 32
 KEY_BYTES = 20
 SECRET_BYTES = 16  # of a run, which is what makes a callback URL unguessable
-NAME_BYTES = 8  # more of the run of a tool that may run twice: the part by which runs are told apart in public
+NAME_BYTES = 8  # more of the run of a tool that may run twice: the part that distinguishes runs in public
 PURPOSE = b"toolgate"
-USER, NOBODY = "user", ("nobody",)
+USER, NO_USER = "user", ("nobody",)
 
 # Members in any order are the same input; 1 and 1.0 are not, because they may differ to a tool.
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -114,7 +114,7 @@ def _user(context: CallContext) -> tuple[object, ...]:
         return (USER, context.user_id)
     if context.tokens:
         return ("tokens", context.tokens)
-    return NOBODY
+    return NO_USER
 
 
 def _for(user: tuple[object, ...]) -> bytes:

@@ -33,10 +33,8 @@ class Preference(Struct, frozen=True, kw_only=True):
 NO_PREFERENCE = Preference()
 
 
-def read_preference(header: bytes | None) -> Preference:
+def read_preference(header: bytes) -> Preference:
     """Reads `Prefer`: the first of each name counts, invalid values are ignored (RFC 7240, section 2)."""
-    if header is None:
-        return NO_PREFERENCE
     found: dict[bytes, bytes] = {}
     for item in ITEM.findall(header):
         name, _, value = item.partition(b";")[0].partition(b"=")

@@ -123,7 +123,9 @@ class Calls:
         key = new.key
         if begun.found is not None:  # left behind by a replica that died
             key, metadata = begun.found.key, metadata_of(begun.found)
-        backend, ends_with_caller = new.backend, request.ends_with_caller
+        backend = new.backend
+        # Without an id its caller cannot look for it, unless a 202 has named it.
+        ends_with_caller = new.joins and request.tool.backend.deferred and not request.preference.respond_async
         try:
             ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
             if ending is None:
@@ -134,7 +136,8 @@ class Calls:
             if ends_with_caller:
                 self._executor.in_background(self._abandon(key, backend, metadata))
             raise
-        return self._answered(view_of(key, metadata, backend, ending, joined=False))
+        view = view_of(key, metadata, backend, ending, joined=False)
+        return view if view.remembered else self._answered(view)
 
     async def _join(self, record: Record, new: NewCall, metadata: CallMetadata, deadline: float) -> CallView | None:
         """Waits for a call that has begun already; None if it is gone. `metadata` is for a record without any."""

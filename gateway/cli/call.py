@@ -106,7 +106,9 @@ async def _call(arguments: argparse.Namespace) -> int:
         reply = await _with_consent(remote, reply, body, arguments.timeout)
     if reply.status in (200, 202):
         return _show(remote, reply, body["call_id"], as_json=arguments.json)
-    why = list(explain(remote, reply, _again(reply, body["call_id"])))
+    # After a consent, a call that the gateway keeps goes on by itself, and must not begin twice.
+    same_call = f" with --call-id {shlex.quote(body['call_id'])}" if reply.header(b"location") is not None else ""
+    why = list(explain(remote, reply, f"repeat the command{same_call}"))
     if arguments.json:
         print_answer(reply.body)
     hints = await _similar(remote, arguments.tool) if code_of(reply) == ErrorCode.TOOL_NOT_FOUND else []
@@ -123,12 +125,6 @@ async def _with_consent(remote: Remote, reply: Reply, body: JsonObject, timeout_
                 break
         reply = await ask_until_over(remote, body, timeout_s)
     return reply
-
-
-def _again(reply: Reply, call_id: str) -> str:
-    """How to call again after a consent: a call that the gateway keeps goes on by itself and must not begin twice."""
-    kept = reply.header(b"location") is not None
-    return f"repeat the command with --call-id {shlex.quote(call_id)}" if kept else "repeat the command"
 
 
 def _show(remote: Remote, reply: Reply, call_id: str, *, as_json: bool) -> int:
@@ -167,10 +163,9 @@ async def _similar(remote: Remote, wanted: str) -> list[str]:
     if listed is None:
         return []
     name, names = wanted.partition("@")[0], {tool.id.partition("@")[0] for tool in listed.items}
-    if name in names:
-        return []
     close = difflib.get_close_matches(name, names, n=3)
-    return [f"Did you mean {' or '.join(sorted(close))}?" if close else "`toolgate tools` lists those there are."]
+    hint = f"Did you mean {' or '.join(sorted(close))}?" if close else "`toolgate tools` lists those there are."
+    return [] if name in names else [hint]
 
 
 def _input(arguments: argparse.Namespace) -> JsonObject:
@@ -295,17 +290,14 @@ async def wait_for_consent(remote: Remote, reply: Reply, give_up_at: float) -> b
 
 
 async def _until_settled(remote: Remote, check_url: str, give_up_at: float) -> None:
+    """Polls a challenge until it is completed. Raises CommandError when it is not."""
     while time.monotonic() < give_up_at:
         reply = await remote.look(check_url)
-        if reply.status == 429:  # many look, perhaps behind the same address
-            await asyncio.sleep(POLL_S)
-            continue
         answer = read(reply.body, ChallengeStatus)
-        match answer.status if answer else None:
-            case "completed":
-                return
-            case "pending":
-                await asyncio.sleep(POLL_S)
-            case _:
-                raise CommandError(USAGE, "The consent was declined, or it took too long.")
+        status = answer.status if answer else None
+        if status == "completed":
+            return
+        if status != "pending" and reply.status != 429:  # which is for many who look, perhaps behind the same address
+            raise CommandError(USAGE, "The consent was declined, or it took too long.")
+        await asyncio.sleep(POLL_S)
     raise CommandError(USAGE, f"Nobody consented within {CONSENT_S:.0f} s; repeat the command to try again.")

@@ -21,10 +21,10 @@ from gateway.http.routes import NOWHERE, OTHER
 from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
 from gateway.metrics import Metrics
-from gateway.ports import Target
+from gateway.ports import ServerRequest, Target
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
-from gateway.wire import SERVED, ServerRequest
+from gateway.wire import SERVED
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
 NO_TARGET = Target("", "", "", "")  # of a call that came to no tool

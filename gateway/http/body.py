@@ -6,9 +6,8 @@ from msgspec import Struct
 from starlette.types import Receive
 
 from gateway.errors import ErrorCode, GatewayError
-from gateway.ports import ANONYMOUS
+from gateway.ports import ANONYMOUS, ServerRequest
 from gateway.request import Request
-from gateway.wire import ServerRequest
 
 NO_PRINCIPAL = ANONYMOUS.principal  # bodies of such callers are counted by address
 

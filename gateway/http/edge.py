@@ -22,11 +22,11 @@ from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
 from gateway.http.streaming import LateStream
-from gateway.ports import Operation, Surface
+from gateway.ports import Operation, ServerRequest, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
 from gateway.tracing import identify
-from gateway.wire import SERVED, Body, Head, Headers, ServerRequest, WireReply
+from gateway.wire import SERVED, Body, Head, Headers, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)

@@ -98,9 +98,11 @@ class Exchange(Struct, eq=False):
                 self.task.cancel()
         return "extensions" in self.scope
 
-    def keep(self) -> None:
+    def keep(self) -> asyncio.Task[None]:
         """Makes the application go on if the caller leaves (see `ServerRequest`)."""
+        assert self.task is not None  # it is what calls this
         self.is_kept = True
+        return self.task
 
     def take_body(self) -> bytes | None:
         """The whole body, if all of it is there (see `Served`)."""

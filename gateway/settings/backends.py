@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from gateway.settings.sections import ByOnlyKey, ByWord, Items, ListOf, Section, repeats, setting
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
-from gateway.settings.web import AuthorizationUrl, BaseUrl, HeaderName, OriginUrl, TlsSettings
+from gateway.settings.web import AuthorizationUrl, BaseUrl, EndpointUrl, HeaderName, OriginUrl, TlsSettings
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
@@ -200,6 +200,10 @@ class McpBackendSettings(ReplicatedBackendSettings):
     auth: (
         Annotated[BearerAuthSettings | HeaderAuthSettings | JwtAuthSettings | OAuthAuthSettings, ByOnlyKey()] | None
     ) = setting(None, "How the gateway proves to the tool server who it is.")
+    url: EndpointUrl | None = setting(None, "Where it is spoken, with its path: nothing is put behind it.")
+    urls: Annotated[tuple[EndpointUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
+        None, "In place of url: where all replicas of the tool server are."
+    )
     era: Choice[McpEra] = setting("auto", "Whether it begins with initialize (legacy, to 2025-11-25) or not (modern).")
     sessions: Choice[McpSessions] = setting(
         "principal", "Whose a session of a legacy server is: each caller has its own, or all share one."
@@ -213,6 +217,15 @@ class McpBackendSettings(ReplicatedBackendSettings):
     trust_annotations: Flag = setting(
         False, "Whether tools it calls read-only or idempotent may run twice for one call, as routes can allow."
     )
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from ReplicatedBackendSettings.problems(self)
+        for name in self.forward_headers:
+            if name.startswith("mcp-") or name == "last-event-id":
+                yield (
+                    "forward_headers",
+                    f"must not list {name}: what callers agree on with the gateway is not passed on",
+                )
 
 
 class SingleBackendSettings(BackendSettings):

@@ -46,6 +46,12 @@ def _base_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _endpoint_url(text: str) -> str:
+    """As it stands: `/mcp` and `/mcp/` may be two things."""
+    _check_authority(text)
+    return text
+
+
 def _host_name(text: str) -> str:
     if ":" in text or "[" in text:
         try:
@@ -104,6 +110,10 @@ def _url(pattern: str, must: str, convert: Callable[[str], str]) -> Text:
 # Where a server is: a path prefix at most.
 BaseUrl = Annotated[
     str, _url(ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _base_url)
+]
+# What a protocol without paths of its own is spoken at.
+EndpointUrl = Annotated[
+    str, _url(ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _endpoint_url)
 ]
 # A server and nothing below it.
 OriginUrl = Annotated[str, _url(ORIGIN + "/?", "must be an http or https URL without a path", _base_url)]

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.state.port import DONE, RECORD_BYTES, CallState, NewCall, Quota, Record, StateLimits
+from gateway.state.port import DONE, CallState, NewCall, Quota, Record, StateLimits
 
 SEEN_BYTES = 384  # counted for a key that is only remembered; about as much was measured
 REMNANT_BYTES = 1024  # counted for a remnant beside its note and outcome
@@ -65,7 +65,8 @@ class Quotas:
     def release(self, principal: str, size_bytes: int) -> None:
         """Gives bytes back."""
         usage = self._usage[principal]
-        self.count(usage, -size_bytes)
+        usage.bytes -= size_bytes
+        self.size_bytes -= size_bytes
         if not usage.bytes:
             del self._usage[principal]
 
@@ -80,11 +81,6 @@ class Entry(Struct, eq=False, gc=False):
     state: CallState
     note: bytes
     outcome: bytes | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """What is counted for it."""
-        return RECORD_BYTES + len(self.note) + len(self.outcome or b"")
 
     def record(self, replica: str) -> Record:
         """The call as it stands now, in a record that never changes."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from gateway.state.common import Waiter, Waiters, check_digest, check_move, check_note
-from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants
+from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants, Usage
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -96,7 +96,7 @@ class MemoryState:
             if known is not None:
                 return known
         principal, cost = call.principal, RECORD_BYTES + len(call.note)
-        while isinstance(usage := self._quotas.begin(principal, cost), str):
+        while not isinstance(usage := self._quotas.begin(principal, cost), Usage):
             if not self._sweep(now, SWEEP):
                 return Full(BUSY_RETRY_S if usage == "pending" else self._until_some_expire(now), usage)
         entry = Entry(call, usage, now, now + self._limits.pending_ttl_s, call.state, call.note)
@@ -111,7 +111,7 @@ class MemoryState:
                 return Exists(there.record(self.replica)) if there.new.fingerprint == fingerprint else Conflict()
             if key in self._seen:
                 return Expired()
-        asked = None if call.asks is None else self._asked(call.asks, now)
+        asked = self._asked(call.question, now) if call.joins and call.question is not None else None
         return None if asked is None else Exists(asked.record(self.replica))
 
     def _asked(self, question: str, now: float) -> Entry | None:
@@ -256,19 +256,22 @@ class MemoryState:
 
     def _sweep(self, now: float, limit: int) -> int:
         """Drops what has expired, at most `limit` entries; returns how many it dropped."""
-        left = limit
+        expired: list[Entry] = []
         for queue in (self._results, self._pending):
-            while queue and left and (call := next(iter(queue.values()))).expires_s <= now:
-                left -= 1
-                self._expire(call, call.expires_s)
-        while self._seen and left:
-            key, (until_s, principal) = next(iter(self._seen.items()))
-            if until_s > now:
+            for call in queue.values():
+                if call.expires_s > now or len(expired) == limit:
+                    break
+                expired.append(call)
+        for call in expired:
+            self._expire(call, call.expires_s)
+        forgotten: list[str] = []
+        for key, (until_s, _) in self._seen.items():
+            if until_s > now or len(expired) + len(forgotten) == limit:
                 break
-            left -= 1
-            del self._seen[key]
-            self._quotas.release(principal, SEEN_BYTES)
-        return limit - left
+            forgotten.append(key)
+        for key in forgotten:
+            self._quotas.release(self._seen.pop(key)[1], SEEN_BYTES)
+        return len(expired) + len(forgotten)
 
     def _expire(self, call: Entry, at_s: float) -> None:
         """Drops a call that has expired and remembers its key."""
@@ -287,4 +290,5 @@ class MemoryState:
             usage.finished -= 1
         if new.question is not None:
             self._close(new)
-        self._quotas.release(new.principal, call.size_bytes - left_bytes)
+        outcome_bytes = 0 if call.outcome is None else len(call.outcome)
+        self._quotas.release(new.principal, RECORD_BYTES + len(call.note) + outcome_bytes - left_bytes)

@@ -114,11 +114,6 @@ class NewCall(Call, frozen=True, kw_only=True, gc=False):
     state: CallState = REGISTERED
     joins: bool = True
 
-    @property
-    def asks(self) -> str | None:
-        """The question whose waiting call this one would join."""
-        return self.question if self.joins else None
-
 
 class Record(Call, frozen=True, kw_only=True, gc=False):
     """A call as it stood when it was read.

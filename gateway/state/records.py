@@ -47,7 +47,8 @@ class Records:
         """The arguments of the operation `begin`. All calls of its principal may take what is free of the room."""
         older = [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older]
         allowed = None if room is None else room.free_bytes
-        return *self._stored(call), older, call.asks or "", False if allowed is None else allowed
+        joined = call.question if call.joins else None  # the question whose waiting call this one would join
+        return *self._stored(call), older, joined or "", False if allowed is None else allowed
 
     def restore(self, record: Record) -> tuple[Any, ...]:
         """The arguments of the operation `restore`."""

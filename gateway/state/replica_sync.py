@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -119,15 +119,11 @@ class ReplicaSync:
     def look_at(self, key: str) -> None:
         """Has a call fetched, if a caller waits for it."""
         if key in self._waiters:
-            self._fetch(key)
+            self._fetch((key,))
 
-    def _fetch(self, key: str) -> None:
-        self._stale.add(key)
+    def _fetch(self, keys: Iterable[str]) -> None:
+        self._stale.update(keys)
         self._some_stale.set()
-
-    def _look_at_all(self) -> None:
-        for key in self._waiters:
-            self._fetch(key)
 
     async def _beat(self) -> None:
         backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
@@ -178,7 +174,7 @@ class ReplicaSync:
             log.info("the state is reached")
             self.is_settled = True
             self._settled.set()
-            self._look_at_all()
+            self._fetch(self._waiters)
 
     async def _listen(self) -> None:
         backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
@@ -195,7 +191,7 @@ class ReplicaSync:
                             self.look_at(key)
                         elif message is not None:  # subscribed, perhaps again: messages sent meanwhile are lost
                             backoff.reset()
-                            self._look_at_all()
+                            self._fetch(self._waiters)
                             self.claims_in_doubt = True
                             self._hurry.set()  # perhaps to another server, or to one that has lost its data
             except (RedisError, OSError):
@@ -239,7 +235,7 @@ class ReplicaSync:
                 self._owned.release(owned[key])
                 self.on_changed(key)
             elif (now := self._owned.get(key)) is not None and now.state < state:  # it has moved on elsewhere
-                self._fetch(key)
+                self._fetch((key,))
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -103,6 +103,10 @@ class Connection(SlicedInput, asyncio.Protocol):
         self._framing = self.pieces = 0
         transport.write(data)
 
+    def hand_over(self, exchange: Exchange) -> None:
+        """Reports the rest of the reply under way to another exchange."""
+        self._exchange = exchange
+
     def pause_reading(self) -> None:
         """Leaves further bytes to the kernel, and so slows the server down."""
         self.is_held = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
@@ -18,7 +18,7 @@ from gateway.pacing import ParseQueue
 from gateway.transport.connection import Connection, Headers
 from gateway.transport.dial import Dialler, Origin
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.replies import Reply, StreamedReply, WholeReply
+from gateway.transport.replies import Reply, ReplyOrEvents, StreamedReply, WholeReply
 from gateway.transport.requesthead import encode_head
 
 HUNG_UP = "The server closed the connection before it was used."
@@ -79,6 +79,7 @@ class Pool:
         more: Sequence[tuple[bytes, bytes]] = (),
         timeout_s: float,
         max_body: int,
+        exchanged: type[WholeReply] = WholeReply,
     ) -> Reply:
         """Sends one request, never twice, and returns the whole reply. Raises TransportError.
 
@@ -89,7 +90,7 @@ class Pool:
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
-        exchange = WholeReply(connection, method, max_body, self._memory)
+        exchange = exchanged(connection, method, max_body, self._memory)
         exchange.reply = loop.create_future()
         connection.start(exchange, head + body, deadline)
         del head, body  # many callers wait at once, and none of them needs these any more
@@ -101,6 +102,29 @@ class Pool:
             connection.abandon(exchange)
             exchange.release()
             raise
+
+    def reply_or_events(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        *,
+        more: Sequence[tuple[bytes, bytes]] = (),
+        timeout_s: float,
+        max_body: int,
+    ) -> Awaitable[Reply | StreamedReply]:
+        """As `request`; a stream of events is given as soon as its head has arrived, and is to be closed."""
+        return self.request(
+            method,
+            target,
+            headers,
+            body,
+            more=more,
+            timeout_s=timeout_s,
+            max_body=max_body,
+            exchanged=ReplyOrEvents,
+        )
 
     @asynccontextmanager
     async def stream(

@@ -11,6 +11,7 @@ from gateway.memory import ARRIVING, BodyMemory
 from gateway.transport.connection import Connection, Exchange, Headers
 from gateway.transport.errors import Kind, TransportError
 
+AHEAD_BYTES = 64 * 1024  # of a stream of events that may wait for its reader
 UNCOUNTED_BYTES = 64 * 1024  # a body grows by so much before its share of the memory is counted again
 
 
@@ -144,6 +145,11 @@ class StreamedReply(Incoming):
         self._error: TransportError | None = None
         self._news: asyncio.Future[None] | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all of it has arrived."""
+        return self._is_over
+
     def __aiter__(self) -> StreamedReply:
         return self
 
@@ -193,6 +199,8 @@ class StreamedReply(Incoming):
             raise self._error
         loop = asyncio.get_running_loop()
         self._news = loop.create_future()
+        if self._idle_s == inf:
+            return await self._news
         timer = loop.call_later(self._idle_s, self._give_up, self._news)
         try:
             await self._news
@@ -243,3 +251,34 @@ class StreamedReply(Incoming):
         if self._memory is not None:
             self._memory.leave(self)
         self._wake()
+
+
+class ReplyOrEvents(WholeReply):
+    """A reply that its caller gets in one piece, or a stream of events that it gets as a StreamedReply, to be closed.
+
+    Of a stream, `max_body` is how much may wait for the reader.
+    """
+
+    reply: asyncio.Future[Reply | StreamedReply]  # type: ignore[assignment]
+    _events: StreamedReply | None = None
+
+    def on_head(self, status: int, headers: Headers) -> None:
+        super().on_head(status, headers)
+        if (Head(status, headers).header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
+            events = self._events = StreamedReply(
+                self._connection,
+                b"POST",
+                idle_s=inf,
+                max_body=None,
+                ahead_bytes=int(min(self._max_body, AHEAD_BYTES)),
+                memory=self._memory,
+            )
+            self._connection.hand_over(events)
+            events.on_head(status, headers)
+            if not self.reply.done():
+                self.reply.set_result(events)
+
+    def release(self) -> None:
+        super().release()
+        if self._events is not None:  # its caller has gone before it was told
+            self._events.close()

@@ -95,10 +95,14 @@ def listens(port: int) -> bool:
 
 
 def status_of(port: int, request: bytes) -> int:
-    """The status that answers a whole request."""
-    with socket.create_connection(("127.0.0.1", port), timeout=REPLY_TIMEOUT_S) as connection:
-        connection.sendall(request)
-        return int(connection.recv(64).split(b" ", 2)[1])
+    """The status that answers a whole request; 0 if there is no answer."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=REPLY_TIMEOUT_S) as connection:
+            connection.sendall(request)
+            begin = connection.recv(64)
+    except (ConnectionError, TimeoutError):
+        return 0
+    return int(begin.split(b" ", 2)[1]) if begin else 0
 
 
 def demand(expected: int, status: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.bench import calls
 from tests.bench.calls import SMALL, Answer, Script, Size
-from tests.bench.children import child, demand, free_port, listens, redis_server, status_of, wait_until
+from tests.bench.children import child, demand, free_port, redis_server, status_of, wait_until
 from tests.bench.credentials import Config, Credentials, hs256, new_secret
 from tests.bench.machine import Cores
 from tests.bench.poller import Poller
@@ -121,11 +121,11 @@ def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
         file.write_text(json.dumps(config))  # JSON is YAML
         command = [*bed.prefix, sys.executable, "-m", "gateway", "serve", "-c", str(file)]
         process = stack.enter_context(child(command, bed.cores.subject, log, measured=True))
-        wait_until(lambda: listens(port) and status_of(port, HEALTH) == 200, process, log, bed.poller.serve_for)
+        wait_until(lambda: status_of(port, HEALTH) == 200, process, log, bed.poller.serve_for)
         demand(401, status_of(port, calls.request(calls.WAIT_TOOL, {}, None)))
         wrong = calls.wrong_request(calls.find_tools(subject.tools)[-1], credentials.good)
         # A gateway that has many tools to read serves before it knows all of them, and refuses calls of the others.
-        wait_until(lambda: status_of(port, wrong) != 400, process, log, bed.poller.serve_for)
+        wait_until(lambda: status_of(port, wrong) not in (0, 400), process, log, bed.poller.serve_for)
         demand(422, status_of(port, wrong))
         yield Running(process.pid, port, Script(subject.tools, credentials.bearers), subject.answer)
 

@@ -41,53 +41,19 @@ def test_a_value_survives_exactly(text: bytes, value: Any) -> None:
 
 
 REFUSED = [
-    b"",
-    b" ",
-    b"9" * 4301,
-    b"-" + b"9" * 4300,  # the sign counts
-    b"1e999",
-    b"-1e999",
-    b"9" * 400 + b".5",
-    b"NaN",
-    b"Infinity",
-    b"-Infinity",
-    b"[nan]",
-    b"01",
-    b"+1",
-    b"1.",
-    b".5",
-    b"0x10",
-    b'"\\ud800"',
-    b'"\\ud800x"',
-    b'"\\ude00\\ud83d"',
-    b'{"\\ud800":1}',
-    b'"\xff"',
-    b'"\xc0\x80"',
-    b'"\xed\xa0\x80"',  # a surrogate in UTF-8's clothes
-    b'{"\xff":1}',
-    b"\xef\xbb\xbf{}",  # a byte order mark
-    '"x"'.encode("utf-16"),
-    b'"\x00"',
-    b'"\n"',
-    b"'x'",
-    b"[1,]",
-    b'{"a":1,}',
-    b"{a:1}",
-    b"[1] x",
-    b"1 2",
-    b"{}{}",
-    b"[1",
-    b"// x\n1",
-    b"tru",
-    nested(MAX_DEPTH + 1),
-    nested(MAX_DEPTH + 1, b'{"a":', b"}").replace(b"}", b"1}", 1),
-    nested(100_000),
-    b"[" * 100_000,
+    *(b"9" * 4301, b"-" + b"9" * 4300, b"9" * 400 + b".5"),  # the sign counts
+    *(b"1e999", b"-1e999", b"NaN", b"Infinity", b"-Infinity", b"[nan]", b"01", b"+1", b"1.", b".5", b"0x10"),
+    *(b'"\\ud800"', b'"\\ud800x"', b'"\\ude00\\ud83d"', b'{"\\ud800":1}'),
+    *(b'"\xff"', b'"\xc0\x80"', b'"\xed\xa0\x80"', b'{"\xff":1}'),  # the third is a surrogate in UTF-8's clothes
+    *(b"\xef\xbb\xbf{}", '"x"'.encode("utf-16"), b'"\x00"', b'"\n"'),  # the first has a byte order mark
+    *(b"", b" ", b"'x'", b"[1,]", b'{"a":1,}', b"{a:1}", b"[1] x", b"1 2", b"{}{}", b"[1", b"// x\n1", b"tru"),
+    *(nested(MAX_DEPTH + 1), nested(MAX_DEPTH + 1, b'{"a":', b"}").replace(b"}", b"1}", 1)),
+    *(nested(100_000), b"[" * 100_000),
 ]
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: repr(text)[:30])
-def test_what_is_not_json_as_we_take_it_is_refused(text: bytes) -> None:
+def test_a_text_that_is_no_json_of_these_rules_is_refused(text: bytes) -> None:
     with pytest.raises(JsonError) as caught:
         jsontext.decode(text)
     assert 0 < len(str(caught.value)) < 100
@@ -104,7 +70,7 @@ def test_half_a_surrogate_pair_is_not_called_an_early_end_alone(text: bytes, rea
         jsontext.decode(text)
 
 
-def test_of_duplicate_keys_the_last_wins() -> None:
+def test_the_last_of_duplicate_keys_wins() -> None:
     assert jsontext.encode(jsontext.decode(b'{"a":1,"b":2,"a":3}')) == b'{"a":3,"b":2}'
 
 

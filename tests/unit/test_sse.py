@@ -51,19 +51,7 @@ def test_a_stream_means_the_same_however_it_is_cut(stream: bytes, expected: list
 
 
 PIECES = [
-    b"data",
-    b"event",
-    b"id",
-    b"retry",
-    b":",
-    b" ",
-    b"\r",
-    b"\n",
-    b"\r\n",
-    b"\xef\xbb\xbf",
-    b"\0",
-    b"7",
-    b"x" * 30,
+    *(b"data", b"event", b"id", b"retry", b":", b" ", b"\r", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\0", b"7", b"x" * 30)
 ]
 
 

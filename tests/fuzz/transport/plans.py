@@ -202,24 +202,7 @@ def _draw_cuts(dice: Random) -> tuple[float, ...]:
 
 
 PIECES = (
-    *(
-        b"\r",
-        b"\n",
-        b"\r\n",
-        b"\r\n\r\n",
-        b"\0",
-        b" ",
-        b"\t",
-        b":",
-        b";",
-        b"0",
-        b"0\r\n\r\n",
-        b"-1",
-        b"+",
-        b"f",
-        b",",
-        b"\x80",
-    ),
+    *(b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"\0", b" ", b"\t", b":", b";", b"0", b"0\r\n\r\n", b"-1", b"+", b"f", b","),
     *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 \r\n\r\n", b"HTTP/1.1 101 \r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
     *(b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: identity\r\n", b"HTTP/2.0 "),
     *(
@@ -227,7 +210,8 @@ PIECES = (
         b"Upgrade: h2c\r\n",
         b"Content-Length: 3, 3\r\n",
         b"Trailer: x\r\n",
-        b"\x16\x03\x01\x02\0",
+        b"\x16\x03\x01\x02",
+        b"\x80",
     ),
 )
 

@@ -41,8 +41,8 @@ async def test_it_ends_where_it_runs_or_waits_and_its_tool_server_is_hung_up_on(
                 for call_id, asked in (("waits", waits), ("runs", runs)):
                     assert (await other.http.delete(f"/calls/{call_id}")).status_code == 202
                     async with asyncio.timeout(ENDS_S):
-                        told = failure(await asked)
-                    assert (told["message"], told["can_retry"]) == (
+                        shown = failure(await asked)
+                    assert (shown["message"], shown["can_retry"]) == (
                         "The call was cancelled; the tool may have run.",
                         False,
                     )

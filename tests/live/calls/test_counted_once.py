@@ -1,4 +1,4 @@
-"""Two replicas on one Redis: each run of a tool is counted by one of them, whoever ran it and whoever saw its end."""
+"""Two replicas on one Redis: each run of a tool is counted by exactly one of them."""
 
 from __future__ import annotations
 
@@ -61,4 +61,4 @@ async def test_a_run_is_counted_where_its_end_becomes_known_and_nowhere_else(tmp
             async def known() -> bool:
                 return await counted(b) == seen
 
-            await until(known, "the other replica knows that nobody knows", DONE_S)
+            await until(known, "the other replica knows that the outcome is unknown", DONE_S)

@@ -1,4 +1,4 @@
-"""Requests for breadcrumbs that are cut off on their way: nobody waits for what was never stored."""
+"""Requests for breadcrumbs that are cut off on their way: no call waits for what was never stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool servers that die with calls they have acknowledged: nobody waits for ever, and nothing runs twice."""
+"""Tool servers that die with calls they have acknowledged: no caller waits for ever, and nothing runs twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis loses its data and the replica that runs a call dies, both at once: nobody is left who could put it back."""
+"""Redis loses its data and the replica that runs a call dies, both at once: no replica is left to restore it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Left:
 
 
 @pytest.mark.anyio
-async def test_who_waited_elsewhere_is_told_that_nobody_knows_and_who_comes_back_later_is_new(tmp_path: Path) -> None:
+async def test_a_waiting_caller_gets_unknown_and_a_later_one_begins_anew(tmp_path: Path) -> None:
     """Both calls are lost at once, because replicas are given seconds to put back what they hold."""
     async with lost_twice(tmp_path) as left:
         assert "nobody knows whether the tool ran" in failure(await left.waiting)["message"]

@@ -37,10 +37,10 @@ async def test_a_result_whose_bringer_does_not_wait_for_the_answer_is_taken(tmp_
                 await until(is_over, "the result is there")
 
 
-async def post_and_go(told: dict[str, Any], size: int) -> None:
-    document = {"type": "tool_result", "group_id": told["group_id"], "id": told["id"], "text": "done"}
+async def post_and_go(call: dict[str, Any], size: int) -> None:
+    document = {"type": "tool_result", "group_id": call["group_id"], "id": call["id"], "text": "done"}
     body = json.dumps(document | {"more": [[]] * size}).encode()
-    address = urlsplit(told["callback_url"])
+    address = urlsplit(call["callback_url"])
     head = f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: {len(body)}\r\n\r\n"
     assert address.hostname is not None
     _, writer = await asyncio.open_connection(address.hostname, address.port)

@@ -26,7 +26,7 @@ async def test_a_callback_is_welcome_as_long_as_its_call_is_known_and_starts_not
             for number in numbers:
                 assert result(await ask(only, number))["error"]["message"] == "The tool is still running."
             await cancel(only, cancelled)
-            # The first counts. What comes once a call is over is taken and dropped, so that nobody sends it again.
+            # The first counts. What comes once a call is over is taken and dropped, so that it is not sent again.
             assert await tools.call_back([done]) == [200]
             assert await tools.call_back([done, cancelled], text="another result") == [200, 200]
             assert value(await ask(only, done)) == {"number": done}
@@ -47,7 +47,7 @@ async def cancel(at: Replica, number: int) -> None:
 
 
 async def all_forgotten(at: Replica, numbers: tuple[int, ...]) -> bool:
-    """Whether every call is one that has been, and can neither be told nor begun again."""
+    """Whether every call is one that has been, and can neither be read nor begun again."""
     answers = await asyncio.gather(*(ask(at, number) for number in numbers))
     refused = [answer for answer in answers if answer.status_code == httpx.codes.BAD_REQUEST]
     assert {answer.json()["message"] for answer in refused} <= {"The result of this call_id has expired."}

@@ -51,9 +51,9 @@ async def test_a_call_without_an_id_ends_with_its_caller_and_one_with_an_id_does
             await hang_up(it, tools, 0, "closes", call_id="kept")
             for number in range(1, 3 * PENDING):
                 await hang_up(it, tools, number, WAYS[number % len(WAYS)])
-                await until(lambda: len(tools.cancelled) == number, "the tool server is told")  # noqa: B023
-            told = [tools.taken[number]["id"] for number in range(1, 3 * PENDING)]
-            assert tools.cancelled == told
+                await until(lambda: len(tools.cancelled) == number, "the tool server is notified")  # noqa: B023
+            expected = [tools.taken[number]["id"] for number in range(1, 3 * PENDING)]
+            assert tools.cancelled == expected
 
             assert await tools.call_back([0]) == [200]
             assert value(await call(it.http, WORK, {"number": 0}, call_id="kept")) == {"number": 0}
@@ -61,5 +61,5 @@ async def test_a_call_without_an_id_ends_with_its_caller_and_one_with_an_id_does
             await until(lambda: 100 in tools.taken, "there is a place for the next one")
             assert await tools.call_back([100]) == [200]
             assert value(await asking) == {"number": 100}
-            assert tools.cancelled == told
+            assert tools.cancelled == expected
             assert tools.ran_once

@@ -17,10 +17,10 @@ from tests.support.processes import DemoServer, Settings, demo_server, settings,
 from tests.support.redis_server import RedisServer, lasting_port, running_redis
 
 TIMEOUT = "1s"
-NOBODY = "http://127.0.0.1:9"
+CLOSED = "http://127.0.0.1:9"
 BEFORE: dict[str, dict[str, Settings]] = {
-    "it has no backend of that name": {"other": {"protocol": "oxp", "url": NOBODY}},
-    "it has one of another kind": {"builds": {"protocol": "oxp", "url": NOBODY}},
+    "it has no backend of that name": {"other": {"protocol": "oxp", "url": CLOSED}},
+    "it has one of another kind": {"builds": {"protocol": "oxp", "url": CLOSED}},
 }
 LATE_S = 14.0  # after the kill a lease of 10 s has to run out, so that the call has an successor before it is over
 

@@ -49,12 +49,12 @@ async def health(running: GatewayProcess) -> dict[str, Any]:
 
 
 async def first_refused(http: httpx.AsyncClient) -> httpx.Response:
-    """What a caller is told that goes on although there is hardly any room left for it."""
+    """What a caller gets that goes on although there is hardly any room left for it."""
     for number in range(MANY):
         answer = await call(http, ECHO, SMALL, call_id=f"more-{number}")
         if answer.status_code != OK:
             return answer
-    raise AssertionError("nobody was refused")
+    raise AssertionError("no caller was refused")
 
 
 async def test_one_caller_fills_half_of_the_memory_and_no_more() -> None:
@@ -97,7 +97,7 @@ async def test_a_redis_without_memory_stops_no_plain_call_and_says_so(tmp_path: 
                 refused = await call(ada, ECHO, {}, call_id="during")
                 assert refused.status_code == REFUSED
                 assert "your" not in refused.json()["message"]
-                assert value(await call(ada, ECHO, {}, call_id="before")) == {}  # what it has it still tells
+                assert value(await call(ada, ECHO, {}, call_id="before")) == {}  # it still returns what it has
                 look.config_set("maxmemory", 0)
 
             async def is_kept() -> bool:

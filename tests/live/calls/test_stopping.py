@@ -1,4 +1,4 @@
-"""SIGTERM while callers wait for tools that call back: who is owed an answer gets it, and nobody new is let in."""
+"""SIGTERM while callers wait for tools that call back: they get their answers, and new callers are refused."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_caller_who_is_let_in_late_and_says_nothing_delays_no_end() -> N
 
 
 @pytest.mark.anyio
-async def test_an_acknowledgement_that_nobody_needs_any_more_delays_no_end() -> None:
+async def test_a_needless_acknowledgement_does_not_delay_the_end() -> None:
     async with yard() as tools, gateway(callback_settings(tools.url, {"timeout": "30s"})) as running:
         tools.acknowledges.clear()
         async with caller(running.url) as http:

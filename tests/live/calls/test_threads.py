@@ -1,4 +1,4 @@
-"""What a callback tool server is told when calls are over: subscriptions end, and so do threads of one call.
+"""What a callback tool server receives when calls are over: subscriptions end, and so do threads of one call.
 
 Reactive Agent Protocol: Subscription Events, Tool Cancellation, Thread Closure, User Choice.
 """
@@ -86,7 +86,7 @@ async def test_a_conversation_that_may_go_on_is_never_closed(place: Place) -> No
 @pytest.mark.anyio
 @pytest.mark.parametrize("fault", [None, "event_before_confirmation", "still_running"])
 async def test_a_subscription_is_confirmed_and_then_cancelled_once(place: Place, fault: str | None) -> None:
-    """Ours: nobody is there to see its events."""
+    """Ours: no caller is there to see its events."""
     before = len(await place.seen("notices"))
     arguments: dict[str, Any] = {"events": 50, "pause_s": 1}
     if fault is not None:
@@ -94,8 +94,8 @@ async def test_a_subscription_is_confirmed_and_then_cancelled_once(place: Place,
         await order(place.builds, "watch", fault)
     text = await place.call("Builds.watch", arguments)
     assert text.startswith("Still running" if fault == "still_running" else "Watching the builds")
-    *told, _ = sorted(await place.notices_since(before, 2), key=lambda notice: notice["kind"])
-    assert kinds(told) == ["cancel", "close"]
+    *notices, _ = sorted(await place.notices_since(before, 2), key=lambda notice: notice["kind"])
+    assert kinds(notices) == ["cancel", "close"]
 
 
 @pytest.mark.anyio

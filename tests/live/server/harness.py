@@ -9,10 +9,11 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.server import Addresses, ServerOptions, run
+from gateway.server import Addresses, Listener, ServerOptions, run
 from gateway.server.connection import Connection
 from gateway.server.sweeper import check
 
@@ -134,11 +135,13 @@ async def serving(application: ASGIApp, **changes: float) -> AsyncIterator[Addre
 
 
 @asynccontextmanager
-async def serving_with(application: ASGIApp, options: ServerOptions) -> AsyncIterator[Addresses]:
+async def serving_with(
+    application: ASGIApp, options: ServerOptions, on_listener: Callable[[Listener], None] = lambda listener: None
+) -> AsyncIterator[Addresses]:
+    """Runs a server with these options for the length of the block."""
     ready: asyncio.Future[Addresses] = asyncio.get_running_loop().create_future()
-    server = asyncio.create_task(
-        run(application, admin_application, options, on_ready=ready.set_result, on_drain=lambda: None)
-    )
+    callbacks: dict[str, Any] = {"on_ready": ready.set_result, "on_drain": lambda: None, "on_listener": on_listener}
+    server = asyncio.create_task(run(application, admin_application, options, **callbacks))
     try:
         async with asyncio.timeout(DEADLINE_S):
             addresses = await ready
@@ -166,7 +169,7 @@ class Answer:
 
 
 class Wire:
-    """A caller that says exactly what it is told to."""
+    """A caller that sends exactly the bytes it is given."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -196,7 +199,7 @@ class Wire:
             return await self.reader.read()
 
     async def is_cut(self) -> bool:
-        """Waits for the connection to end, whichever way, and tells that nothing more was said."""
+        """Waits for the connection to end, whichever way; whether nothing more came."""
         try:
             return await self.rest() == b""
         except ConnectionResetError:

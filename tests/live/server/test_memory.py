@@ -14,20 +14,10 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.memory import ARRIVING, BodyMemory
-from gateway.server import Addresses, Listener, ServingContext, run
+from gateway.server import Addresses, Listener, ServingContext
 from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
 from gateway.server.sweeper import Relief
-from tests.live.server.harness import (
-    DEADLINE_S,
-    OPTIONS,
-    Application,
-    Wire,
-    admin_application,
-    calling,
-    echo,
-    request,
-    respond,
-)
+from tests.live.server.harness import OPTIONS, Application, Wire, calling, echo, request, respond, serving_with
 from tests.support.authority import Authority
 from tests.support.processes import until
 
@@ -44,13 +34,12 @@ class Running:
     listener: Listener
 
     async def until_held(self, low: int, high: int = 100 * LIMIT) -> None:
-        """Waits until so many bytes are held, which nobody is told of."""
+        """Waits until so many bytes are held."""
         await until(lambda: low <= self.listener.memory.held <= high, "so much is held")
 
 
 @asynccontextmanager
 async def serving(application: Application | None = None, tls: ServingContext | None = None) -> AsyncIterator[Running]:
-    ready: asyncio.Future[Addresses] = asyncio.get_running_loop().create_future()
     listeners: list[Listener] = []
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,23 +55,8 @@ async def serving(application: Application | None = None, tls: ServingContext | 
         listener.is_awaited = lambda path: path.startswith("/callbacks/")
         listeners.append(listener)
 
-    server = asyncio.create_task(
-        run(
-            serve,
-            admin_application,
-            replace(OPTIONS, tls=tls),
-            on_ready=ready.set_result,
-            on_drain=lambda: None,
-            on_listener=attach,
-        )
-    )
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            yield Running(await ready, listeners[0])
-    finally:
-        server.cancel()
-        with suppress(asyncio.CancelledError):
-            await server
+    async with serving_with(serve, replace(OPTIONS, tls=tls), attach) as addresses:
+        yield Running(addresses, listeners[0])
 
 
 def half_of(size: int, path: str = "/") -> bytes:

@@ -6,8 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,13 +46,10 @@ def strangers(tmp_path: Path) -> Authority:
     return Authority(tmp_path, "strangers")
 
 
-@asynccontextmanager
-async def serving_tls(
+def serving_tls(
     context: ssl.SSLContext, application: Application | None = None, **changes: Any
-) -> AsyncIterator[Addresses]:
-    options = replace(OPTIONS, tls=context, **changes)
-    async with serving_with(application or Application(), options) as addresses:
-        yield addresses
+) -> AbstractAsyncContextManager[Addresses]:
+    return serving_with(application or Application(), replace(OPTIONS, tls=context, **changes))
 
 
 def presenting(files: TlsFiles, max_connections: int = 1000) -> ServingContext:

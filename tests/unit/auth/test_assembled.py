@@ -22,6 +22,7 @@ from gateway.settings import AuthSettings
 from gateway.wire import Head
 from tests.support.authenticators import SECRET, refused, with_header, without_header
 from tests.support.keys import jwk, private, public_pem
+from tests.support.processes import until
 
 KEY = "an-api-key-that-cannot-be-guessed"
 
@@ -105,6 +106,7 @@ def signed_for(audience: str) -> Head:
     return with_header(f"Bearer {jwt.encode(claims, private('rsa'), 'RS256', headers={'kid': 'one'})}")
 
 
+ENTRY: dict[str, Any] = {"issuer": "a", "algorithms": ["RS256"], "audience": ["us"]}
 OTHERWISE: list[dict[str, Any]] = [
     {},
     {"audience": ["them"]},
@@ -118,7 +120,7 @@ OTHERWISE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("change", OTHERWISE, ids=str)
 async def test_an_issuer_keeps_its_keys_when_it_is_away_while_other_settings_change(change: dict[str, Any]) -> None:
     async with publishing() as (url, asked, server):
-        entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+        entry = ENTRY | {"jwks_url": url}
         before, after = settings_of(entry), settings_of(entry | change, {"secret": SECRET})
         head = signed_for("us")
         issuers = Issuers()
@@ -145,17 +147,14 @@ async def test_an_issuer_keeps_its_keys_when_it_is_away_while_other_settings_cha
 @pytest.mark.anyio
 async def test_keys_that_stay_are_fetched_as_often_as_the_settings_of_now_say() -> None:
     async with publishing() as (url, asked, _):
-        entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+        entry = ENTRY | {"jwks_url": url}
         before, after = settings_of(entry | {"jwks_refresh": "7d"}), settings_of(entry | {"jwks_refresh": "1s"})
         issuers = Issuers()
         await issuers.authenticator(before).start()
-        async with asyncio.timeout(20):
-            while issuers.status()["a"].keys == 0:  # noqa: ASYNC110 - no event to wait for
-                await asyncio.sleep(0.01)
-            issuers.authenticator(after)
-            await issuers.keep(after)
-            while len(asked) < 3:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
+        await until(lambda: issuers.status()["a"].keys > 0, "the keys are fetched")
+        issuers.authenticator(after)
+        await issuers.keep(after)
+        await until(lambda: len(asked) >= 3, "they are fetched again and again")
         await issuers.keep(None)
 
 
@@ -163,7 +162,7 @@ async def test_keys_that_stay_are_fetched_as_often_as_the_settings_of_now_say() 
 @pytest.mark.parametrize("change", [{"jwks_url": "http://127.0.0.1:1/"}, {"algorithms": ["PS256"]}], ids=str)
 async def test_an_issuer_whose_keys_are_others_begins_without_any(change: dict[str, Any]) -> None:
     async with publishing() as (url, _, _):
-        entry = {"issuer": "a", "jwks_url": url, "algorithms": ["RS256"], "audience": ["us"]}
+        entry = ENTRY | {"jwks_url": url}
         issuers = Issuers()
         assert await issuers.authenticator(settings_of(entry)).identify_later(signed_for("us"))
         after = settings_of(entry | change)

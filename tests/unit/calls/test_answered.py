@@ -1,4 +1,4 @@
-"""Calls without an id of their caller's whose result was told to the caller who waited: they take no more room."""
+"""Calls without an id of their caller's whose result the waiting caller got: they take no more room."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def answered(it: Desk, result: ToolResult = DONE, call_id: str | None = No
 
 
 @pytest.mark.parametrize("result", [DONE, REPEATABLE, ToolResult(failure=ToolFailure(message="No."))], ids=repr)
-async def test_whoever_waited_has_the_result_and_who_looks_is_told_so(it: Desk, result: ToolResult) -> None:
+async def test_a_look_says_that_the_waiting_caller_got_the_result(it: Desk, result: ToolResult) -> None:
     for _ in range(5):
         kept = await answered(it, result)
         assert (kept.status, kept.remembered, kept.joined) == (result, False, False)
@@ -59,9 +59,7 @@ async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:
 
 
 @pytest.mark.parametrize("call_id", [None, "k"])
-async def test_whoever_cancels_it_is_told_so_even_if_the_caller_who_waits_is_told_first(
-    it: Desk, call_id: str | None
-) -> None:
+async def test_a_cancel_says_so_even_if_the_waiting_caller_is_answered_first(it: Desk, call_id: str | None) -> None:
     async with asyncio.timeout(DEADLINE_S):
         asking = asyncio.create_task(it.ask(call_id))
         await it.later.took.wait()
@@ -93,7 +91,7 @@ async def test_so_it_does_if_its_caller_has_left(it: Desk, backend: str) -> None
             server.opened.set()
         else:
             assert await it.calls.settle(invocation.call_id, DONE)
-        while await it.status_of_call(invocation.call_id) is None:  # noqa: ASYNC110 - nobody waits for it
+        while await it.status_of_call(invocation.call_id) is None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
     assert await it.status_of_call(invocation.call_id) == DONE
 

@@ -31,7 +31,7 @@ def tokens(*keys: str, purpose: str = "callbacks") -> CallbackTokens:
     return CallbackTokens(Digester(keys, purpose))
 
 
-def test_a_token_names_its_call_and_nobody_guesses_it() -> None:
+def test_a_token_names_its_call_and_cannot_be_guessed() -> None:
     token = tokens(NEW).mint(CALL, RUN)
     assert tokens(NEW).open(token) == (CALL, RUN)
     mac = token.removeprefix(f"{CALL}.{RUN}.")

@@ -1,4 +1,4 @@
-"""The end of every run is told once, also while the state is away, and of calls whose replica died."""
+"""The end of every run is reported once, also while the state is away, and of calls whose replica died."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def it() -> AsyncIterator[Desk]:
         yield opened
 
 
-def told(it: Desk) -> list[tuple[str, str, ToolResult | GatewayError]]:
+def reported(it: Desk) -> list[tuple[str, str, ToolResult | GatewayError]]:
     return [(run.backend, run.tool, ending) for run, ending in it.ended]
 
 
@@ -38,7 +38,7 @@ async def test_an_end_that_is_held_is_told_once_it_is_written_down(it: Desk) -> 
     it.state.away = {"settle"}
     for result in (DONE, ToolResult(value="too late")):
         assert await it.calls.settle(kept.id, result)
-    assert told(it) == []
+    assert reported(it) == []
     done = asyncio.Event()
 
     async def come_last() -> None:
@@ -48,7 +48,7 @@ async def test_an_end_that_is_held_is_told_once_it_is_written_down(it: Desk) -> 
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
         await done.wait()
-    assert told(it) == [("later", TOOL, DONE)]
+    assert reported(it) == [("later", TOOL, DONE)]
 
 
 async def test_an_end_that_cannot_be_looked_up_is_held(it: Desk) -> None:
@@ -57,14 +57,14 @@ async def test_an_end_that_cannot_be_looked_up_is_held(it: Desk) -> None:
     it.state.forgets_what_it_holds = True
     it.state.away = {"get"}
     assert await it.calls.settle(kept.id, DONE)
-    assert told(it) == []
+    assert reported(it) == []
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
         assert (await it.ask()).status == DONE
-    assert told(it) == [("later", TOOL, DONE)]
+    assert reported(it) == [("later", TOOL, DONE)]
 
 
-async def test_a_refusal_that_nobody_was_told_counts_as_one(it: Desk) -> None:
+async def test_a_refusal_that_was_not_delivered_counts_as_one(it: Desk) -> None:
     it.now.on_dispatch = lambda _call_id: it.now.opened.wait()
     it.now.at_once = GatewayError(ErrorCode.INVALID_REQUEST, "No.")
     kept = await it.ask(None, backend=it.now, preference=ASYNC)
@@ -99,13 +99,13 @@ async def adopted(it: Desk) -> None:
 async def test_one_whose_replica_died_is_told_once_also_if_its_outcome_comes_yet(it: Desk) -> None:
     await left(it, CallState.UNKNOWN)
     await adopted(it)
-    assert told(it) == [("now", TOOL, UNREMEMBERED)]
+    assert reported(it) == [("now", TOOL, UNREMEMBERED)]
     assert it.ended[0][0].begun_s == 1.0
     assert await it.calls.settle("tg-left", DONE)
-    assert told(it) == [("now", TOOL, UNREMEMBERED)]
+    assert reported(it) == [("now", TOOL, UNREMEMBERED)]
 
 
 async def test_one_that_never_ran_and_cannot_be_repeated_is_told(it: Desk) -> None:
     await left(it, CallState.REGISTERED, call_id="tg-left")
     await adopted(it)
-    assert told(it) == [("now", TOOL, UNSENT)]
+    assert reported(it) == [("now", TOOL, UNSENT)]

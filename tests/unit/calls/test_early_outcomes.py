@@ -93,7 +93,7 @@ async def test_a_result_while_the_state_is_away_waits_until_it_is_back(it: Hasty
     assert (await it.ask()).status == DONE
 
 
-async def test_nobody_who_stops_waits_for_an_acknowledgement_that_is_not_needed(it: Hasty) -> None:
+async def test_stopping_does_not_wait_for_a_needless_acknowledgement(it: Hasty) -> None:
     await it.ask()
     assert it.desk.calls.running() == set()
     async with asyncio.timeout(ACKNOWLEDGED_WITHIN_S):

@@ -1,4 +1,4 @@
-"""What calls are called: nobody's id meets another's, and nobody's words can be read from a name."""
+"""Names of calls: no two callers' ids collide, and names reveal nothing of what they stand for."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_order_of_members_is_not_asked_for(names: CallNames) -> None:
     assert len({key("p", call(context={"tokens": each})) for each in tokens}) == 1
 
 
-def test_a_call_for_nobody_is_found_by_its_id_alone() -> None:
+def test_a_call_without_a_user_is_found_by_its_id_alone() -> None:
     assert NAMES.keys_of_id("p", "k") == (key("p", call()),)
     assert NAMES.keys_of_id("p", "k") != (key("p", call(context={"user_id": "u"})),)
 
@@ -111,7 +111,7 @@ def test_names_under_older_keys_are_known_and_new_ones_come_first() -> None:
     assert (NAMES.keyed("p", asked)[3], NAMES.keyed("p", asked)[0]) == ((), NAMES.owners("p")[0])
 
 
-def test_without_the_key_nobody_makes_the_same_names() -> None:
+def test_other_keys_make_other_names() -> None:
     other = CallNames(Digester([], "calls"))
     assert key("p", call(), other) != key("p", call())
     assert fingerprint(call(), other) != fingerprint(call())

@@ -103,7 +103,7 @@ async def test_one_that_is_to_be_cancelled_still_is_at_the_time_that_was_set(it:
     assert over_s == 0.0
 
 
-async def test_one_that_was_never_dispatched_is_left_to_whoever_asks_again(it: Desk) -> None:
+async def test_one_that_was_never_dispatched_can_be_begun_again(it: Desk) -> None:
     new = NewCall(key="left", fingerprint="f", principal="p", backend="later")
     await it.state.begin(new)
     it.state.orphans = [left(CallState.REGISTERED)]

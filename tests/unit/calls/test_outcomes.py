@@ -1,4 +1,4 @@
-"""How calls end: what is told at once, where it can be found, and what waits for a state that is away."""
+"""How calls end: what is delivered at once, what is recorded, and what waits for a state that is away."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ async def test_a_failure_that_may_be_repeated_is_not_kept_for_who_was_told(it: D
         assert (kept.status, kept.remembered) == (REPEATABLE, False)
 
 
-async def test_a_failure_that_nobody_can_repeat_is_kept_for_who_was_not_told(it: Desk) -> None:
+async def test_an_undelivered_failure_that_cannot_be_repeated_is_kept(it: Desk) -> None:
     kept = await it.ask(None, timeout_s=0.01)
     assert (kept.status, kept.remembered) == (None, True)
     assert await it.calls.settle(kept.id, REPEATABLE)
     assert await it.status_of_call(kept.id) == REPEATABLE
 
 
-async def test_refusals_that_were_told_count_against_nobodys_quota() -> None:
+async def test_delivered_refusals_count_against_no_quota() -> None:
     """Else a tool server that is away would take its callers' calls of all others away, for as long as results live."""
     async with desk(max_records=3) as it:
         for backend in (it.later, it.now):
@@ -76,17 +76,17 @@ async def test_refusals_that_were_told_count_against_nobodys_quota() -> None:
         assert (await it.ask(None, preference=AT_ONCE)).remembered
 
 
-async def test_a_refusal_that_nobody_was_told_can_be_asked_for_as_long_as_a_result() -> None:
+async def test_an_undelivered_refusal_is_kept_as_long_as_a_result() -> None:
     async with desk(result_ttl_s=100.0, remnant_ttl_s=10.0) as it:
         refuse_after(20, it)
         kept = await it.ask(None, backend=it.now, preference=ASYNC)
         assert kept.status is None
         await it.state.wait(kept.id.removeprefix(PREFIX), DEADLINE_S)
         it.clock.now += 50
-        told = await it.status_of_call(kept.id)
-        assert isinstance(told, ToolResult)
-        assert told.failure is not None
-        assert told.failure.message == "The tool did not run: No."
+        status = await it.status_of_call(kept.id)
+        assert isinstance(status, ToolResult)
+        assert status.failure is not None
+        assert status.failure.message == "The tool did not run: No."
 
 
 async def test_what_is_held_weighs_what_is_counted_for_it(it: Desk) -> None:

@@ -47,7 +47,7 @@ def test_what_is_known_is_read(header: bytes, respond_async: bool, wait_s: float
 
 @pytest.mark.parametrize("header", NONSENSE)
 def test_what_makes_no_sense_is_ignored(header: bytes) -> None:
-    assert read_preference(header) == read_preference(None) == NO_PREFERENCE
+    assert read_preference(header) == NO_PREFERENCE
 
 
 @pytest.mark.parametrize(

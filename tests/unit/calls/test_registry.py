@@ -91,7 +91,7 @@ async def test_a_failure_that_may_be_repeated_reaches_who_waits_and_is_not_kept(
 
 
 async def test_without_an_id_even_such_a_failure_can_be_asked_for(it: Desk) -> None:
-    """Nobody can repeat that call, so nothing is pinned."""
+    """That call cannot be repeated, so nothing is pinned."""
     kept = await it.ask(None, preference=AT_ONCE)
     assert await it.calls.settle(kept.id, REPEATABLE)
     looked = await it.calls.look(kept.id, ADA)
@@ -112,11 +112,11 @@ async def test_a_dispatch_that_is_refused_never_was_and_without_an_id_says_so_la
     it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
     kept = await it.ask(None)
     assert refusal(kept).message == "Not now."
-    told = failure(await it.status_of_call(kept.id))
-    assert (told.message, told.can_retry) == ("The tool did not run: Not now.", True)
+    shown = failure(await it.status_of_call(kept.id))
+    assert (shown.message, shown.can_retry) == ("The tool did not run: Not now.", True)
 
 
-async def test_a_call_that_nobody_can_repeat_is_not_sent_again_whatever_its_route_allows(it: Desk) -> None:
+async def test_a_call_that_cannot_be_repeated_is_not_sent_again_whatever_its_route_allows(it: Desk) -> None:
     """Should its replica die while it is sent, its outcome may still come."""
     for call_id in ("k", None):
         kept = await it.ask(call_id, preference=AT_ONCE, idempotent=True)
@@ -150,7 +150,7 @@ async def test_a_call_waits_for_its_user_and_its_repetition_gets_the_result(it: 
     assert len(it.later.dispatched) == 1
 
 
-async def test_a_consent_asked_for_anew_is_what_whoever_asks_next_is_told(it: Desk) -> None:
+async def test_a_consent_asked_for_anew_is_shown_to_the_next_caller(it: Desk) -> None:
     """The protocol is silent about it; the address of the first may have expired."""
     newer = {"id": "2", "url": "https://login.example/again"}
     named, nameless = await it.ask(preference=AT_ONCE), await asked_for_consent(it)
@@ -168,7 +168,7 @@ async def test_a_consent_asked_for_anew_is_what_whoever_asks_next_is_told(it: De
 
 
 async def asked_for_consent(it: Desk) -> CallView:
-    """A call without an id whose caller is told that its user must consent."""
+    """A call without an id whose user must consent first."""
     before = len(it.later.dispatched)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(it.ask(None))
@@ -189,9 +189,9 @@ async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk)
         assert (await it.ask(None, preference=AT_ONCE, **others)).id != first.id
     assert (await it.ask("k", preference=AT_ONCE)).id != first.id
     await it.calls.settle(first.id, DONE)
-    told = await it.ask(None)
-    assert (told.id, told.status) == (first.id, DONE)
-    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
+    joined = await it.ask(None)
+    assert (joined.id, joined.status) == (first.id, DONE)
+    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it was delivered
 
 
 async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
@@ -202,7 +202,7 @@ async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
     await it.calls.settle(first.id, DONE)
     for call_id in ("k", "k"):
         assert (await it.ask(call_id)).status == DONE
-    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it has been told
+    assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it was delivered
 
 
 @pytest.mark.parametrize("how", ["look", "cancel"])
@@ -216,7 +216,7 @@ async def test_who_was_told_otherwise_is_not_told_again(it: Desk, how: str) -> N
     assert (await it.ask(None, preference=AT_ONCE)).id != asked.id
 
 
-async def test_a_call_nobody_came_back_for_is_not_in_the_way_of_a_new_one() -> None:
+async def test_an_abandoned_call_is_not_in_the_way_of_a_new_one() -> None:
     async with desk(pending_ttl_s=60.0, seen_ttl_s=60.0) as it:
         asked = await asked_for_consent(it)
         it.clock.now += 61
@@ -259,9 +259,9 @@ async def test_only_an_outcome_of_its_latest_run_counts_and_only_until_it_is_ove
     assert await it.calls.is_open(kept.id, run)
     await it.calls.settle(kept.id, DONE)
     assert not await it.calls.is_open(kept.id, run)
-    assert await it.calls.is_open(PREFIX + "of-another-process", run)  # nobody can tell
+    assert await it.calls.is_open(PREFIX + "of-another-process", run)  # unknown here
     it.state.away.clear()
-    assert not await it.calls.is_open(PREFIX + "nobody", run)
+    assert not await it.calls.is_open(PREFIX + "absent", run)
 
 
 async def test_cancelling_tells_the_tool_server_once(it: Desk) -> None:
@@ -282,8 +282,8 @@ async def test_a_route_may_have_calls_cancelled_that_outlast_it(it: Desk, prefer
         kept = await it.ask(preference=preference, timeout_s=0.05, cancel_on_timeout=True)
         while not it.later.cancelled:  # noqa: ASYNC110 - the tool server of the test has no event for it
             await asyncio.sleep(0.005)
-    told = failure(kept.status if kept.status is not None else await it.status_of_call("k"))
-    assert (told.message.startswith("The tool took too long"), told.can_retry) == (True, False)
+    shown = failure(kept.status if kept.status is not None else await it.status_of_call("k"))
+    assert (shown.message.startswith("The tool took too long"), shown.can_retry) == (True, False)
     assert it.later.cancelled == [(kept.id, "g")]
 
 
@@ -441,7 +441,7 @@ async def test_what_cannot_even_be_held_is_told_to_who_brings_it(it: Desk) -> No
     it.state.away = set()
 
 
-async def test_a_record_nobody_can_read_is_an_end_whose_kind_nobody_knows(it: Desk) -> None:
+async def test_an_unreadable_record_is_an_unknown_outcome(it: Desk) -> None:
     """As after its sealing key was taken away."""
     kept = await it.ask(preference=AT_ONCE)
     key = kept.id.removeprefix(PREFIX)

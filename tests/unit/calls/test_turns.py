@@ -29,7 +29,7 @@ async def queued(it: Desk, backend: Later | Now, call_id: str | None = "k") -> t
     backend.queued = asyncio.Queue()
     asked = asyncio.create_task(it.ask(call_id, backend=backend))
     async with asyncio.timeout(DEADLINE_S):
-        while not it.state.moves:  # noqa: ASYNC110 - nobody tells of that
+        while not it.state.moves:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
     return asked, it.state.moves[0][0]
 
@@ -66,7 +66,7 @@ async def test_a_call_that_was_ended_before_its_turn_is_not_sent(it: Desk, name:
 
 
 @pytest.mark.parametrize("name", ["now", "later"])
-async def test_a_call_of_which_nobody_can_say_whether_others_have_sent_it_is_refused(it: Desk, name: str) -> None:
+async def test_a_call_that_others_may_have_sent_is_refused(it: Desk, name: str) -> None:
     backend = it.now if name == "now" else it.later
     asked, key = await queued(it, backend)
     it.state.away.add("advance")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.transport import Kind, Limits
+from gateway.transport import Kind, Limits, Reply
 from tests.unit.transport.scripted import OK, Peer, answering, call, failure, pooled, serving, stats_of
 
 pytestmark = pytest.mark.anyio
@@ -158,4 +158,16 @@ async def test_a_body_has_a_limit_and_may_be_exactly_that_long(framing: str) -> 
         assert (await call(pool, max_body=1000)).body == body
         error = await failure(call(pool, max_body=999))
         assert (error.kind, error.sent) == (Kind.TOO_LARGE, True)
+        assert stats_of(pool).live == 0
+
+
+async def test_a_reply_that_overtakes_its_request_is_delivered_and_costs_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.wait_for_input()  # and leave nearly all of the 16 MiB unread
+        await peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+        await peer.stay()
+
+    async with serving(script) as server, pooled(server) as pool:
+        reply = await call(pool, body=b"x" * 2**24)
+        assert reply == Reply(413, ((b"content-length", b"0"),), b"")
         assert stats_of(pool).live == 0

@@ -36,7 +36,7 @@ def alone(tools: Yard, grace: str, others: dict[str, Settings] | None = None) ->
 
 
 async def accepted(running: GatewayProcess, numbers: Iterable[int], tool: str = WORK, **more: Any) -> list[str]:
-    """Makes calls that nobody waits for; their ids without the prefix, as logs and Redis know them."""
+    """Makes calls without a waiting caller; their ids without the prefix, as logs and Redis know them."""
     async with caller(running.url) as http:
 
         async def one(number: int) -> str:
@@ -112,7 +112,7 @@ async def test_results_that_cannot_be_written_within_the_grace_are_named_and_the
 
 
 @pytest.mark.anyio
-async def test_without_redis_calls_that_nobody_waits_for_go_on_within_the_grace() -> None:
+async def test_without_redis_calls_without_a_waiting_caller_go_on_within_the_grace() -> None:
     async with yard() as tools, demo_server("rcrt") as server:
         await order(server, "echo", "late", seconds=LATE_S)
         identity = {"owner_id": OWNER_ID, "agent_id": AGENT_ID}

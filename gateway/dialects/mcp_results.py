@@ -1,0 +1,205 @@
+"""What the responses of MCP servers to calls mean: values, failures, refusals, and what the user has to do first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from gateway import jsontext
+from gateway.dialects.mcp_server import ERROR_MEMBER
+from gateway.dialects.mcp_wire import (
+    HEADER_MISMATCH,
+    INVALID,
+    MISSING_CAPABILITY,
+    NO_METHOD,
+    PARAMS,
+    PARSE,
+    UNSUPPORTED_VERSION,
+)
+from gateway.dialects.replies import BrokenReplyError
+from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
+from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
+
+ELICITATION_REQUIRED = -32042  # revision 2025-11-25 alone
+MAX_MESSAGE_BYTES = 4096
+NO_TEXT = "The tool failed without saying why."
+UNKNOWN_TOOL = re.compile(r"unknown tool|tool\b.{0,300}\bnot found|no such tool", re.IGNORECASE | re.DOTALL)
+
+
+class RpcFailure(Exception):  # noqa: N818 - the protocol calls it an error; ours are refusals
+    """An error that a server answered with."""
+
+    def __init__(self, code: int, message: str, data: Json) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+def result_of(message: Json) -> JsonObject:
+    """The result in a response. Raises RpcFailure, BrokenReplyError."""
+    if not isinstance(message, dict):
+        raise BrokenReplyError("not a JSON object")
+    error = message.get("error")
+    if isinstance(error, dict):
+        code, text = error.get("code"), error.get("message")
+        raise RpcFailure(code if isinstance(code, int) else 0, text if isinstance(text, str) else "", error.get("data"))
+    result = message.get("result")
+    if not isinstance(result, dict):
+        raise BrokenReplyError("a response without a result")
+    return result
+
+
+def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, trust_meta: bool) -> ToolResult:
+    """What the result of a call means. Raises BrokenReplyError, and GatewayError for a tool that was not run."""
+    kind = result.get("resultType", "complete")
+    if kind == "input_required":
+        raise _input_required(result)
+    if kind != "complete":
+        raise BrokenReplyError("a resultType that is not known")
+    content, meta = result.get("content", []), result.get("_meta")
+    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+        raise BrokenReplyError("content is no list of blocks")
+    meta = meta if isinstance(meta, dict) else {}
+    if result.get("isError") is True:
+        return _failed(content, meta.get(ERROR_MEMBER) if trust_meta else None, invocation)
+    if "structuredContent" not in result:
+        return ToolResult(value=_value(content, json_text=json_text), blocks=content, structured="none")
+    value, fastmcp = result["structuredContent"], meta.get("fastmcp")
+    is_marked = isinstance(fastmcp, dict) and fastmcp.get("wrap_result") is True
+    if is_marked and isinstance(value, dict) and value.keys() == {"result"}:
+        return ToolResult(value=value["result"], blocks=content, structured="wrapped")
+    return ToolResult(value=value, blocks=content, structured="value")
+
+
+def _value(content: list[JsonObject], *, json_text: bool) -> Json:
+    """The value of a result without structured content."""
+    if not content:
+        return None
+    text = content[0].get("text")
+    if len(content) > 1 or content[0].get("type") != "text" or not isinstance(text, str):
+        return {"content": content}
+    if json_text and text.lstrip()[:1] in ("{", "["):
+        try:
+            return jsontext.decode(text.encode())
+        except (jsontext.JsonError, UnicodeEncodeError):
+            return text
+    return text
+
+
+def _failed(content: list[JsonObject], details: Json, invocation: Invocation) -> ToolResult:
+    texts = [block["text"] for block in content if block.get("type") == "text" and isinstance(block.get("text"), str)]
+    others = [block for block in content if block.get("type") != "text"]
+    message = _cut("\n".join(texts)) or NO_TEXT
+    extras = {"content": others} if others else {}
+    if isinstance(details, dict):
+        return ToolResult(failure=_trusted(details, message, extras), blocks=content)
+    failure = ToolFailure(message=message, can_retry=invocation.idempotent, extras=extras)
+    return ToolResult(failure=failure, blocks=content)
+
+
+def _trusted(details: JsonObject, message: str, extras: Mapping[str, Json]) -> ToolFailure:
+    """A failure as another Toolgate says it."""
+    said, wait_ms, developer = details.get("message"), details.get("retry_after_ms"), details.get("developer_message")
+    return ToolFailure(
+        message=said if isinstance(said, str) and said else message,
+        developer_message=developer if isinstance(developer, str) else None,
+        can_retry=details.get("can_retry") is True,
+        retry_after_ms=wait_ms if isinstance(wait_ms, int) and not isinstance(wait_ms, bool) and wait_ms >= 0 else None,
+        extras=extras,
+    )
+
+
+def _cut(text: str) -> str:
+    return text.encode("utf-8", "replace")[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore")
+
+
+def failed_call(failure: RpcFailure, invocation: Invocation) -> ToolResult:
+    """What an error in place of a result means. Raises GatewayError for a tool that provably was not run."""
+    match failure.code:
+        case code if code == PARAMS and UNKNOWN_TOOL.search(failure.message):
+            raise GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {invocation.tool.tool!r}.")
+        case code if code == PARAMS:
+            properties = invocation.tool.input_schema.get("properties")
+            names = properties if isinstance(properties, dict) else ()
+            named = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", failure.message)), None)
+            wrong = {} if named is None else {named: "is not accepted by the tool server"}
+            raise GatewayError(
+                ErrorCode.INVALID_ARGUMENTS, _cut(failure.message) or "The arguments are invalid.", parameters=wrong
+            )
+        case code if code in (NO_METHOD, MISSING_CAPABILITY, UNSUPPORTED_VERSION):
+            raise _unusable(f"it answers {code} to a call")
+        case code if code == HEADER_MISMATCH:  # the schema that says which arguments headers repeat has changed
+            raise unavailable(f"it answers {code} to a call", retry_after_s=1)
+        case code if code == ELICITATION_REQUIRED:
+            raise _challenged(_elicitations(failure.data))
+        case code if code in (PARSE, INVALID):
+            raise BrokenReplyError(f"error {failure.code}")
+    message = _cut(failure.message) or NO_TEXT
+    return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent))
+
+
+def shows_change(failure: RpcFailure) -> bool:
+    """Whether an error shows that the list of tools is not what it was."""
+    is_unknown = failure.code == PARAMS and UNKNOWN_TOOL.search(failure.message) is not None
+    return is_unknown or failure.code == HEADER_MISMATCH
+
+
+def with_urls(ended: ToolResult, urls: Sequence[JsonObject]) -> ToolResult:
+    """A failure of a tool that had asked to have URLs opened while it ran, which it was refused."""
+    failure = ended.failure
+    if failure is None or not urls:
+        return ended
+    return replace(ended, failure=replace(failure, extras={**failure.extras, "authorization": list(urls)}))
+
+
+def _unusable(detail: str) -> GatewayError:
+    """The refusal of a call to a server that we cannot use; there is no use in trying again soon."""
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
+
+
+# What the user has to do first.
+
+
+def url_to_open(params: Json, default_id: str) -> JsonObject | None:
+    """The URL that an elicitation has for the user (`mode: url`); None if it is another."""
+    if not isinstance(params, dict) or params.get("mode") != "url" or not isinstance(params.get("url"), str):
+        return None
+    return {"id": str(params.get("elicitationId", default_id)), "url": params["url"]}
+
+
+def _elicitations(data: Json) -> list[JsonObject]:
+    found: Any = data.get("elicitations") if isinstance(data, dict) else None
+    return [
+        {"id": str(each.get("elicitationId", number)), "url": each["url"]}
+        for number, each in enumerate(found if isinstance(found, list) else [], 1)
+        if isinstance(each, dict) and each.get("mode") == "url" and isinstance(each.get("url"), str)
+    ]
+
+
+def _input_required(result: JsonObject) -> GatewayError:
+    """The refusal of a call whose server wants something first: URLs to open, or what we did not say we can do."""
+    requests: Any = result.get("inputRequests")
+    challenges = []
+    for key, asked in requests.items() if isinstance(requests, dict) else ():
+        params: Any = asked.get("params") if isinstance(asked, dict) else None
+        is_url = isinstance(params, dict) and params.get("mode") == "url" and isinstance(params.get("url"), str)
+        if not is_url or asked.get("method") != "elicitation/create":
+            method = asked.get("method") if isinstance(asked, dict) else None
+            return GatewayError(
+                ErrorCode.BACKEND_UNAVAILABLE,
+                UNAVAILABLE,
+                detail=f"it asks for {str(method)[:64]}, which we do not offer",
+            )
+        challenges.append({"id": key, "url": params["url"]})
+    return _challenged(challenges)
+
+
+def _challenged(challenges: list[JsonObject]) -> GatewayError:
+    if not challenges:
+        return _unusable("it asks for input without saying which")
+    message = "The user has to authorize this call first."
+    return GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": challenges})

@@ -1,0 +1,350 @@
+"""Which revision an MCP server speaks, and sessions with it: made once, renewed only when lost, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.backends.mcp import McpBackend
+from gateway.backends.mcp_channel import McpChannel
+from gateway.backends.mcp_sessions import IDLE_S, REPROBE_S, McpSessions
+from gateway.errors import ErrorCode
+from tests.streams import http_reply
+from tests.unit.backends.admitting import admission
+from tests.unit.backends.facing import refusal
+from tests.unit.backends.mcp_facing import (
+    INVOCATION,
+    LEGACY,
+    MODERN,
+    Double,
+    Script,
+    Talk,
+    backend_at,
+    facing,
+    serving,
+    stay,
+)
+
+pytestmark = pytest.mark.anyio
+
+ANNA, BERT = replace(INVOCATION, principal="anna"), replace(INVOCATION, principal="bert")
+
+
+def saying(status: int, body: Any, **headers: str) -> Script:
+    async def script(talk: Talk) -> None:
+        if isinstance(body, dict) and "error" in body:
+            await talk.fail(status=status, **body["error"])
+        else:
+            await talk.send(http_reply(status, body, **headers))
+
+    return script
+
+
+def error(code: int, **data: Any) -> dict[str, Any]:
+    return {"error": {"code": code, "message": "No."} | data}
+
+
+LEGACY_ANSWERS = [
+    (200, error(-32601)),
+    (400, error(-32602)),
+    (400, error(-32000)),
+    (400, error(-32022, supported=["2025-11-25"])),
+    (404, b"Not Found"),
+    (405, b""),
+    (406, error(-32000)),
+    (200, b"hello"),
+    (200, {"jsonrpc": "2.0", "id": 1, "result": {"supportedVersions": ["2025-11-25"]}}),
+]
+MODERN_ANSWERS = [
+    (200, {"jsonrpc": "2.0", "id": 1, "result": {"supportedVersions": [MODERN, "2025-11-25"]}}),
+    (400, error(-32022, supported=[MODERN])),
+    (400, error(-32020)),
+    (400, error(-32021)),
+]
+
+
+@pytest.mark.parametrize(
+    ("era", "status", "body"),
+    [("legacy", *each) for each in LEGACY_ANSWERS] + [("modern", *each) for each in MODERN_ANSWERS],
+)
+async def test_mcp_52_the_era_follows_from_what_a_server_says_about_discovery(era: str, status: int, body: Any) -> None:
+    async with facing(era, others={"server/discover": saying(status, body)}) as (backend, double):
+        assert (await backend.call(INVOCATION)).value == "seven"
+        assert len(double.of("initialize")) == (era == "legacy")
+        assert backend.dialect == f"mcp {LEGACY if era == 'legacy' else MODERN}"
+
+
+@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 502, 503])
+async def test_mcp_52_what_says_nothing_about_the_era_makes_no_verdict(status: int) -> None:
+    async with facing("legacy", others={"server/discover": saying(status, error(-32000))}) as (backend, double):
+        assert (await refusal(backend.call(INVOCATION))).code is ErrorCode.BACKEND_UNAVAILABLE
+        assert not double.of("initialize")
+        assert not double.ran
+
+
+async def test_mcp_52_silence_is_no_verdict_and_a_fixed_era_asks_nothing() -> None:
+    short = replace(INVOCATION, timeout_s=0.2)
+    async with facing("legacy", others={"server/discover": stay}) as (backend, double):
+        assert (await refusal(backend.call(short))).code is ErrorCode.BACKEND_UNAVAILABLE
+        assert not double.of("initialize")
+        async with aclosing(backend_at(double.url, era="legacy")) as fixed:
+            assert (await fixed.call(INVOCATION)).value == "seven"
+    assert len(double.of("server/discover")) == 1
+
+
+@asynccontextmanager
+async def sessions_of(double: Double, clock: list[float], **limits: int) -> AsyncIterator[tuple[McpSessions, Any]]:
+    """Sessions on a clock of the test's, with one replica."""
+    way_in = admission(double.url)
+    server = way_in.replicas[0].target
+    channel = McpChannel(lambda principal: ())
+    try:
+        yield McpSessions(channel, clock=lambda: clock[0], **limits), server
+    finally:
+        await channel.aclose()
+        await server.pool.aclose()
+
+
+async def test_mcp_52_a_server_that_was_legacy_is_asked_again_after_an_hour() -> None:
+    clock = [0.0]
+    async with serving("legacy") as double, sessions_of(double, clock) as (sessions, server):
+        assert (await sessions.agree(server, "anna")).agreed.version == LEGACY
+        double.era = "modern"
+        await sessions.review(server, "anna")
+        assert len(double.of("server/discover")) == 1
+        clock[0] = REPROBE_S
+        await sessions.review(server, "anna")
+        session = sessions.known(server, "anna")
+        assert session is not None
+        assert session.agreed.version == MODERN
+
+
+@pytest.mark.parametrize(("before", "after"), [("modern", "legacy"), ("legacy", "modern")])
+async def test_mcp_52_a_server_that_is_replaced_by_one_of_the_other_era_is_noticed(before: str, after: str) -> None:
+    async with facing(before) as (backend, double):
+        await backend.call(INVOCATION)
+        double.era = after
+        double.sessions.clear()
+        if before == "modern":
+            double.others = {"tools/call": unknown_version(double)}
+        assert (await backend.call(INVOCATION)).value == "seven"
+        assert len(double.ran) == 2
+
+
+def unknown_version(double: Double) -> Script:
+    """Refuses modern requests as the TypeScript SDK does."""
+
+    async def script(talk: Talk) -> None:
+        if talk.request.header("mcp-protocol-version") == MODERN:
+            await talk.fail(-32000, f"Bad Request: Unsupported protocol version: {MODERN}", 400)
+        else:
+            double.ran.append(talk)
+            await talk.answer()
+
+    return script
+
+
+# Sessions.
+
+
+async def test_mcp_57_a_session_is_made_once_for_all_calls_of_a_principal() -> None:
+    async with facing("legacy") as (backend, double):
+        results = await asyncio.gather(*(backend.call(who) for who in (ANNA, BERT) for _ in range(10)))
+        assert {result.value for result in results} == {"seven"}
+        assert len(double.of("server/discover")) == 1
+        assert len(double.of("initialize")) == 2
+        by_session = {talk.request.header("mcp-session-id") for talk in double.ran}
+        assert by_session == {"s1", "s2"}
+    assert len(double.of("DELETE")) == 2
+    assert not double.sessions
+
+
+async def test_mcp_57_sessions_are_shared_only_if_told() -> None:
+    async with facing("legacy", keys={"sessions": "shared"}) as (backend, double):
+        await asyncio.gather(backend.call(ANNA), backend.call(BERT))
+        assert len(double.of("initialize")) == 1
+
+
+async def test_mcp_57_idle_sessions_are_ended_and_those_in_use_are_not() -> None:
+    clock = [0.0]
+    async with serving("legacy") as double, sessions_of(double, clock) as (sessions, server):
+        busy = await sessions.agree(server, "anna")
+        busy.calls = 1
+        await sessions.agree(server, "bert")
+        clock[0] = IDLE_S / 2
+        assert sessions.known(server, "carl") is None
+        await sessions.agree(server, "carl")
+        clock[0] = IDLE_S + 1
+        await sessions.review(server, "anna")
+        await double.until(lambda: len(double.of("DELETE")) == 1)
+        assert double.of("DELETE")[0].request.header("mcp-session-id") == "s2"
+        assert sessions.known(server, "anna") is busy
+        assert sessions.known(server, "bert") is None
+        assert sessions.known(server, "carl") is not None
+
+
+async def test_mcp_57_there_are_at_most_so_many_sessions() -> None:
+    async with serving("legacy") as double, sessions_of(double, [0.0], most=2) as (sessions, server):
+        for principal in ("anna", "bert", "carl"):
+            await sessions.agree(server, principal)
+        await double.until(lambda: len(double.of("DELETE")) == 1)
+        assert double.of("DELETE")[0].request.header("mcp-session-id") == "s1"
+
+
+async def test_a_waiter_that_leaves_does_not_interrupt_the_others() -> None:
+    async def slow(talk: Talk) -> None:
+        await release.wait()
+        await double.initialize(talk)
+
+    release = asyncio.Event()
+    async with facing("legacy", others={"initialize": slow}) as (backend, double):
+        first, second = asyncio.create_task(backend.call(ANNA)), asyncio.create_task(backend.call(ANNA))
+        await double.until(lambda: len(double.of("initialize")) == 1)
+        first.cancel()
+        release.set()
+        assert (await second).value == "seven"
+        assert len(double.of("initialize")) == 1
+
+
+async def test_mcp_59_a_lost_session_is_renewed_once_and_each_call_runs_once() -> None:
+    async with facing("legacy") as (backend, double):
+        await backend.call(INVOCATION)
+        double.sessions.clear()  # as after a restart
+        results = await asyncio.gather(*(backend.call(INVOCATION) for _ in range(5)))
+        assert {result.value for result in results} == {"seven"}
+        assert len(double.of("initialize")) == 2
+        assert len(double.ran) == 6
+        assert len({talk.id for talk in double.told if talk.id is not None}) == len([t for t in double.told if t.id])
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(404, "Session not found"), (400, "Bad Request: No valid session ID provided")]
+)
+async def test_mcp_59_a_session_that_is_lost_twice_is_a_refusal(status: int, message: str) -> None:
+    async def script(talk: Talk) -> None:
+        await talk.fail(-32000, message, status)
+
+    async with facing("legacy", others={"tools/call": script}) as (backend, double):
+        refused = await refusal(backend.call(INVOCATION))
+        assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
+        assert len(double.of("tools/call")) == 2
+
+
+@pytest.mark.parametrize("status", [409, 410, 500, 502])
+async def test_mcp_59_other_answers_do_not_have_a_call_sent_again(status: int) -> None:
+    async def script(talk: Talk) -> None:
+        await talk.fail(-32000, "The session is gone", status)
+
+    async with facing("legacy", script) as (backend, double):
+        assert (await backend.call(INVOCATION)).failure is not None
+        assert (len(double.ran), len(double.of("initialize"))) == (1, 1)
+
+
+async def test_mcp_59_renewing_keeps_the_deadline() -> None:
+    async with facing("legacy") as (backend, double):
+        await backend.call(INVOCATION)
+        double.sessions.clear()
+        double.others = {"initialize": stay}
+        refused = await refusal(backend.call(replace(INVOCATION, timeout_s=0.3)))
+        assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
+        assert len(double.ran) == 1
+
+
+@pytest.mark.parametrize("code", [-32602, -32022])
+async def test_mcp_60_a_server_that_refuses_a_version_is_offered_the_older_ones(code: int) -> None:
+    async def old(talk: Talk) -> None:
+        if talk.message["params"]["protocolVersion"] == "2025-03-26":
+            double.version = "2025-03-26"
+            await double.initialize(talk)
+        else:
+            await talk.fail(code, "Unsupported protocol version", 200)
+
+    async with facing("legacy", others={"initialize": old}) as (backend, double):
+        await backend.call(INVOCATION)
+        await backend.call(INVOCATION)
+        offered = [talk.message["params"]["protocolVersion"] for talk in double.of("initialize")]
+        assert offered == ["2025-11-25", "2025-06-18", "2025-03-26"]
+        assert {talk.request.header("mcp-protocol-version") for talk in double.ran} == {"2025-03-26"}
+        told = double.of("notifications/initialized")[0].request
+        assert (told.header("mcp-protocol-version"), told.header("mcp-session-id")) == ("2025-03-26", "s1")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        lambda talk: talk.answer({"protocolVersion": "2031-01-01"}),
+        lambda talk: talk.answer({}),
+        lambda talk: talk.answer({"protocolVersion": LEGACY}, mcp_session_id="a b"),
+        lambda talk: talk.fail(-32602, "No."),
+        lambda talk: talk.fail(-32603, "No."),
+        lambda talk: talk.send(http_reply(500, b"")),
+        lambda talk: talk.send(http_reply(200, b"hello")),
+    ],
+    ids=["a later version", "no version", "no ASCII id", "refuses all", "fails", "status 500", "no JSON"],
+)
+async def test_mcp_60_a_handshake_that_fails_is_a_refusal_and_runs_nothing(script: Script) -> None:
+    async with facing("legacy", others={"initialize": script}) as (backend, double):
+        refused = await refusal(backend.call(INVOCATION))
+        assert (refused.code, double.ran) == (ErrorCode.BACKEND_UNAVAILABLE, [])
+
+
+async def test_mcp_58_nothing_of_a_caller_reaches_a_server_but_what_is_forwarded() -> None:
+    call = replace(INVOCATION, principal="anna", headers=((b"x-tenant", b"9"),))
+    for era in ("modern", "legacy"):
+        async with facing(era, keys={"auth": {"bearer": "t0k"}}) as (backend, double):
+            await backend.call(call)
+        for talk in double.told:
+            assert talk.request.header("authorization") == "Bearer t0k"
+            assert b"anna" not in talk.request.body
+        assert double.ran[0].request.header("x-tenant") == "9"
+        declared = double.told[0].message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        assert declared == {"elicitation": {"url": {}}}
+
+
+async def test_the_path_of_the_url_is_used_as_it_is() -> None:
+    async with serving("modern") as double:
+        for url in (double.url, double.url + "/", double.url.removesuffix("/mcp")):
+            async with aclosing(backend_at(url)) as backend:
+                await backend.call(INVOCATION)
+    assert [talk.request.target for talk in double.ran] == ["/mcp", "/mcp/", "/"]
+
+
+# Replicas.
+
+
+async def test_mcp_65_a_call_moves_to_the_next_replica_and_has_a_session_there() -> None:
+    async with serving("legacy") as dead:
+        url = dead.url
+    async with serving("legacy") as double:
+        way_in = admission(url, double.url)
+        async with aclosing(backend_at(url, way_in=way_in)) as backend:
+            for _ in range(3):
+                assert (await backend.call(INVOCATION)).value == "seven"
+    assert (len(double.of("initialize")), len(double.ran)) == (1, 3)
+
+
+async def test_mcp_65_a_replica_that_refuses_the_handshake_opens_its_breaker() -> None:
+    async with facing("legacy", others={"initialize": saying(500, b"")}) as (backend, double):
+        for _ in range(7):
+            refused = await refusal(backend.call(INVOCATION))
+        assert refused.retry_after_s is not None
+        assert len(double.of("initialize")) == 5
+
+
+async def listed(backend: McpBackend) -> list[str]:
+    return [tool.tool for tool in (await backend.list_tools()).tools]
+
+
+async def test_lists_are_asked_for_in_a_renewed_session_too() -> None:
+    async with facing("legacy", keys={"toolkit": "Crm"}) as (backend, double):
+        assert await listed(backend) == ["Crm.find_it"]
+        double.sessions.clear()
+        assert await listed(backend) == ["Crm.find_it"]
+        sent = json.loads(double.of("initialize")[0].request.body)["params"]["capabilities"]
+        assert sent == {"elicitation": {"url": {}}}
