@@ -79,10 +79,14 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """One answer of a tool server to discovery: what can be used, and what cannot."""
+    """One answer of a tool server to discovery: what can be used, and what cannot.
+
+    `fresh_s`: how long the list is good for by its own words; None if it does not say.
+    """
 
     tools: tuple[ToolDefinition, ...] = ()
     rejected: tuple[Rejected, ...] = ()
+    fresh_s: float | None = None
 
 
 class ToolRef(Struct, frozen=True, kw_only=True):

@@ -152,6 +152,7 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
             terms=settings.model_dump(exclude=OF_CALLS),
+            trusts_hints=isinstance(settings, McpBackendSettings) and settings.trust_annotations,
             longest_name=config.mcp.max_name,
         )
         for name, settings in config.backends.items()

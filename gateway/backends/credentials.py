@@ -1,4 +1,4 @@
-"""How the gateway authenticates to tool servers: a bearer token, an API key, or a short-lived token of its own.
+"""How the gateway authenticates to tool servers: a bearer token, an API key, or a short-lived token.
 
 OXP 1.0, Security. The caller's own credential never goes on.
 """
@@ -11,7 +11,15 @@ from collections.abc import Callable
 
 import jwt
 
-from gateway.settings import ApiKeyAuthSettings, BackendSettings, BearerAuthSettings, JwtAuthSettings
+from gateway.backends.oauth import ClientCredentials
+from gateway.settings import (
+    ApiKeyAuthSettings,
+    BackendSettings,
+    BearerAuthSettings,
+    HeaderAuthSettings,
+    JwtAuthSettings,
+    OAuthAuthSettings,
+)
 from gateway.settings.backends import PRINCIPAL, SigningSettings
 from gateway.wire import Headers
 
@@ -46,16 +54,20 @@ class Minted:
         return headers
 
 
-def credentials_of(settings: BackendSettings) -> Credentials:
-    """What the settings of a backend say about its `auth`."""
+def credentials_of(settings: BackendSettings, backend: str = "") -> Credentials:
+    """What the settings of a backend say about its `auth`; ClientCredentials are to be asked for `authorized`."""
     headers: Headers = ()
     match settings.auth:
         case BearerAuthSettings(bearer=token):
             headers = _bearer(token.get_secret_value())
         case ApiKeyAuthSettings(api_key=key):
             headers = ((API_KEY_HEADERS[settings.protocol], key.get_secret_value().encode()),)
+        case HeaderAuthSettings(header=own):
+            headers = ((own.name.lower().encode(), own.value.get_secret_value().encode()),)
         case JwtAuthSettings(jwt=signing):
             return Minted(signing)
+        case OAuthAuthSettings(oauth=client):
+            return ClientCredentials(backend, client)
     return lambda principal: headers
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from time import monotonic
 
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from gateway import jsontext
 from gateway.admission import DispatchGate, Lease, Replica
 from gateway.backends.challenges import Challenges
 from gateway.backends.credentials import credentials_of
+from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT, BackendContext, Server
 from gateway.dialects import replies
 from gateway.errors import FailureCode, GatewayError, unavailable
@@ -89,7 +92,8 @@ class HttpExchange:
         ask: Ask | None = None,
     ) -> None:
         self.call_path: str | None = None
-        self.credentials = credentials_of(settings)
+        self.credentials = credentials_of(settings, name)
+        self.tokens = self.credentials if isinstance(self.credentials, ClientCredentials) else None
         self._name = name
         self._admission = context.admission
         self._servers = [replica.target for replica in context.admission.replicas]
@@ -97,8 +101,8 @@ class HttpExchange:
         self._checker = context.checker
         self._max_response_bytes = settings.max_response_bytes
         self._list_request = list_request
-        self._send: Send = send or self._send_whole
-        self._ask: Ask = ask or self._ask_whole
+        self._send: Send = send or (self._send_with_token if self.tokens else self._send_whole)
+        self._ask: Ask = ask or (self._ask_with_token if self.tokens else self._ask_whole)
         self._admission.check = self._is_alive
 
     # Calls.
@@ -176,6 +180,13 @@ class HttpExchange:
             timeout_s=max(deadline - monotonic(), 0.001),
             max_body=self._max_response_bytes,
         )
+
+    def _send_with_token(
+        self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
+    ) -> Awaitable[Reply]:
+        assert self.tokens is not None
+        send = partial(self._send_whole, lease, request, invocation, deadline)
+        return self.tokens.authorized(send, deadline - monotonic())
 
     async def _resend(
         self, exc: TransportError, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float
@@ -298,6 +309,10 @@ class HttpExchange:
             return exc.kind is Kind.TOO_LARGE
         return reply.status < 500
 
+    def _ask_with_token(self, server: Server, timeout_s: float) -> Awaitable[Reply]:
+        assert self.tokens is not None
+        return self.tokens.authorized(partial(self._ask_whole, server, timeout_s), timeout_s)
+
     def _ask_whole(self, server: Server, timeout_s: float) -> Awaitable[Reply]:
         request = self._list_request
         return server.pool.request(
@@ -311,10 +326,15 @@ class HttpExchange:
 
     async def challenge_status(self, check_url: str) -> str:
         """How a challenge stands: `pending`, `completed` or `failed`."""
+        if self.tokens is not None:
+            with suppress(TransportError):
+                await self.tokens.ready(CHECK_TIMEOUT_S)
         return await self._challenges.status(check_url)
 
     async def aclose(self) -> None:
         """Refuses the calls that wait and closes every connection."""
         await self._admission.aclose()
+        if self.tokens is not None:
+            await self.tokens.aclose()
         for server in self._servers:
             await server.pool.aclose()

@@ -35,6 +35,8 @@ class ListReader:
         backend: str,
         settings: BackendSettings,
         offload: Offload,
+        *,
+        trust_meta: bool = False,
     ) -> None:
         self._read = read
         self._backend = backend
@@ -44,6 +46,7 @@ class ListReader:
             toolkit=settings.toolkit or backend,
             max_tools=settings.discovery.max_tools,
             max_schema_bytes=settings.discovery.max_schema_bytes,
+            trust_meta=trust_meta,
         )
         self._adapted: set[tuple[str, str]] = set()  # names that were warned of
         self._last: tuple[bytes, str, Listing] | None = None  # the digest of a list, and what was read
@@ -64,7 +67,8 @@ class ListReader:
         if summary.failure:
             raise unavailable(summary.failure)
         self._warn(set(summary.adapted))
-        listing = Listing(tools=tuple(await _decode_tools(parts)), rejected=summary.rejected)
+        tools = tuple(await _decode_tools(parts))
+        listing = Listing(tools=tools, rejected=summary.rejected, fresh_s=summary.fresh_s)
         self._last = digest, summary.note, listing
         return summary.note, listing
 

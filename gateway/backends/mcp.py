@@ -8,8 +8,6 @@ from math import inf
 from time import monotonic
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from gateway.admission import DispatchGate, Lease
@@ -17,6 +15,7 @@ from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
 from gateway.backends.lists import ListReader
 from gateway.backends.mcp_channel import McpChannel, McpReply
+from gateway.backends.mcp_pages import all_pages
 from gateway.backends.mcp_sessions import McpSessions, Session
 from gateway.backends.server import BackendContext, Server
 from gateway.dialects import mcp_responses, mcp_results, mcp_server, replies
@@ -29,22 +28,8 @@ from gateway.settings.backends import McpBackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Answer, WireRequest
 
-MAX_PAGES = 1000
-EMPTY: JsonObject = {}
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
 AS_EVERYWHERE = (401, 403, 408, 429)  # mean what they mean in other protocols; so does 500 and above
-
-
-class _Page(Struct):
-    tools: Raw
-    nextCursor: str | None = None  # noqa: N815 - as it is on the wire
-
-
-class _ListResponse(Struct):
-    result: _Page
-
-
-_read_page = msgspec.json.Decoder(_ListResponse).decode
 
 
 class McpBackend:
@@ -64,7 +49,7 @@ class McpBackend:
         self._channel = McpChannel(self._exchange.credentials)
         fixed = None if settings.era == "auto" else settings.era
         self._sessions = McpSessions(self._channel, fixed=fixed, is_shared=settings.sessions == "shared")
-        self._reader = ListReader(read_tools, name, settings, context.lists)
+        self._reader = ListReader(read_tools, name, settings, context.lists, trust_meta=settings.trust_meta)
         self._mirrored: dict[str, tuple[JsonObject, Mirrored]] = {}  # by the server's own name of the tool
 
     @property
@@ -195,37 +180,14 @@ class McpBackend:
         return reply
 
     async def _pages(self, server: Server, agreed: Agreed, principal: str, deadline: float) -> Reply:
-        tools: list[bytes] = []
-        cursors: set[str] = set()
-        cursor, size = None, 0
-        for _ in range(MAX_PAGES):
-            id_, params = next(self._sessions.ids), {"cursor": cursor} if cursor is not None else EMPTY
-            reply = await self._channel.ask(
-                server,
-                agreed,
-                mcp_server.request(agreed, id_, "tools/list", params),
-                id_,
-                principal,
-                deadline=deadline,
-                max_body=MAX_LIST_BYTES,
+        async def ask(params: JsonObject) -> Reply:
+            id_ = next(self._sessions.ids)
+            request = mcp_server.request(agreed, id_, "tools/list", params)
+            return await self._channel.ask(
+                server, agreed, request, id_, principal, deadline=deadline, max_body=MAX_LIST_BYTES
             )
-            if reply.status != 200:
-                return reply
-            try:
-                page = _read_page(reply.body).result
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-                raise unavailable("its answer holds no list of tools") from exc
-            inner = bytes(page.tools).strip()
-            if not inner.startswith(b"["):
-                raise unavailable("its answer holds no list of tools")
-            if inner[1:-1].strip():
-                tools.append(inner[1:-1])
-            size += len(inner)
-            cursor = page.nextCursor
-            if cursor is None or cursor in cursors or size > MAX_LIST_BYTES:
-                break
-            cursors.add(cursor)
-        return Reply(200, (), b'{"tools":[%b]}' % b",".join(tools))
+
+        return await all_pages(ask)
 
     async def challenge_status(self, check_url: str) -> str:
         """How a challenge of this backend stands; MCP has no way to ask."""

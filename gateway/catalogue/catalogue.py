@@ -32,6 +32,7 @@ LIST_LIMIT_S = 120.0  # for one listing: above what any adapter takes by itself
 READY_LIMIT_S = 10.0  # a fleet with one dead tool server starts all the same
 FIRST_RETRY_S = 1.0
 REFRESH_PAUSE_S = 1.0  # a tool server that keeps reporting changes is asked once a second
+SHORTEST_S = 10.0  # between two listings, whatever a list says of how long it is good for
 JITTER = 0.1  # of every wait, both ways: replicas started together do not ask together
 MAX_NAMED = 20  # tools named in one log entry, or with their reasons in the detailed health
 
@@ -76,6 +77,12 @@ class BackendEntry:
     logged: tuple[Rejected, ...] = ()  # the tools rejected when that was last logged
     logged_renamed: tuple[Rejected, ...] = ()
     logged_withheld: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def good_for_s(self) -> float:
+        """How long the list is good for: as configured, or shorter if it says so itself."""
+        refresh_s, fresh_s = self.source.refresh_s, self.listing.fresh_s if self.listing else None
+        return refresh_s if fresh_s is None else min(refresh_s, max(fresh_s, SHORTEST_S))
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -193,7 +200,7 @@ class Catalogue:
         backoff = Backoff(FIRST_RETRY_S, entry.source.refresh_s)
         while True:
             if await self._refresh(entry):
-                wait_s = entry.source.refresh_s
+                wait_s = entry.good_for_s
                 backoff.reset()
             else:
                 wait_s = backoff.next_s()

@@ -6,6 +6,7 @@ has not changed.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,7 @@ class Source:
     max_schema_bytes: int
     routes: Sequence[Route]
     terms: object = None
+    trusts_hints: bool = False
     longest_name: int = MAX_NAME_LENGTH
 
     def lists_as(self, other: Source) -> bool:
@@ -158,6 +160,9 @@ def _published(
         return EvaluatedTool(digest=digest, route=known.route, tool=None, reason=verdict.reason)
     route = source.routes[known.route]
     withheld = _asked_for(definition) - trusted - route.context
+    hints = definition.hints
+    if source.trusts_hints and (hints.get("idempotent") or hints.get("read_only")):
+        route = dataclasses.replace(route, idempotent=True)
     schema, listed = CompiledSchema(definition.input_schema), verdict.schemas
     name = published_name(definition.tool, source.longest_name)
     definition = replace(definition, name=name, input_schema=listed.input, output_schema=listed.output)

@@ -66,7 +66,7 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         input_schema=schema,
         output_schema=output_schema,
         remote_id=remote_id,
-        requires=_requirements(raw.get("requirements")),
+        requires=requirements_of(raw.get("requirements")),
         **_only_in_rfc(raw, extras, output_schema),
     )
     if given is None or isinstance(given, str) or remote_id.partition("@")[2]:
@@ -151,7 +151,8 @@ def _strings(value: Json) -> tuple[str, ...]:
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
-def _requirements(raw: Json) -> Requirements:
+def requirements_of(raw: Json) -> Requirements:
+    """Reads what `requirements_object` writes. Raises DefinitionError."""
     if raw is None:
         return Requirements()
     if not isinstance(raw, dict):

@@ -6,8 +6,8 @@ decoding it takes neither much memory nor long at a time.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -27,30 +27,36 @@ MAX_SHOWN = 256  # characters of an id in a log
 
 
 class Bounds(Struct, frozen=True):
-    """The bounds of a backend's list; `toolkit` is for ids that name none, `has_version` that OXP-Version was sent."""
+    """The bounds of a backend's list; `toolkit` is for ids that name none, `has_version` that OXP-Version was sent.
+
+    `trust_meta`: an MCP server is believed what it says in `_meta` as another Toolgate.
+    """
 
     backend: str
     toolkit: str
     max_tools: int
     max_schema_bytes: int
     has_version: bool = False
+    trust_meta: bool = False
 
 
 class Summary(Struct, frozen=True):
     """What was read besides tools: those that are left out, and names that were adapted, each with the reason.
 
     `note` is what the list says about its tool server: its dialect, the URL for calls, or the id of its breadcrumb.
-    `failure` is why there is no list; empty if there is one.
+    `failure` is why there is no list; empty if there is one. `fresh_s`: as in Listing.
     """
 
     note: str = ""
     rejected: tuple[Rejected, ...] = ()
     adapted: tuple[tuple[str, str], ...] = ()
     failure: str = ""
+    fresh_s: float | None = None
 
 
 decode_bounds = msgspec.json.Decoder(Bounds).decode
 decode_summary = msgspec.json.Decoder(Summary).decode
+decode_tool = msgspec.json.Decoder(ToolDefinition).decode
 decode_tools = msgspec.json.Decoder(list[ToolDefinition]).decode
 
 
@@ -135,9 +141,22 @@ class Gathered:
                 self.reject(tool_id, reason)
         self._tools = [tool for tool in self._tools if tool[1] not in ambiguous]
 
-    def encoded(self, note: str, adapted: tuple[tuple[str, str], ...] = ()) -> tuple[bytes, ...]:
+    def tell_apart(self, renamed: Callable[[ToolDefinition], ToolDefinition]) -> None:
+        """Renames tools that share an id, all but the first in the order of what their tool server calls them."""
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, (tool_id, _, _) in enumerate(self._tools):
+            places[tool_id].append(place)
+        for several in places.values():
+            for place in sorted(several, key=lambda place: self._tools[place][1])[1:]:
+                _, remote_id, text = self._tools[place]
+                definition = renamed(decode_tool(text))
+                self._tools[place] = definition.id, remote_id, encode(definition)
+
+    def encoded(
+        self, note: str, adapted: tuple[tuple[str, str], ...] = (), fresh_s: float | None = None
+    ) -> tuple[bytes, ...]:
         """A Summary, then arrays of ToolDefinition, all of them JSON text."""
-        return encode(Summary(note, tuple(self.rejected), adapted)), *self._parts()
+        return encode(Summary(note, tuple(self.rejected), adapted, fresh_s=fresh_s)), *self._parts()
 
     def _parts(self) -> Iterator[bytes]:
         """JSON arrays of tools, each short or of one tool."""

@@ -58,12 +58,17 @@ def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterat
     try:
         return _open(text, most, max_tool_bytes)
     except (msgspec.DecodeError, RecursionError):
-        mended = _ESCAPES.sub(lambda found: found[1] or HALF_A_PAIR, text)
+        with_halves = mended(text)
     try:
-        return _open(mended, most, max_tool_bytes)
+        return _open(with_halves, most, max_tool_bytes)
     except (msgspec.DecodeError, RecursionError) as exc:
         jsontext.decode(text)  # which says why
         raise jsontext.JsonError(str(exc)) from exc
+
+
+def mended(text: bytes) -> bytes:
+    """A text in which halves of surrogate pairs spoil only the string they stand in, as soon as that is read."""
+    return _ESCAPES.sub(lambda found: found[1] or HALF_A_PAIR, text)
 
 
 def _open(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 import re
 
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from gateway.dialects import lists
-from gateway.dialects.definitions import UnreadableTool
-from gateway.dialects.listings import Gathered, Summary, decode_bounds, most_as_sent
+from gateway.dialects.definitions import UnreadableTool, requirements_of
+from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds, most_as_sent
 from gateway.dialects.mcp_server import mirrored_arguments
-from gateway.dialects.mcp_tools import HINTS
+from gateway.dialects.mcp_tools import HINTS, ID_MEMBER, REQUIREMENTS_MEMBER
 from gateway.jsontext import JsonError, encode
 from gateway.model import Json, JsonObject, ToolDefinition
-from gateway.naming import DEFAULT_VERSION, MAX_ID_LENGTH, DefinitionError, published_name
+from gateway.naming import DEFAULT_VERSION, MAX_ID_LENGTH, DefinitionError, published_name, word
 
-FOREIGN = re.compile(r"[^A-Za-z0-9_]")
-MAX_SHOWN = 256  # characters of a name in a log
+KEPT_LENGTH = 48  # of a tool's name that gets a digest
+MAX_TTL_MS = 86_400_000  # a day; nobody is asked so seldom
+TRUSTED_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)@([0-9]+\.[0-9]+\.[0-9]+)", re.ASCII)
 
 
 def read_tools(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
@@ -25,19 +30,38 @@ def read_tools(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         _, entries = lists.open_list(text, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
     except (JsonError, DefinitionError) as exc:
         return (encode(Summary(failure=str(exc))),)
-    gathered, owners = Gathered(bounds), dict[str, str]()
+    gathered, listed = Gathered(bounds), set[str]()
     for count, entry in gathered.numbered(entries):
         try:
-            gathered.take(_definition(entry, bounds.toolkit, owners))
+            definition = _definition(entry, bounds.toolkit, trust_meta=bounds.trust_meta)
+            if definition.remote_id in listed:
+                raise DefinitionError("its name stands in the list more than once; the first counts")
         except DefinitionError as exc:
             name = entry.get("name") if isinstance(entry, dict) else None
             shown = name[:MAX_SHOWN] if isinstance(name, str) and name else f"number {count} of the list"
             gathered.reject(shown, str(exc))
-    return gathered.encoded("")
+            continue
+        listed.add(definition.remote_id)
+        gathered.take(definition)
+    gathered.tell_apart(_with_digest)
+    return gathered.encoded("", fresh_s=_fresh_s(text))
 
 
-def _definition(entry: Json, toolkit: str, owners: dict[str, str]) -> ToolDefinition:
-    """Reads one listed tool; `owners` are the names taken so far. Raises DefinitionError."""
+class _Lifetime(Struct):
+    ttl_ms: float | None = field(name="ttlMs", default=None)
+
+
+def _fresh_s(text: bytes) -> float | None:
+    """How long a list is good for by its own words (2026-07-28, Caching); None if it does not say."""
+    try:
+        ttl_ms = msgspec.json.decode(text, type=_Lifetime).ttl_ms
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return None if ttl_ms is None else min(max(ttl_ms, 0.0), MAX_TTL_MS) / 1000
+
+
+def _definition(entry: Json, toolkit: str, *, trust_meta: bool) -> ToolDefinition:
+    """Reads one listed tool. Raises DefinitionError."""
     if isinstance(entry, UnreadableTool):
         raise DefinitionError(entry.reason)
     if not isinstance(entry, dict):
@@ -45,32 +69,53 @@ def _definition(entry: Json, toolkit: str, owners: dict[str, str]) -> ToolDefini
     name = entry.get("name")
     if not isinstance(name, str) or not name or len(name) > MAX_ID_LENGTH:
         raise DefinitionError(f"a listed tool has no name of 1 to {MAX_ID_LENGTH} characters")
+    if _object(entry, "execution").get("taskSupport") == "required":
+        raise DefinitionError("it runs only as a task of revision 2025-11-25, which is not spoken")
+    meta = _object(entry, "_meta") if trust_meta else {}
+    tool, version = _id(meta) or (f"{toolkit}.{word(name)}", DEFAULT_VERSION)
+    title = _text(entry, "title") or _text(_object(entry, "annotations"), "title")
+    return ToolDefinition(
+        tool=tool,
+        version=version,
+        name=published_name(tool),
+        description=_text(entry, "description") or title or name,
+        input_schema=_input(entry),
+        output_schema=_output(entry),
+        remote_id=name,
+        requires=requirements_of(meta.get(REQUIREMENTS_MEMBER)),
+        title=title,
+        hints=_hints(_object(entry, "annotations")),
+    )
+
+
+def _id(meta: JsonObject) -> tuple[str, str] | None:
+    """Tool and version by the id that another Toolgate gives; None if it gives none."""
+    id_ = _text(meta, ID_MEMBER) or ""
+    found = TRUSTED_ID.fullmatch(id_) if len(id_) <= MAX_ID_LENGTH else None
+    return None if found is None else (found[1], found[2])
+
+
+def _with_digest(definition: ToolDefinition) -> ToolDefinition:
+    """A tool whose name becomes that of another, under an id of its own, which does not hang on what else is listed."""
+    digest = hashlib.sha256(definition.remote_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    toolkit, _, plain = definition.tool.partition(".")
+    tool = f"{toolkit}.{plain[:KEPT_LENGTH]}_{digest}"
+    return replace(definition, tool=tool, name=published_name(tool))
+
+
+def _input(entry: JsonObject) -> JsonObject:
+    """The schema of the arguments. Raises DefinitionError."""
     schema = entry.get("inputSchema", {})
     if not isinstance(schema, dict):
         raise DefinitionError("its input schema is not an object")
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise DefinitionError("its input schema is not of type object")
     try:
         mirrored_arguments(schema)
     except ValueError as exc:
         raise DefinitionError(str(exc)) from exc
-    execution = entry.get("execution")
-    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
-        raise DefinitionError("it runs only as a task of revision 2025-11-25, which is not spoken")
-    word = FOREIGN.sub("_", name)
-    if owners.setdefault(word, name) != name:  # two names that become one: both are kept
-        word = f"{word[:48]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    tool = f"{toolkit}.{word}"
-    title = _text(entry, "title") or _text(_object(entry, "annotations"), "title")
-    return ToolDefinition(
-        tool=tool,
-        version=DEFAULT_VERSION,
-        name=published_name(tool),
-        description=_text(entry, "description") or title or name,
-        input_schema=schema,
-        output_schema=_output(entry),
-        remote_id=name,
-        title=title,
-        hints=_hints(_object(entry, "annotations")),
-    )
+    return schema
 
 
 def _output(entry: JsonObject) -> JsonObject:

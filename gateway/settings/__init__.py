@@ -13,8 +13,10 @@ from gateway.settings.backends import (
     BearerAuthSettings,
     BreakerSettings,
     CallbackBackendSettings,
+    HeaderAuthSettings,
     HttpBackendSettings,
     JwtAuthSettings,
+    OAuthAuthSettings,
     RcrtBackendSettings,
 )
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
@@ -79,10 +81,12 @@ __all__ = [
     "BreakerSettings",
     "CallbackBackendSettings",
     "Config",
+    "HeaderAuthSettings",
     "HttpBackendSettings",
     "JwtAuthSettings",
     "JwtSettings",
     "McpSettings",
+    "OAuthAuthSettings",
     "RateLimitSettings",
     "RcrtBackendSettings",
     "RouteSettings",

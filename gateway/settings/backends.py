@@ -10,10 +10,11 @@ from pydantic import SecretStr
 
 from gateway.settings.sections import ByOnlyKey, ByWord, Items, ListOf, Section, repeats, setting
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
-from gateway.settings.web import BaseUrl, EndpointUrl, HeaderName, OriginUrl, TlsSettings
+from gateway.settings.web import AuthorizationUrl, BaseUrl, EndpointUrl, HeaderName, OriginUrl, TlsSettings
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
+ClientAuth = Literal["basic", "body"]
 McpEra = Literal["auto", "modern", "legacy"]
 McpSessions = Literal["principal", "shared"]
 RequestSchema = Literal["tool_request", "agent_response"]
@@ -49,7 +50,41 @@ class JwtAuthSettings(Section):
     jwt: SigningSettings = setting(..., "What the token says and how it is signed.")
 
 
-BackendAuthSettings = BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings
+class ClientCredentialsSettings(Section):
+    """Tokens that an authorization server issues to the gateway itself (OAuth 2.0 client credentials)."""
+
+    token_url: AuthorizationUrl = setting(..., "The token endpoint of the authorization server.")
+    client_id: AnyText = setting(..., "Who the gateway is there.")
+    client_secret: Annotated[SecretStr, Secret()] = setting(..., "How it proves that.")
+    client_auth: Choice[ClientAuth] = setting(
+        "basic", "Where id and secret stand: in the header of HTTP's basic authentication, or in the body."
+    )
+    scope: AnyText | None = setting(None, "The scopes to ask for, separated by spaces.")
+    resource: AnyText | None = setting(None, "What the tokens are for, mostly the URL of the tool server (RFC 8707).")
+
+
+class OAuthAuthSettings(Section):
+    """A token in `Authorization: Bearer`, fetched from an authorization server and renewed in time."""
+
+    oauth: ClientCredentialsSettings = setting(..., "Who issues the tokens, and to whom.")
+
+
+class OwnHeaderSettings(Section):
+    """A header of the tool server's own choice."""
+
+    name: Annotated[str, Text("[A-Za-z0-9][A-Za-z0-9._-]{0,255}", "must be the name of one header")] = setting(
+        ..., "The name of the header."
+    )
+    value: Annotated[SecretStr, Secret(header=True)] = setting(..., "What the tool server expects in it.")
+
+
+class HeaderAuthSettings(Section):
+    """A fixed key in a header that the tool server names."""
+
+    header: OwnHeaderSettings = setting(..., "The header and the key.")
+
+
+BackendAuthSettings = BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings | OAuthAuthSettings | HeaderAuthSettings
 
 
 class DiscoverySettings(Section):
@@ -92,7 +127,7 @@ class BackendSettings(Section):
     )
     breaker: BreakerSettings = setting({}, "When the tool server, or one of its tools, gets no more calls for a while.")
     max_response_bytes: Annotated[int, Size("1KiB", "1GiB")] = setting("8MiB", "The largest answer of the tool server.")
-    auth: Annotated[BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings, ByOnlyKey()] | None = setting(
+    auth: Annotated[BackendAuthSettings, ByOnlyKey()] | None = setting(
         None, "How the gateway proves to the tool server who it is."
     )
     tls: TlsSettings | None = setting(None, "Certificates for https; left out, those the system trusts.")
@@ -161,6 +196,10 @@ class McpBackendSettings(ReplicatedBackendSettings):
     """A tool server that speaks MCP over streamable HTTP."""
 
     protocol: Choice[Literal["mcp"]] = setting(..., "Model Context Protocol.")
+    # It has no header for keys.
+    auth: (
+        Annotated[BearerAuthSettings | HeaderAuthSettings | JwtAuthSettings | OAuthAuthSettings, ByOnlyKey()] | None
+    ) = setting(None, "How the gateway proves to the tool server who it is.")
     url: EndpointUrl | None = setting(None, "Where it is spoken, with its path: nothing is put behind it.")
     urls: Annotated[tuple[EndpointUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
         None, "In place of url: where all replicas of the tool server are."
@@ -171,7 +210,12 @@ class McpBackendSettings(ReplicatedBackendSettings):
     )
     json_text: Flag = setting(False, "Whether a single text that is a JSON object or array is read as that value.")
     trust_meta: Flag = setting(
-        False, "Whether it is believed what it says beyond MCP, as another Toolgate: what may be retried, and when."
+        False,
+        "Whether it is believed what it says beyond MCP, as another Toolgate: ids and requirements of tools, what may "
+        "be retried, and when.",
+    )
+    trust_annotations: Flag = setting(
+        False, "Whether tools it calls read-only or idempotent may run twice for one call, as routes can allow."
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:

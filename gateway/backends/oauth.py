@@ -1,0 +1,180 @@
+"""Tokens of an authorization server for the gateway itself (OAuth 2.0 client credentials: RFC 6749, section 4.4).
+
+One request for a token serves all callers. A token is renewed a minute before it ends, while it is still used; and
+once after a tool server has refused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from math import inf
+from time import monotonic
+from typing import TypeVar
+from urllib.parse import quote_plus, urlencode
+
+import msgspec
+from msgspec import Struct, field
+
+from gateway.backends.server import USER_AGENT, path_and_query
+from gateway.settings.backends import ClientCredentialsSettings
+from gateway.transport import Kind, Limits, Origin, Pool, Reply, StreamedReply, TransportError
+from gateway.wire import Headers
+
+log = logging.getLogger("gateway.backends")
+
+FETCH_S = 10.0  # for one request, with connecting
+MAX_BYTES = 64 * 1024  # tokens have some KiB
+EARLY_S = 60.0  # before its end a token is renewed, or after half of its life if that is shorter
+ASSUMED_S = 300.0  # the life of a token that does not say (RFC 6749, section 5.1, recommends that it does)
+LONGEST_S = 86_400.0
+PAUSE_S = 5.0  # after a failure, and at least between a new token and one that replaces it because it was refused
+TOKEN = re.compile(r"[!-~]{1,16384}")
+# RFC 6749, section 5.2, and RFC 8707, section 2: what may be logged of a refusal.
+CODES = {"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"}
+CODES |= {"invalid_scope", "invalid_target"}
+
+AnyReply = TypeVar("AnyReply", bound=Reply | StreamedReply)
+
+
+class _Answer(Struct):
+    token: str | None = field(name="access_token", default=None)
+    kind: str = field(name="token_type", default="Bearer")
+    life_s: float | None = field(name="expires_in", default=None)
+    error: str = ""
+
+
+class NoTokenError(Exception):
+    """The authorization server issued no token; the text is for our log and quotes nothing of it."""
+
+
+class ClientCredentials:
+    """The tokens of one backend. As `Credentials` it is the header with the current one, if there is one."""
+
+    def __init__(
+        self, backend: str, settings: ClientCredentialsSettings, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._backend = backend
+        self._pool = Pool(Origin.parse(settings.token_url), Limits(connections=2))
+        self._target = path_and_query(settings.token_url)
+        self._headers, self._body = _request(settings)
+        self._clock = clock
+        self._token: Headers = ()
+        self._issued_at = self._asked_at = -inf
+        self._renew_at = self._ends_at = -inf
+        self._failure = ""
+        self._fetching: asyncio.Task[None] | None = None
+
+    def __call__(self, principal: str) -> Headers:
+        return self._token
+
+    async def authorized(self, ask: Callable[[], Awaitable[AnyReply]], timeout_s: float) -> AnyReply:
+        """Asks with a token, and after a 401 once more with a new one: what was refused so has done nothing.
+
+        Waits `timeout_s` at most for a token. Raises TransportError: nothing was sent if there is none.
+        """
+        await self.ready(timeout_s)
+        token = self._token
+        reply = await ask()
+        status = reply.status if isinstance(reply, Reply) else reply.head.status
+        if status != 401 or not self._reject(token):
+            return reply
+        if isinstance(reply, StreamedReply):
+            reply.close()
+        await self.ready(timeout_s)
+        return await ask()
+
+    async def ready(self, timeout_s: float) -> None:
+        """Returns once there is a token. Raises TransportError if there is none in time: nothing was sent."""
+        now = self._clock()
+        if now < self._renew_at:
+            return
+        if now >= self._asked_at + PAUSE_S and self._fetching is None:
+            self._asked_at = now
+            self._fetching = asyncio.create_task(self._renew())
+            self._fetching.add_done_callback(self._fetched)
+        if now < self._ends_at:
+            return  # the old one is good while the new one is fetched
+        if self._fetching is not None:
+            await asyncio.wait(
+                [self._fetching], timeout=max(timeout_s, 0)
+            )  # a caller that leaves does not end it for the others
+        if self._clock() >= self._ends_at:
+            raise TransportError(Kind.INVALID, f"no token: {self._failure or 'not yet'}", sent=False)
+
+    def _reject(self, token: Headers) -> bool:
+        """Takes note of a 401. Whether asking again may help."""
+        if token != self._token:
+            return True  # another request has seen to it
+        if self._clock() < self._issued_at + PAUSE_S:
+            return False  # it was new
+        self._token, self._asked_at = (), -inf
+        self._renew_at = self._ends_at = -inf
+        return True
+
+    async def _renew(self) -> None:
+        try:
+            async with asyncio.timeout(FETCH_S):
+                reply = await self._pool.request(
+                    b"POST", self._target, self._headers, self._body, timeout_s=FETCH_S, max_body=MAX_BYTES
+                )
+            token, life_s = _read(reply)
+        except (TransportError, TimeoutError, NoTokenError) as exc:
+            reason = str(exc) or "no answer in time"
+            if reason != self._failure:
+                log.warning("no token for a tool server", extra={"backend": self._backend, "reason": reason})
+            self._failure = reason
+            return
+        now = self._clock()
+        self._token, self._failure = ((b"authorization", b"Bearer " + token.encode()),), ""
+        self._issued_at, self._ends_at = now, now + life_s
+        self._renew_at = now + max(life_s - EARLY_S, life_s / 2)
+        self._asked_at = -inf
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._fetching = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("asking for a token failed inside the gateway", exc_info=error)
+
+    async def aclose(self) -> None:
+        """Stops asking."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait([self._fetching])
+        await self._pool.aclose()
+
+
+def _request(settings: ClientCredentialsSettings) -> tuple[Headers, bytes]:
+    """Header and body of a request for a token; the client authenticates as RFC 6749, section 2.3.1 says."""
+    secret = settings.client_secret.get_secret_value()
+    asked = {"grant_type": "client_credentials", "scope": settings.scope, "resource": settings.resource}
+    headers: Headers = (
+        USER_AGENT,
+        (b"content-type", b"application/x-www-form-urlencoded"),
+        (b"accept", b"application/json"),
+    )
+    if settings.client_auth == "body":
+        asked |= {"client_id": settings.client_id, "client_secret": secret}
+    else:
+        pair = f"{quote_plus(settings.client_id)}:{quote_plus(secret)}"
+        headers = (*headers, (b"authorization", b"Basic " + b64encode(pair.encode())))
+    return headers, urlencode({name: value for name, value in asked.items() if value is not None}).encode()
+
+
+def _read(reply: Reply) -> tuple[str, float]:
+    """The token in an answer, and for how many seconds it is good. Raises NoTokenError."""
+    try:
+        answer = msgspec.json.decode(reply.body, type=_Answer, strict=False)  # some send "3600"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise NoTokenError(f"status {reply.status}, and its body is no answer of OAuth") from exc
+    if reply.status != 200:
+        raise NoTokenError(f"status {reply.status}, error {answer.error if answer.error in CODES else 'unknown'}")
+    if answer.token is None or TOKEN.fullmatch(answer.token) is None or answer.kind.lower() != "bearer":
+        raise NoTokenError("the answer holds no bearer token")
+    life_s = ASSUMED_S if answer.life_s is None else answer.life_s
+    if not life_s > 0:
+        raise NoTokenError("the token has ended already")
+    return answer.token, min(life_s, LONGEST_S)

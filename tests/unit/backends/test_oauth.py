@@ -1,0 +1,192 @@
+"""OAuth client credentials: tokens that the gateway fetches from an authorization server, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from gateway.backends.http import HttpBackend
+from gateway.backends.oauth import ClientCredentials
+from gateway.errors import ErrorCode
+from gateway.transport import Reply, TransportError
+from tests.unit.backends.admitting import admission, context_of, settings_of
+from tests.unit.backends.facing import INVOCATION, OK, refusal, reply
+from tests.unit.transport.scripted import Peer, Script, Server, serving
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "s3cret: with a colon & more"
+AUTH = {"client_id": "gate way", "client_secret": SECRET, "scope": "tools:run", "resource": "https://tools.example"}
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def issuing(*answers: Any) -> Script:
+    """An authorization server that gives these answers, the last one for ever; a number is a status."""
+    waiting = list(answers)
+
+    async def script(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            answer = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+            await peer.send(answer if isinstance(answer, bytes) else reply(200, answer))
+
+    return script
+
+
+def token(name: str, **more: Any) -> dict[str, Any]:
+    return {"access_token": name, "token_type": "Bearer", "expires_in": 600} | more
+
+
+@asynccontextmanager
+async def client(script: Script, **keys: Any) -> AsyncIterator[tuple[ClientCredentials, Server, Clock]]:
+    clock = Clock()
+    async with serving(script) as issuer:
+        oauth = {**AUTH, "token_url": f"{issuer.url}/token", **keys}
+        settings = settings_of("oxp", "http://127.0.0.1:9", auth={"oauth": oauth})
+        async with aclosing(ClientCredentials("crm", settings.auth.oauth, clock)) as credentials:
+            yield credentials, issuer, clock
+
+
+def shown(credentials: ClientCredentials) -> str:
+    return b"".join(value for _, value in credentials("anybody")).decode()
+
+
+async def test_mcp_77_one_token_request_serves_many_callers() -> None:
+    async with client(issuing(token("one"))) as (credentials, issuer, _):
+        await asyncio.gather(*(credentials.ready(5) for _ in range(50)))
+        assert shown(credentials) == "Bearer one"
+        [request] = issuer.requests
+    head, _, body = request.decode().partition("\r\n\r\n")
+    basic = next(line for line in head.split("\r\n") if line.lower().startswith("authorization: basic "))
+    assert b64decode(basic.split(" ")[2]).decode() == "gate+way:s3cret%3A+with+a+colon+%26+more"
+    assert head.startswith("POST /token ")
+    assert parse_qs(body) == {
+        "grant_type": ["client_credentials"],
+        "scope": ["tools:run"],
+        "resource": ["https://tools.example"],
+    }
+
+
+async def test_id_and_secret_may_stand_in_the_body() -> None:
+    async with client(issuing(token("one")), client_auth="body", scope=None, resource=None) as (credentials, issuer, _):
+        await credentials.ready(5)
+        head, _, body = issuer.requests[0].decode().partition("\r\n\r\n")
+    assert "authorization" not in head.lower()
+    asked = {"grant_type": ["client_credentials"], "client_id": ["gate way"], "client_secret": [SECRET]}
+    assert parse_qs(body) == asked
+
+
+async def test_mcp_77_a_token_is_renewed_a_minute_before_it_ends_and_is_used_meanwhile() -> None:
+    async with client(issuing(token("one"), token("two", expires_in="600"))) as (credentials, issuer, clock):
+        await credentials.ready(5)
+        clock.now += 539
+        await credentials.ready(5)
+        assert len(issuer.requests) == 1
+        clock.now += 2
+        await credentials.ready(5)
+        assert shown(credentials) == "Bearer one"  # nobody waits
+        assert credentials._fetching is not None
+        await asyncio.wait([credentials._fetching])
+        assert shown(credentials) == "Bearer two"
+        assert len(issuer.requests) == 2
+
+
+async def test_mcp_77_a_refused_token_is_renewed_once() -> None:
+    """One renewal for all whose token was refused; a token that is refused while it is new is not."""
+    async with client(issuing(token("one"), token("two"))) as (credentials, issuer, clock):
+
+        async def ask() -> Reply:
+            used = shown(credentials)
+            await asyncio.sleep(0)
+            return Reply(401 if used in refused else 200, (), b"")
+
+        refused = {"Bearer one"}
+        await credentials.ready(5)
+        clock.now += 10
+        answers = await asyncio.gather(*(credentials.authorized(ask, 5) for _ in range(5)))
+        assert [answer.status for answer in answers] == [200] * 5
+        assert len(issuer.requests) == 2
+        refused.add("Bearer two")
+        assert (await credentials.authorized(ask, 5)).status == 401
+        assert len(issuer.requests) == 2
+
+
+REFUSALS: list[tuple[Any, str]] = [
+    (reply(401, {"error": "invalid_client", "error_description": SECRET}), "status 401, error invalid_client"),
+    (reply(400, {"error": SECRET}), "status 400, error unknown"),
+    (reply(302, b"", location="http://127.0.0.1:1/"), "status 302, and its body is no answer of OAuth"),
+    (reply(200, b"<html>"), "status 200, and its body is no answer of OAuth"),
+    (token("two words"), "the answer holds no bearer token"),
+    (token("x" * 20_000), "the answer holds no bearer token"),
+    (token("x", token_type="mac"), "the answer holds no bearer token"),
+    (token("x", expires_in=0), "the token has ended already"),
+    (reply(200, b" " * 70_000), "The reply"),
+]
+
+
+@pytest.mark.parametrize(("answer", "reason"), REFUSALS, ids=[reason for _, reason in REFUSALS])
+async def test_mcp_77_an_issuer_that_refuses_is_bounded_and_not_quoted(
+    answer: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client(issuing(answer)) as (credentials, issuer, clock):
+        for _ in range(3):  # asked once in a while only
+            with pytest.raises(TransportError) as caught:
+                await credentials.ready(5)
+            assert not caught.value.sent
+        assert len(issuer.requests) == 1
+        clock.now += 6
+        with pytest.raises(TransportError):
+            await credentials.ready(5)
+        assert len(issuer.requests) == 2
+    [record] = [one for one in caplog.records if one.levelno == logging.WARNING]  # and not for each attempt
+    assert str(record.__dict__["reason"]).startswith(reason)
+    assert "s3cret" not in json.dumps([one.__dict__ for one in caplog.records], default=str)
+
+
+async def test_mcp_77_calls_and_lists_carry_the_token_and_a_call_is_sent_again_after_a_401() -> None:
+    async def tools(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if b"Bearer two" not in request:
+                await peer.send(reply(401, {"error": "token"}))
+            else:
+                await peer.send(OK if request.startswith(b"POST") else reply(200, {"items": []}))
+
+    async with serving(issuing(token("one"), token("two"))) as issuer, serving(tools) as server:
+        auth = {"oauth": {**AUTH, "token_url": f"{issuer.url}/token"}}
+        settings = settings_of("oxp", server.url, auth=auth, toolkit="Crm")
+        async with aclosing(HttpBackend("crm", settings, context_of(admission(server.url)))) as backend:
+            tokens = backend._exchange.tokens
+            assert tokens is not None
+            tokens._clock = clock = Clock()
+            await tokens.ready(5)
+            clock.now += 10
+            result = await backend.call(INVOCATION)
+            assert result.value == 7
+            assert (await backend.list_tools()).tools == ()
+        assert len(issuer.requests) == 2
+
+
+async def test_without_a_token_nothing_is_sent_and_the_call_is_refused_at_once() -> None:
+    async with serving(issuing(reply(500, {}))) as issuer, serving(issuing(OK)) as server:
+        auth = {"oauth": {**AUTH, "token_url": f"{issuer.url}/token"}}
+        settings = settings_of("oxp", server.url, auth=auth, toolkit="Crm")
+        async with aclosing(HttpBackend("crm", settings, context_of(admission(server.url)))) as backend:
+            refused = await refusal(backend.call(INVOCATION))
+            assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
+            assert refused.retry_after_s
+        assert not server.requests
