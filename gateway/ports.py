@@ -106,6 +106,13 @@ class Limiter(Protocol):
         """The first phase, before the caller is known: counts in this process only. Raises RATE_LIMITED."""
         ...
 
+    def admit_as(self, operation: Operation, ip: str, counted: Operation) -> Headers:
+        """Admits a request that turns out to be this operation, after it was `counted` as another. Raises RATE_LIMITED.
+
+        What has counted it does so once.
+        """
+        ...
+
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was verified and refused."""
         ...
@@ -172,6 +179,11 @@ class Encoder(Protocol):
     @property
     def wire_version(self) -> str:
         """The version of the dialect as the caller wrote it."""
+        ...
+
+    @property
+    def revision(self) -> str:
+        """The version as logs have it, one of a few; empty where the name of the dialect says enough."""
         ...
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
@@ -274,12 +286,14 @@ class CallTerms(Struct, frozen=True, kw_only=True):
     `request_key` tells the request from all others of its caller's: if it comes again, it is the same call. It has no
     meaning to the caller, who cannot ask for the call by it. `outlives_caller`: the call goes on if its caller leaves.
     `wait_s` is how long the caller will wait; None: as `Prefer` says. Without `handover` it waits for the outcome.
+    `trace` are the `traceparent` and the `tracestate` that a call brings along; headers go before them.
     """
 
     request_key: str | None = None
     outlives_caller: bool = False
     wait_s: float | None = None
     handover: Handover | None = None
+    trace: tuple[bytes, bytes | None] | None = None
 
     def keeps(self, timeout_s: float) -> bool:
         """Whether a call that ends within `timeout_s` leaves a record."""

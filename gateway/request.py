@@ -54,11 +54,6 @@ class Request(Struct, eq=False):
     parts: tuple[tuple[Request, int], ...] = ()  # the requests that came in this one, with their statuses
     follows_oauth: bool = False  # as in its endpoint, once its head is refused
 
-    @property
-    def dialect(self) -> str | None:
-        """The dialect as far as it is known."""
-        return self.head.dialect if self.encoder is None else self.encoder.name
-
 
 def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:
     """The head with the lines of each header that is a list in one, of all others the last.

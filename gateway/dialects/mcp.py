@@ -74,6 +74,7 @@ JSON_TYPE = b"application/json"
 MAX_BATCH = 20  # messages
 CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
 IDEMPOTENCY_KEY = b"idempotency-key"
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
 CANCELLED = "notifications/cancelled"
 TAKEN = WireReply(status=202)
 
@@ -403,7 +404,7 @@ class McpSurface:
 
 
 URLS: JsonObject = {"elicitation": {"url": {}}}
-LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
+LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER}
 
 
 def _tool_ref(name: str) -> ToolRef:
@@ -437,14 +438,25 @@ def _terms(message: Message, meta: Json, handover: Handover | None) -> CallTerms
 
     Raises RpcError for a time to wait that is none.
     """
-    wait = meta.get(WAIT_MEMBER) if isinstance(meta, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    wait = meta.get(WAIT_MEMBER)
     wait_s = fields.duration(wait)
     if wait is not None and wait_s is None:
         raise RpcError(PARAMS, f"{WAIT_MEMBER} must be a number of seconds.")
+    trace = _trace(meta) if TRACEPARENT in meta else None
     if message.version == MODERN:
-        return NO_TERMS if wait_s is None and handover is None else CallTerms(wait_s=wait_s, handover=handover)
+        is_usual = wait_s is None and handover is None and trace is None
+        return NO_TERMS if is_usual else CallTerms(wait_s=wait_s, handover=handover, trace=trace)
     key = None if message.session is None else message.session.request_key(message.id)
-    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s)
+    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace)
+
+
+def _trace(meta: JsonObject) -> tuple[bytes, bytes | None] | None:
+    """The trace that a request is part of (2026-07-28, `_meta`); None for what can be none."""
+    parent, state = meta[TRACEPARENT], meta.get(TRACESTATE)
+    if not isinstance(parent, str):
+        return None
+    return parent.encode("ascii", "replace"), state.encode("ascii", "replace") if isinstance(state, str) else None
 
 
 def _no_stream(head: Head) -> GatewayError:

@@ -116,6 +116,10 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     prompt: UrlPrompt | None = None
 
     @property
+    def revision(self) -> str:
+        return self.wire_version
+
+    @property
     def is_modern(self) -> bool:
         return self.wire_version == MODERN
 
