@@ -387,7 +387,12 @@ class Pipeline:
 
 
 def _on_terms(invocation: Invocation, terms: CallTerms, request: Request) -> Invocation:
-    """The call as part of the trace that it brings along, unless the headers of its request name one."""
+    """The call with who wants to know how far it has come, and in the trace that it brings along.
+
+    The headers of its request go before that.
+    """
+    if terms.reports:
+        invocation = replace(invocation, report=request.report)
     if terms.trace is None or TRACEPARENT in request.head.headers:
         return invocation
     before = request.trace

@@ -130,6 +130,7 @@ class McpBackend:
                 deadline=deadline,
                 max_body=self._settings.max_response_bytes,
                 more=more,
+                report=invocation.report,
             )
         except (TransportError, asyncio.CancelledError) as exc:
             may_run = isinstance(exc, asyncio.CancelledError) or (exc.sent and exc.kind is Kind.TIMEOUT)

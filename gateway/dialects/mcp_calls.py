@@ -89,7 +89,8 @@ class CallReader:
         if awaited is not None and (refusal := unanswered(awaited, params.get("inputResponses"))) is not None:
             return RefusedOpening(encoder, refusal)
         handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
-        terms, hides = _terms(message, meta, handover), not message.can_get_scopes
+        reports = stream is not None and stream.progress_token is not None
+        terms, hides = _terms(message, meta, handover, reports=reports), not message.can_get_scopes
         return OpenedCall(encoder, _call_of(request, ref), hides_tools=hides, terms=terms, awaited=awaited)
 
     def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
@@ -151,7 +152,7 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         raise RpcError(PARAMS, exc.message) from None
 
 
-def _terms(message: Message, meta: Json, handover: Handover | None) -> CallTerms:
+def _terms(message: Message, meta: Json, handover: Handover | None, *, reports: bool) -> CallTerms:
     """A legacy call goes on if its caller leaves, and comes again under the same id of its session.
 
     Raises RpcError for a time to wait that is none.
@@ -163,10 +164,10 @@ def _terms(message: Message, meta: Json, handover: Handover | None) -> CallTerms
         raise RpcError(PARAMS, f"{WAIT_MEMBER} must be a number of seconds.")
     trace = _trace(meta) if TRACEPARENT in meta else None
     if message.version == MODERN:
-        is_usual = wait_s is None and handover is None and trace is None
-        return NO_TERMS if is_usual else CallTerms(wait_s=wait_s, handover=handover, trace=trace)
+        is_usual = wait_s is None and handover is None and trace is None and not reports
+        return NO_TERMS if is_usual else CallTerms(wait_s=wait_s, handover=handover, trace=trace, reports=reports)
     key = None if message.session is None else message.session.request_key(message.id)
-    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace)
+    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace, reports=reports)
 
 
 def _trace(meta: JsonObject) -> tuple[bytes, bytes | None] | None:
