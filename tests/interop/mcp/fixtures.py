@@ -1,0 +1,120 @@
+"""The tools that the conformance suite of MCP looks for, on the official Python server (`mcp`).
+
+Started by the interpreter of `.venvs/mcp`; its toolkits are endpoints of their own. Prints its port as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import (
+    AudioContent,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    TextContent,
+    TextResourceContents,
+)
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
+IMAGE = ImageContent(type="image", data=PIXEL, mime_type="image/png")
+
+server = MCPServer("fixtures", log_level="CRITICAL")
+
+
+def resource(uri: str, mime_type: str, text: str) -> EmbeddedResource:
+    content = TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+    return EmbeddedResource(type="resource", resource=content)
+
+
+@server.tool()
+async def simple_text() -> CallToolResult:
+    """Returns a text."""
+    return CallToolResult(content=[TextContent(type="text", text="This is a simple text response for testing.")])
+
+
+@server.tool()
+async def image_content() -> CallToolResult:
+    """Returns an image."""
+    return CallToolResult(content=[IMAGE])
+
+
+@server.tool()
+async def audio_content() -> CallToolResult:
+    """Returns audio."""
+    return CallToolResult(content=[AudioContent(type="audio", data=SILENCE, mime_type="audio/wav")])
+
+
+@server.tool()
+async def embedded_resource() -> CallToolResult:
+    """Returns a resource within its result."""
+    text = "This is an embedded resource content."
+    return CallToolResult(content=[resource("test://embedded-resource", "text/plain", text)])
+
+
+@server.tool()
+async def multiple_content_types() -> CallToolResult:
+    """Returns a text, an image and a resource."""
+    document = resource("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
+    return CallToolResult(content=[TextContent(type="text", text="Multiple content types test:"), IMAGE, document])
+
+
+@server.tool()
+async def error_handling() -> CallToolResult:
+    """Always fails."""
+    text = "This tool intentionally returns an error for testing"
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+@server.tool()
+async def tool_with_progress(ctx: Context[Any, Any]) -> str:
+    """Says how far it is."""
+    for done in (0, 50, 100):
+        await ctx.report_progress(done, 100)
+        await asyncio.sleep(0.05)
+    return "done"
+
+
+@server.tool()
+async def logging_tool(ctx: Context[Any, Any]) -> str:
+    """Logs to its client."""
+    await ctx.info("running")
+    return "logged"
+
+
+@server.tool()
+async def streaming_elicitation(ctx: Context[Any, Any]) -> str:
+    """Answers in a stream."""
+    await ctx.report_progress(1, 1)
+    return "streamed"
+
+
+@server.tool()
+async def trigger_tool_change(ctx: Context[Any, Any]) -> str:
+    """Adds a tool, or takes it away again."""
+    with contextlib.suppress(Exception):
+        server.remove_tool("changing")
+        await ctx.notify_tools_changed()
+        return "removed"
+    server.add_tool(simple_text, name="changing")
+    await ctx.notify_tools_changed()
+    return "added"
+
+
+if __name__ == "__main__":
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
+        app = server.streamable_http_app()
+        uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listening])
