@@ -9,8 +9,6 @@ import asyncio
 import contextlib
 import json
 import socket
-import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
@@ -23,8 +21,6 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
-from starlette.applications import Starlette
-from starlette.routing import Mount
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
