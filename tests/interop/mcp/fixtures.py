@@ -34,46 +34,39 @@ def resource(uri: str, mime_type: str, text: str) -> EmbeddedResource:
     return EmbeddedResource(type="resource", resource=content)
 
 
-@server.tool()
 async def simple_text() -> CallToolResult:
     """Returns a text."""
     return CallToolResult(content=[TextContent(type="text", text="This is a simple text response for testing.")])
 
 
-@server.tool()
 async def image_content() -> CallToolResult:
     """Returns an image."""
     return CallToolResult(content=[IMAGE])
 
 
-@server.tool()
 async def audio_content() -> CallToolResult:
     """Returns audio."""
     return CallToolResult(content=[AudioContent(type="audio", data=SILENCE, mime_type="audio/wav")])
 
 
-@server.tool()
 async def embedded_resource() -> CallToolResult:
     """Returns a resource within its result."""
     text = "This is an embedded resource content."
     return CallToolResult(content=[resource("test://embedded-resource", "text/plain", text)])
 
 
-@server.tool()
 async def multiple_content_types() -> CallToolResult:
     """Returns a text, an image and a resource."""
     document = resource("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
     return CallToolResult(content=[TextContent(type="text", text="Multiple content types test:"), IMAGE, document])
 
 
-@server.tool()
 async def error_handling() -> CallToolResult:
     """Always fails."""
     text = "This tool intentionally returns an error for testing"
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
-@server.tool()
 async def tool_with_progress(ctx: Context[Any, Any]) -> str:
     """Says how far it is."""
     for done in (0, 50, 100):
@@ -82,21 +75,18 @@ async def tool_with_progress(ctx: Context[Any, Any]) -> str:
     return "done"
 
 
-@server.tool()
 async def logging_tool(ctx: Context[Any, Any]) -> str:
     """Logs to its client."""
     await ctx.info("running")
     return "logged"
 
 
-@server.tool()
 async def streaming_elicitation(ctx: Context[Any, Any]) -> str:
     """Answers in a stream."""
     await ctx.report_progress(1, 1)
     return "streamed"
 
 
-@server.tool()
 async def trigger_tool_change(ctx: Context[Any, Any]) -> str:
     """Adds a tool, or takes it away again."""
     with contextlib.suppress(Exception):
@@ -106,6 +96,21 @@ async def trigger_tool_change(ctx: Context[Any, Any]) -> str:
     server.add_tool(simple_text, name="changing")
     await ctx.notify_tools_changed()
     return "added"
+
+
+for function in (
+    simple_text,
+    image_content,
+    audio_content,
+    embedded_resource,
+    multiple_content_types,
+    error_handling,
+    tool_with_progress,
+    logging_tool,
+    streaming_elicitation,
+    trigger_tool_change,
+):
+    server.add_tool(function)
 
 
 if __name__ == "__main__":
