@@ -14,6 +14,7 @@ from gateway.admission import Admission
 from gateway.backends.mcp import McpBackend
 from gateway.backends.server import Server
 from gateway.model import Invocation, ToolDefinition
+from gateway.transport import Limits
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 
@@ -31,6 +32,7 @@ DEFINITION = ToolDefinition(
 INVOCATION = Invocation(call_id="tg-1", tool=DEFINITION, arguments={"n": 1}, timeout_s=5.0)
 IDEMPOTENT = replace(INVOCATION, idempotent=True)
 TEXT = {"content": [{"type": "text", "text": "seven"}]}
+CONNECT_S = 20.0  # on a busy machine
 EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
 
@@ -194,7 +196,8 @@ async def serving(
 
 def backend_at(*urls: str, way_in: Admission[Server] | None = None, on_change: Any = None, **keys: Any) -> McpBackend:
     settings = settings_of("mcp", urls[0], **keys)
-    context = context_of(way_in or admission(*urls), on_change=on_change or (lambda: None))
+    way_in = way_in or admission(*urls, transport=Limits(connect_timeout_s=CONNECT_S))
+    context = context_of(way_in, on_change=on_change or (lambda: None))
     return McpBackend("crm", settings, context)
 
 
