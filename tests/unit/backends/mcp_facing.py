@@ -29,10 +29,10 @@ DEFINITION = ToolDefinition(
     output_schema={},
     remote_id="find.it",
 )
-INVOCATION = Invocation(call_id="tg-1", tool=DEFINITION, arguments={"n": 1}, timeout_s=5.0)
+PATIENCE_S = 60.0  # no test waits for as long, unless the machine is busy
+INVOCATION = Invocation(call_id="tg-1", tool=DEFINITION, arguments={"n": 1}, timeout_s=PATIENCE_S)
 IDEMPOTENT = replace(INVOCATION, idempotent=True)
 TEXT = {"content": [{"type": "text", "text": "seven"}]}
-CONNECT_S = 20.0  # on a busy machine
 EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
 
@@ -123,7 +123,7 @@ class Double:
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Waits until what came makes something so."""
-        async with asyncio.timeout(20), self._changed:
+        async with asyncio.timeout(PATIENCE_S), self._changed:
             await self._changed.wait_for(is_so)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -196,8 +196,8 @@ async def serving(
 
 def backend_at(*urls: str, way_in: Admission[Server] | None = None, on_change: Any = None, **keys: Any) -> McpBackend:
     settings = settings_of("mcp", urls[0], **keys)
-    way_in = way_in or admission(*urls, transport=Limits(connect_timeout_s=CONNECT_S))
-    context = context_of(way_in, on_change=on_change or (lambda: None))
+    patient = Limits(connect_timeout_s=PATIENCE_S)
+    context = context_of(way_in or admission(*urls, transport=patient), on_change=on_change or (lambda: None))
     return McpBackend("crm", settings, context)
 
 

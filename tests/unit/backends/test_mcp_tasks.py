@@ -14,12 +14,10 @@ from gateway.dialects.mcp_server_tasks import Task, created
 from gateway.errors import FailureCode
 from gateway.jsontext import encode
 from gateway.model import Invocation, ToolFailure, ToolResult
-from tests.unit.backends.mcp_facing import INVOCATION, TEXT, Double, Script, Talk, answer, event, facing
+from tests.unit.backends.mcp_facing import IDEMPOTENT, INVOCATION, TEXT, Double, Script, Talk, answer, event, facing
 
 pytestmark = pytest.mark.anyio
 
-CALL = replace(INVOCATION, timeout_s=60.0)
-IDEMPOTENT = replace(CALL, idempotent=True)
 TASKS = "io.modelcontextprotocol/tasks"
 ID = "täsk 7"
 PAGE = "https://login.example/"
@@ -52,7 +50,7 @@ def told(*answers: Any) -> dict[str, Script]:
     return {"tasks/get": telling(*answers), "tasks/cancel": answer}
 
 
-async def run(*answers: Any, invocation: Invocation = CALL, on_call: Script = begin) -> tuple[ToolResult, Double]:
+async def run(*answers: Any, invocation: Invocation = INVOCATION, on_call: Script = begin) -> tuple[ToolResult, Double]:
     """The result of a call whose task is told so."""
     async with facing("modern", on_call, told(*answers)) as (backend, double):
         return await backend.call(invocation), double
@@ -96,7 +94,7 @@ async def test_mcp_71_the_extension_is_declared_to_modern_servers_alone() -> Non
     declared = []
     for era, method, member in (("modern", "tools/call", "_meta"), ("legacy", "initialize", "capabilities")):
         async with facing(era) as (backend, double):
-            await backend.call(CALL)
+            await backend.call(INVOCATION)
             declared.append(double.of(method)[0].message["params"][member])
     capabilities = declared[0]["io.modelcontextprotocol/clientCapabilities"]
     assert capabilities == {**declared[1], "extensions": {TASKS: {}}}
@@ -104,7 +102,7 @@ async def test_mcp_71_the_extension_is_declared_to_modern_servers_alone() -> Non
 
 async def test_mcp_71_a_legacy_server_has_no_tasks() -> None:
     async with facing("legacy", begin) as (backend, double):
-        failure = (await backend.call(CALL)).failure
+        failure = (await backend.call(INVOCATION)).failure
     assert failure is not None
     assert (failure.code, double.of("tasks/get")) == (FailureCode.BROKEN_ANSWER, [])
 
@@ -128,7 +126,7 @@ async def test_mcp_71_a_tool_that_fails_completes_its_task() -> None:
 async def test_mcp_71_a_task_that_fails_may_have_run_whatever_its_error(code: int) -> None:
     """Before a task, some of these mean that nothing ran; this call was accepted."""
     error = {"code": code, "message": "out of paper"}
-    for invocation in (CALL, IDEMPOTENT):
+    for invocation in (INVOCATION, IDEMPOTENT):
         failure, _ = await failure_of({"status": "failed", "error": error}, invocation=invocation)
         assert (failure.message, failure.outcome) == ("out of paper", "tool_error")
         assert failure.can_retry is invocation.idempotent
@@ -158,7 +156,7 @@ def asking(method: str, **params: Any) -> dict[str, Any]:
 async def test_mcp_71_a_task_that_waits_for_its_user_fails_with_the_url_and_is_cancelled() -> None:
     others = told(asking("elicitation/create", mode="url", url=PAGE, message="x"))
     async with facing("modern", begin, others) as (backend, double):
-        failure = (await backend.call(CALL)).failure
+        failure = (await backend.call(INVOCATION)).failure
         await double.until(lambda: [talk.message["params"]["taskId"] for talk in double.of("tasks/cancel")] == [ID])
     assert failure is not None
     assert failure.message == "The user has to authorize this call first."
@@ -205,7 +203,7 @@ async def test_mcp_71_a_lost_task_of_an_idempotent_tool_is_called_once_more() ->
 async def test_mcp_71_a_task_that_outlasts_the_call_is_a_timeout_and_cancelled() -> None:
     others = told({"status": "working", "pollIntervalMs": 60_000})
     async with facing("modern", begin, others) as (backend, double):
-        failure = (await backend.call(replace(CALL, timeout_s=2.0))).failure
+        failure = (await backend.call(replace(INVOCATION, timeout_s=2.0))).failure
         await double.until(lambda: bool(double.of("tasks/cancel")))
     assert failure is not None
     assert (failure.outcome, failure.can_retry) == ("timeout", False)
@@ -216,7 +214,7 @@ async def test_mcp_71_a_task_that_outlasts_the_call_is_a_timeout_and_cancelled()
 async def test_mcp_71_a_call_that_is_cancelled_cancels_its_task() -> None:
     others = told({"status": "working"})
     async with facing("modern", begin, others) as (backend, double):
-        calling = asyncio.create_task(backend.call(CALL))
+        calling = asyncio.create_task(backend.call(INVOCATION))
         await double.until(lambda: bool(double.of("tasks/get")))
         calling.cancel()
         await double.until(lambda: bool(double.of("tasks/cancel")))
