@@ -179,7 +179,7 @@ class Pipeline:
         """Answers with the status of a kept call, in that call's dialect. `delivers`: the reply holds the result."""
         try:
             caller = await self._identify_and_spend("poll", request)
-            view = await self._calls.look(call_id, caller, delivers=delivers)
+            view = await self._calls.earlier.look(call_id, caller, delivers=delivers)
             return await self._answer_with_view(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
             return refusal(exc, request)
@@ -188,7 +188,9 @@ class Pipeline:
         """Cancels a kept call unless it is over, and answers with its status."""
         try:
             caller = await self._identify_and_spend("poll", request)
-            return await self._answer_with_view(await self._calls.cancel(call_id, caller), request, accepted=True)
+            return await self._answer_with_view(
+                await self._calls.earlier.cancel(call_id, caller), request, accepted=True
+            )
         except Exception as exc:
             return refusal(exc, request)
 
@@ -255,19 +257,19 @@ class Pipeline:
     async def _answer_about(self, opened: FollowUp, caller: Caller, request: Request) -> WireReply:
         """Answers a request about a kept call. Raises NOT_FOUND, BACKEND_UNAVAILABLE, or that a call is lost."""
         if isinstance(opened, OpenedLook):
-            view = found(await self._calls.look(opened.call_id, caller))
+            view = found(await self._calls.earlier.look(opened.call_id, caller))
             return await self._responses.status(view, request, opened.encoder)
         if isinstance(opened, OpenedReturn):
-            back = await self._calls.rejoin(opened.request_key, caller, MAX_REJOIN_S)
+            back = await self._calls.earlier.rejoin(opened.request_key, caller, MAX_REJOIN_S)
             if back is None:
                 raise opened.lost
             return await self._responses.kept(back, request, accepted=False)
         if isinstance(opened, OpenedWithdrawal):
-            await self._calls.withdraw(opened.request_key, caller)
+            await self._calls.earlier.withdraw(opened.request_key, caller)
         elif isinstance(opened, OpenedCancel):
-            found(await self._calls.cancel(opened.call_id, caller))
+            found(await self._calls.earlier.cancel(opened.call_id, caller))
         else:
-            found(await self._calls.consent(opened.call_id, caller, opened.decision) or None)
+            found(await self._calls.earlier.consent(opened.call_id, caller, opened.decision) or None)
         return opened.reply
 
     def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
