@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 from msgspec.structs import replace
 from starlette.types import Receive, Send
@@ -16,52 +17,89 @@ from gateway.wire import Events, Headers, StreamReply, WireReply
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s
 
 
+class Unanswered:
+    """Requests without an answer: one timer begins the streams of all that last longer than `after_s`.
+
+    A timer for each would cost 2 % of a call.
+    """
+
+    def __init__(self, after_s: float) -> None:
+        self.after_s = after_s
+        self._due: dict[LateStream, float] = {}  # the first one first, because all may last as long
+        self._is_timed = False
+
+    def add(self, stream: LateStream) -> None:
+        self._due[stream] = monotonic() + self.after_s
+        if not self._is_timed:
+            self._look_in(self.after_s)
+
+    def remove(self, stream: LateStream) -> None:
+        self._due.pop(stream, None)
+
+    def _look_in(self, seconds: float) -> None:
+        self._is_timed = True
+        asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._is_timed = False
+        while self._due:
+            stream, due = next(iter(self._due.items()))
+            if (left_s := due - monotonic()) > 0:
+                return self._look_in(left_s)
+            del self._due[stream]
+            stream.begin()
+        return None
+
+
 class LateStream:
     """Answers one request in pieces.
 
-    It begins a stream after `after_s` if the encoder of the request has one and there is no answer yet. Until then the
+    It begins a stream when it is late if the encoder of the request has one and there is no answer yet. Until then the
     answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that
     every answer of the edge has.
     """
+
+    size = 0  # bytes sent
+    _stream: EventStream | None = None
+    _has_begun = False  # its head is sent
+    _beats: asyncio.Task[None] | None = None
 
     def __init__(
         self,
         request: Request,
         send: Send,
-        after_s: float,
-        complete: Callable[[Headers], Headers],
+        unanswered: Unanswered,
+        complete: Callable[[Request, Headers], Headers],
         *,
         beat_s: float = BEAT_S,
     ) -> None:
         self._request = request
         self._send = send
+        self._unanswered = unanswered
         self._complete = complete
-        self._elapsed_s = self._after_s = after_s
+        self._elapsed_s = unanswered.after_s
         self._beat_s = beat_s
-        self._stream: EventStream | None = None
-        self._has_begun = False  # its head is sent
-        self._beats: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._begin)
-        self.size = 0  # bytes sent
+        unanswered.add(self)
 
     def close(self) -> None:
         """Stops: the request is answered, or its caller has left."""
-        self._timer.cancel()
+        self._unanswered.remove(self)
         if self._beats is not None:
             self._beats.cancel()
 
-    def _begin(self) -> None:
-        encoder, loop = self._request.encoder, asyncio.get_running_loop()
+    def begin(self) -> None:
+        """Begins the stream, if there can be one."""
+        encoder = self._request.encoder
         if encoder is None:  # its body is still arriving
-            self._timer = loop.call_later(self._after_s, self._begin)
-            self._elapsed_s += self._after_s
-            return
+            self._elapsed_s += self._unanswered.after_s
+            return self._unanswered.add(self)
         self._stream = encoder.stream if isinstance(encoder, StreamingEncoder) else None
         if self._stream is not None:
-            self._beats = loop.create_task(self._beat(self._stream))
+            self._beats = asyncio.get_running_loop().create_task(self._beat(self._stream))
+        return None
 
     async def _beat(self, stream: EventStream) -> None:
-        headers = self._complete(stream.headers)
+        headers = self._complete(self._request, stream.headers)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._has_begun = True
         if first := stream.first():
@@ -72,8 +110,8 @@ class LateStream:
             self._elapsed_s += self._beat_s
 
     async def end(self, reply: WireReply) -> bool:
-        """Ends the stream with the answer; False if none has begun."""
-        self._timer.cancel()
+        """Ends the stream with the answer; False if none has begun, so that the answer is to be sent whole."""
+        self._unanswered.remove(self)
         if self._stream is None or self._beats is None:
             return False
         self._beats.cancel()
@@ -89,7 +127,7 @@ class LateStream:
         The server cancels this when the caller leaves. One that does not says so by `receive`.
         """
         self.close()
-        headers, events = self._complete(reply.headers), reply.events
+        headers, events = self._complete(self._request, reply.headers), reply.events
         del self._complete  # it leads to all tools, which would outlive the next reload with this stream
         watching = None if receive is None else asyncio.create_task(_watch(receive, events))
         try:
@@ -109,7 +147,10 @@ class LateStream:
 
 def as_accepted(reply: WireReply, request: Request) -> WireReply:
     """An answer as the one event of a stream if its caller takes nothing else."""
-    accepted = request.head.headers.get(b"accept", b"").lower()
+    accepted = request.head.headers.get(b"accept", b"")
+    if b"application/json" in accepted:  # nearly all of them
+        return reply
+    accepted = accepted.lower()
     if b"text/event-stream" not in accepted or b"application/json" in accepted or b"*/*" in accepted:
         return reply
     if reply.status != 200 or not reply.body:

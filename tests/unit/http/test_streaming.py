@@ -13,7 +13,7 @@ from starlette.types import Message
 from gateway.dialects.mcp_answers import McpEncoder, McpStream
 from gateway.dialects.mcp_wire import MODERN
 from gateway.dialects.recognise import REST
-from gateway.http.streaming import LateStream, as_accepted
+from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.request import Request
 from gateway.wire import Head, Headers, WireReply
 
@@ -55,12 +55,12 @@ def request(*, token: bytes | None = None, can_stream: bool = True, accept: byte
     return Request(head, REST, encoder=McpEncoder(wire_version=MODERN, id=7, stream=stream))
 
 
-def complete(headers: Headers) -> Headers:
+def complete(_: Request, headers: Headers) -> Headers:
     return (*headers, (b"ratelimit", b"x"))
 
 
 def late(asked: Request, sent: Callable[[Message], Awaitable[None]]) -> LateStream:
-    return LateStream(asked, sent, SOON_S, complete, beat_s=SOON_S)
+    return LateStream(asked, sent, Unanswered(SOON_S), complete, beat_s=SOON_S)
 
 
 async def test_mcp_20_a_late_answer_is_a_stream_with_comments_and_the_response_is_last() -> None:
@@ -102,7 +102,7 @@ async def test_mcp_42_beats_are_progress_with_growing_values_for_those_who_asked
 
 async def test_mcp_19_an_answer_in_time_is_no_stream() -> None:
     sent = Sent()
-    stream = LateStream(request(), sent, DEADLINE_S, complete)
+    stream = LateStream(request(), sent, Unanswered(DEADLINE_S), complete)
     assert not await stream.end(REPLY)
     stream.close()
     assert sent.messages == []
@@ -125,6 +125,19 @@ async def test_a_request_that_is_still_arriving_when_it_is_late_becomes_a_stream
     asked.encoder = encoder
     await sent.until(1)
     assert await stream.end(REPLY)
+
+
+async def test_one_timer_begins_the_streams_of_all_requests_that_are_late_and_of_no_others() -> None:
+    unanswered = Unanswered(0.01)
+    sent, unheard = [Sent() for _ in range(3)], Sent()
+    streams = [LateStream(request(), each, unanswered, complete) for each in sent[:2]]
+    LateStream(request(), unheard, unanswered, complete).close()
+    await sent[0].until(1)
+    streams.append(LateStream(request(), sent[2], unanswered, complete))
+    for each, stream in zip(sent, streams, strict=True):
+        await each.until(1)
+        assert await stream.end(REPLY)
+    assert unheard.messages == []
 
 
 async def test_an_answer_that_comes_before_the_head_could_be_sent_is_no_stream() -> None:
