@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -19,7 +20,7 @@ from gateway.demo.fleet import SERVERS
 from tests.support.demonstration import LAST_LINE, Demo, read_screen
 from tests.support.terminal import DEADLINE_S, TOOLGATE, Running, environment, eventually, gone, running, toolgate
 
-DIALECTS = ("/rfc/", "/otc/", "/oxp/", "/oxp-env/", "/lc/")
+DIALECTS = ("/rfc/", "/otc/", "/oxp/", "/oxp-env/", "/lc/", "/mcp")
 
 
 def shell(line: str, **env: str) -> str:
@@ -53,6 +54,22 @@ def test_every_curl_line_answers_what_is_announced(demo: Demo) -> None:
 
 def test_there_is_a_line_for_every_dialect(demo: Demo) -> None:
     assert all(any(f"{demo.url}{prefix}" in line for _, line in examples(demo.screen)) for prefix in DIALECTS)
+
+
+def test_an_mcp_client_that_reads_what_is_shown_for_it_finds_the_tools(demo: Demo) -> None:
+    files = [json.loads(line) for line in demo.screen.splitlines() if line.startswith("{")]
+    assert [list(file) for file in files] == [["mcpServers"], ["servers"]]
+    for file in files:
+        (servers,) = file.values()
+        server = servers["toolgate"]
+        told = {name: value.replace("${env:TOOLGATE_TOKEN}", demo.env["TOOLGATE_TOKEN"])
+                for name, value in server["headers"].items()}  # fmt: skip
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        headers = {**told, "Content-Type": "application/json"}
+        request = urllib.request.Request(server["url"], json.dumps(asked).encode(), headers)
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
+            names = [tool["name"] for tool in json.load(reply)["result"]["tools"]]
+        assert {"Calculator_Add", "Studio_swatch"} <= set(names)
 
 
 def test_a_comment_pasted_with_its_line_opens_no_quote(demo: Demo) -> None:

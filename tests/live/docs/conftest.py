@@ -7,6 +7,7 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,7 +16,13 @@ from tests.support.demonstration import running_demo
 from tests.support.redis_server import RedisServer
 from tests.support.terminal import DEADLINE_S
 
-USUAL_PORTS = {"office": "9101", "postbox": "9102", "builds": "9103", "crumbs": "9104"}  # as demo.yaml says
+USUAL_PORTS = {
+    "office": "9101",
+    "postbox": "9102",
+    "builds": "9103",
+    "crumbs": "9104",
+    "studio": "9105",
+}  # as demo.yaml says
 
 
 @dataclass(frozen=True)
@@ -46,4 +53,4 @@ def site(redis_port: str) -> Iterator[Site]:
 
 
 def port_of(url: str) -> str:
-    return url.rsplit(":", 1)[1]
+    return str(urlsplit(url).port)

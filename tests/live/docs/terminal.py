@@ -57,6 +57,8 @@ class Terminal:
             self._serve(words)
         elif words[0] == "python" and words[-1] == "&":
             self._tool_server(words)
+        elif words[:2] == ["toolgate", "bridge"]:
+            self._bridge(words)
         elif words[0] == "wait":
             assert self.background.pop().ended() == command.code, command.line
         elif words[0] == "toolgate" and not SHELL.search(command.line):
@@ -82,6 +84,15 @@ class Terminal:
     def _tool_server(self, words: list[str]) -> None:
         *arguments, port, _ = words[1:]
         self.ports[port] = self._start([sys.executable, *arguments, "0"]).wait_for("listening on ").rsplit(":")[-1]
+
+    def _bridge(self, words: list[str]) -> None:
+        options, command = words[2 : words.index("--")], words[words.index("--") + 1 : -1]
+        assert command[0] == "python"
+        port = options.pop()
+        bridge = self._start(
+            [sys.executable, "-m", "gateway", "bridge", *options, "0", "--", sys.executable, *command[1:]]
+        )
+        (self.ports[port],) = re.findall(r":(\d+)/mcp", bridge.wait_for("Serving "))
 
     def _start(self, words: list[str]) -> Running:
         command = self.stack.enter_context(running(words, self.env, self.folder))

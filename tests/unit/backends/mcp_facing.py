@@ -14,6 +14,7 @@ from gateway.admission import Admission
 from gateway.backends.mcp import McpBackend
 from gateway.backends.server import Server
 from gateway.model import Invocation, ToolDefinition
+from gateway.transport import Limits
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 
@@ -28,7 +29,8 @@ DEFINITION = ToolDefinition(
     output_schema={},
     remote_id="find.it",
 )
-INVOCATION = Invocation(call_id="tg-1", tool=DEFINITION, arguments={"n": 1}, timeout_s=5.0)
+PATIENCE_S = 60.0  # no test waits for as long, unless the machine is busy
+INVOCATION = Invocation(call_id="tg-1", tool=DEFINITION, arguments={"n": 1}, timeout_s=PATIENCE_S)
 IDEMPOTENT = replace(INVOCATION, idempotent=True)
 TEXT = {"content": [{"type": "text", "text": "seven"}]}
 EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -121,7 +123,7 @@ class Double:
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Waits until what came makes something so."""
-        async with asyncio.timeout(20), self._changed:
+        async with asyncio.timeout(PATIENCE_S), self._changed:
             await self._changed.wait_for(is_so)
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -194,7 +196,8 @@ async def serving(
 
 def backend_at(*urls: str, way_in: Admission[Server] | None = None, on_change: Any = None, **keys: Any) -> McpBackend:
     settings = settings_of("mcp", urls[0], **keys)
-    context = context_of(way_in or admission(*urls), on_change=on_change or (lambda: None))
+    patient = Limits(connect_timeout_s=PATIENCE_S)
+    context = context_of(way_in or admission(*urls, transport=patient), on_change=on_change or (lambda: None))
     return McpBackend("crm", settings, context)
 
 

@@ -92,6 +92,7 @@ async def test_mcp_52_silence_is_no_verdict_and_a_fixed_era_asks_nothing() -> No
     short = replace(INVOCATION, timeout_s=0.2)
     async with facing("legacy", others={"server/discover": stay}) as (backend, double):
         assert (await refusal(backend.call(short))).code is ErrorCode.BACKEND_UNAVAILABLE
+        await double.until(lambda: len(double.of("server/discover")) == 1)
         assert not double.of("initialize")
         async with aclosing(backend_at(double.url, era="legacy")) as fixed:
             assert (await fixed.call(INVOCATION)).value == "seven"
@@ -251,7 +252,7 @@ async def test_mcp_59_renewing_keeps_the_deadline() -> None:
         await backend.call(INVOCATION)
         double.sessions.clear()
         double.others = {"initialize": stay}
-        refused = await refusal(backend.call(replace(INVOCATION, timeout_s=0.3)))
+        refused = await refusal(backend.call(replace(INVOCATION, timeout_s=1.0)))
         assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
         assert len(double.ran) == 1
 

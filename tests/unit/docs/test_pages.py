@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import jsonschema_rs
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from gateway import config
+from gateway.cli.demo import introduction
 from gateway.cli.output import USAGE
 from gateway.cli.program import COMMANDS
 from gateway.settings import Config, ServerSettings
@@ -23,6 +25,7 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 FENCES = {
     ("console", ""),
     ("console", "cluster"),
+    ("console", "clients"),
     ("promql", ""),
     ("yaml", ""),
     ("yaml", "values"),
@@ -30,6 +33,7 @@ FENCES = {
 FILES = {
     ("yaml", ".yaml"),
     ("python", ".py"),
+    ("json", ".json"),
     ("ini", ".service"),
     ("nginx", ".conf"),
     ("haproxy", ".cfg"),
@@ -80,6 +84,19 @@ def test_only_commands_for_a_cluster_are_not_run() -> None:
         for command in commands(block.text)
     ]
     assert set(found) == FOR_A_CLUSTER
+
+
+def test_what_clients_are_told_is_the_endpoint_and_the_token_of_the_demonstration() -> None:
+    """In the files they read, and in their own commands, which nothing here runs."""
+    screen = introduction("http://127.0.0.1:8080", "http://127.0.0.1:9464", token="t", command="toolgate")
+    page = text_of(DOCS / "mcp.md")
+    for block in blocks(page, "json"):
+        assert block.text.strip() in screen
+    lines = [command.line for block in blocks(page, "console", "clients") for command in commands(block.text)]
+    assert len(lines) >= 3
+    for line in lines:
+        assert "$TOOLGATE_URL/mcp" in shlex.split(line)
+        assert "TOOLGATE_TOKEN" in line
 
 
 @each_page

@@ -19,6 +19,7 @@ from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.model import Json, ToolFailure, ToolResult
 from gateway.server.head import code_of as refusal_code
+from gateway.settings.mcp import McpSettings
 from tests.support.markdown import DOCS, PAGES, ROOT, blocks, headings, rows
 
 ERRORS = (DOCS / "errors.md").read_text("utf-8")
@@ -61,7 +62,10 @@ def members(body: Json) -> list[str]:
 def test_every_dialect_has_a_row_wherever_dialects_are_listed() -> None:
     assert [words(row[0])[0] for row in rows(ERRORS, "The same refusal in every dialect")] == list(DIALECTS)
     page = (DOCS / "dialects.md").read_text("utf-8")
-    assert [words(row[0])[0] for row in rows(page, "Dialects")] == [f"/{name}" for name in DIALECTS]
+    assert [words(row[0])[0] for row in rows(page, "Dialects")] == [
+        *(f"/{name}" for name in DIALECTS),
+        McpSettings().path,
+    ]
 
 
 def test_every_word_of_a_failure_is_listed() -> None:

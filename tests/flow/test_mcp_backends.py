@@ -1,0 +1,128 @@
+"""MCP servers behind the whole gateway: what callers of each dialect get from them."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from tests.flow.conftest import Start
+from tests.flow.gateways import config, listed_until
+from tests.flow.mcp_requests import call, call_in, session
+from tests.unit.backends.mcp_facing import Double, Script, Talk, serving
+
+pytestmark = pytest.mark.anyio
+
+ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
+IMAGE = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png", "annotations": {"priority": 0.5}}
+AUDIO = {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"}
+LINK = {"type": "resource_link", "uri": "file:///a b.txt", "name": "a b.txt", "size": 7}
+EMBEDDED = {"type": "resource", "resource": {"uri": "test://x", "mimeType": "text/plain", "text": "é"}}
+TEXT = {"type": "text", "text": "seven"}
+RESULTS: list[tuple[dict[str, Any], Any]] = [
+    ({"content": [IMAGE]}, {"content": [IMAGE]}),
+    ({"content": [TEXT, AUDIO, LINK, EMBEDDED]}, {"content": [TEXT, AUDIO, LINK, EMBEDDED]}),
+    ({"content": [TEXT, TEXT]}, {"content": [TEXT, TEXT]}),
+    ({"content": [IMAGE], "structuredContent": {"pixels": 1}}, {"pixels": 1}),
+    ({"content": [TEXT]}, "seven"),
+    ({"content": []}, None),
+]
+
+
+def listing(name: str) -> Script:
+    """Lists one tool."""
+
+    async def script(talk: Talk) -> None:
+        await talk.answer({"tools": [{"name": name, "inputSchema": {"type": "object"}}]})
+
+    return script
+
+
+def mcp(double: Double, **keys: Any) -> dict[str, Any]:
+    return {"protocol": "mcp", "url": double.url, "toolkit": "Far", **keys}
+
+
+@ERAS
+async def test_mcp_69_blocks_are_a_value_for_other_dialects_and_blocks_for_mcp(era: str, start: Start) -> None:
+    async def script(talk: Talk) -> None:
+        await talk.answer({"resultType": "complete", **RESULTS[talk.message["params"]["arguments"]["n"]][0]})
+
+    async with serving(era, script, {"tools/list": listing("show")}) as double:
+        caller = (await start(config({"far": mcp(double)}))).caller
+        begun = await session(caller)
+        for number, (sent, value) in enumerate(RESULTS):
+            for dialect in ("oxp", "otc", "rfc"):
+                assert (await caller.call(dialect, "Far.show", {"n": number})).value == value
+            modern = (await call(caller, "Far_show", {"n": number})).json()["result"]
+            legacy = (await call_in(caller, begun, "Far_show", {"n": number}, id_=number + 1)).json()["result"]
+            for answered in (modern, legacy):
+                assert {key: answered[key] for key in ("content", "structuredContent") if key in answered} == sent
+                assert answered.get("isError", False) is False
+
+
+async def test_mcp_56_a_server_that_is_gone_takes_nothing_else_along(start: Start) -> None:
+    async def script(talk: Talk) -> None:
+        await talk.answer({"content": [{"type": "text", "text": talk.message["params"]["name"]}]})
+
+    async with AsyncExitStack() as stack:
+        dying, doubles = AsyncExitStack(), {}
+        for name, era in (("one", "modern"), ("two", "legacy"), ("three", "modern"), ("four", "legacy")):
+            living = dying if name == "four" else stack
+            doubles[name] = await living.enter_async_context(serving(era, script, {"tools/list": listing(name)}))
+        backends = {name: mcp(double) for name, double in doubles.items()}
+        caller = (await start(config(backends))).caller
+        ids = [f"Far.{name}@1.0.0" for name in sorted(doubles)]
+        assert (await caller.list("oxp")).ids == ids
+        assert (await caller.call("oxp", "Far.four")).value == "four"
+
+        await dying.aclose()
+        assert (await caller.list("oxp")).ids == ids
+        for name in ("one", "two", "three"):
+            assert (await caller.call("otc", f"Far.{name}")).value == name
+            assert (await call(caller, f"Far_{name}")).json()["result"]["content"] == [{"type": "text", "text": name}]
+        refused = await caller.call("oxp", "Far.four")
+        assert (refused.status, int(refused.headers["retry-after"]) > 0) == (400, True)
+        told = (await call(caller, "Far_four")).json()["result"]
+        assert told["isError"] is True
+        assert told["_meta"]["toolgate/error"]["can_retry"] is True
+        assert told["_meta"]["toolgate/error"]["retry_after_ms"] > 0
+
+
+@ERAS
+async def test_a_tool_that_has_another_name_now_is_listed_under_it_at_once(era: str, start: Start) -> None:
+    """The list is asked for when a call shows that it is old, long before it is due."""
+
+    async def script(talk: Talk) -> None:
+        said = f"Unknown tool: {talk.message['params']['name']}"
+        if talk.message["params"]["name"] == name:
+            await talk.answer()
+        elif era == "modern":
+            await talk.fail(-32602, said)
+        else:  # as SDKs do
+            await talk.answer({"content": [{"type": "text", "text": said}], "isError": True})
+
+    name = "old"
+    async with serving(era, script, {"tools/list": lambda talk: listing(name)(talk)}) as double:
+        caller = (await start(config({"far": mcp(double, discovery={"refresh": "1d"})}))).caller
+        assert (await caller.call("oxp", "Far.old")).value == "seven"
+        name = "new"
+        assert (await caller.call("oxp", "Far.old")).status == (400 if era == "modern" else 200)
+        await listed_until(caller, lambda listed: listed.ids == ["Far.new@1.0.0"])
+        assert (await caller.call("oxp", "Far.new")).value == "seven"
+        assert (await caller.call("oxp", "Far.old")).document["code"] == "tool_not_found"
+
+
+@ERAS
+async def test_an_id_of_a_session_counts_only_with_the_answer_to_initialize(era: str, start: Start) -> None:
+    async def script(talk: Talk) -> None:
+        sent.append(talk.request.header("mcp-session-id"))
+        await talk.answer(mcp_session_id="another")
+
+    sent: list[str | None] = []
+    async with serving(era, script) as double:
+        caller = (await start(config({"far": mcp(double)}))).caller
+        for _ in range(3):
+            assert (await caller.call("oxp", "Far.find_it")).value == "seven"
+    assert len(set(sent)) == 1
+    assert sent[0] == (None if era == "modern" else "s1")
