@@ -32,10 +32,14 @@ MAX_URLS = 16
 
 
 class McpReply(Reply, frozen=True):
-    """The answer to the request of that id. `urls` were to be opened by the user while the tool ran."""
+    """The answer to the request of that id. `urls` were to be opened by the user while the tool ran.
+
+    `is_task`: it says how the task stands that the call has become.
+    """
 
     id: int
     urls: tuple[JsonObject, ...] = ()
+    is_task: bool = False
 
 
 class Envelope(Struct):

@@ -152,7 +152,9 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         meta = {CALL_ID_MEMBER: call_id, ERROR_MEMBER: _failure_object(failure)}
         content: Json = result.blocks
         if content is None:
-            texts = [failure.message] if failure.prompt_hint is None else [failure.message, failure.prompt_hint]
+            texts = [failure.message, *_places_to_authorize(failure.extras.get("missing_requirements"))]
+            if failure.prompt_hint is not None:
+                texts.append(failure.prompt_hint)
             content = [*map(_text, texts), *failure.extras.get("content", ())]
         code = (CODE, failure.word.encode("ascii"))
         return self.respond({"content": content, "isError": True, "_meta": meta}, (code,))
@@ -216,9 +218,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         lines = [error.message]
         if error.parameters is not None:
             lines += [f"- {name}: {wrong}" for name, wrong in error.parameters.items()]
-        for challenge in (error.missing or {}).get("authorization", ()):
-            if isinstance(challenge, dict) and isinstance(challenge.get("url"), str):
-                lines.append(f"The user can authorize it at {challenge['url']}")
+        lines += _places_to_authorize(error.missing)
         lines += [f"It needs the secret {secret['id']}." for secret in (error.missing or {}).get("secrets", ())]
         headers: Headers = ((CODE, error.code.encode("ascii")), *error.headers)
         details: JsonObject = {"code": error.code, "message": error.message, "can_retry": error.code in CAN_RETRY}
@@ -279,6 +279,16 @@ def _structured(text: bytes, how: str | None, *, is_modern: bool) -> bytes:
     if text[:1] == b"{" or (how == "value" and is_modern):
         return b',"structuredContent":%b' % text
     return b""
+
+
+def _places_to_authorize(missing: Json) -> list[str]:
+    """Where the user can authorize a call, in sentences for a model; from its `missing_requirements`, if it has any."""
+    challenges = missing.get("authorization") if isinstance(missing, Mapping) else None
+    return [
+        f"The user can authorize it at {challenge['url']}"
+        for challenge in (challenges if isinstance(challenges, list | tuple) else ())
+        if isinstance(challenge, Mapping) and isinstance(challenge.get("url"), str)
+    ]
 
 
 def _text(text: str) -> dict[str, str]:
