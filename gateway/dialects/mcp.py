@@ -18,8 +18,8 @@ from gateway.dialects.mcp_calls import CallReader, no_stream
 from gateway.dialects.mcp_consent import opens_urls
 from gateway.dialects.mcp_listen import open_listen
 from gateway.dialects.mcp_requests import (
-    MODERN_TEXT,
     MAX_ID,
+    MODERN_TEXT,
     Message,
     check_modern,
     is_id,
