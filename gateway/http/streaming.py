@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf, nextafter
 from time import monotonic
 
 from msgspec.structs import replace
 from starlette.types import Receive, Send
 
+from gateway.model import Progress
 from gateway.ports import EventStream, StreamingEncoder
 from gateway.request import Request
 from gateway.sse import EVENT_STREAM, event
 from gateway.wire import Events, Headers, StreamReply, WireReply
 
+STEP = 0.001  # by which a sign of life is above the progress before it: too little to be in the way of what is next
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s
 
 
@@ -24,14 +28,17 @@ class Unanswered:
     """
 
     def __init__(self, after_s: float) -> None:
-        self.after_s = after_s
+        self._after_s = after_s
         self._due: dict[LateStream, float] = {}  # the first one first, because all may last as long
         self._is_timed = False
 
-    def add(self, stream: LateStream) -> None:
-        self._due[stream] = monotonic() + self.after_s
+    def add(self, stream: LateStream) -> float:
+        """Begins the stream if it is still here in `after_s`; returns the time, as `monotonic` has it."""
+        now = monotonic()
+        self._due[stream] = now + self._after_s
         if not self._is_timed:
-            self._look_in(self.after_s)
+            self._look_in(self._after_s)
+        return now
 
     def remove(self, stream: LateStream) -> None:
         self._due.pop(stream, None)
@@ -54,12 +61,14 @@ class Unanswered:
 class LateStream:
     """Answers one request in pieces.
 
-    It begins a stream when it is late if the encoder of the request has one and there is no answer yet. Until then the
-    answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that
-    every answer of the edge has.
+    It begins a stream when it is late, or once there is progress to tell, if the encoder of the request has one and
+    there is no answer yet. Until then the answer can be of any status; afterwards the stream ends with it. `complete`
+    adds the headers that every answer of the edge has.
     """
 
     size = 0  # bytes sent
+    _done = -inf  # the last progress
+    _news: Progress | None = None  # that is to be sent: the newest
     _stream: EventStream | None = None
     _has_begun = False  # its head is sent
     _beats: asyncio.Task[None] | None = None
@@ -77,12 +86,14 @@ class LateStream:
         self._send = send
         self._unanswered = unanswered
         self._complete = complete
-        self._elapsed_s = unanswered.after_s
         self._beat_s = beat_s
-        unanswered.add(self)
+        self._started_s = unanswered.add(self)
+        request.report = self._report
 
     def close(self) -> None:
         """Stops: the request is answered, or its caller has left."""
+        self._request.report = None
+        self._done = inf  # its run may go on, and report
         self._unanswered.remove(self)
         if self._beats is not None:
             self._beats.cancel()
@@ -91,12 +102,23 @@ class LateStream:
         """Begins the stream, if there can be one."""
         encoder = self._request.encoder
         if encoder is None:  # its body is still arriving
-            self._elapsed_s += self._unanswered.after_s
-            return self._unanswered.add(self)
+            self._unanswered.add(self)
+            return
         self._stream = encoder.stream if isinstance(encoder, StreamingEncoder) else None
         if self._stream is not None:
+            self._woken = asyncio.Event()
             self._beats = asyncio.get_running_loop().create_task(self._beat(self._stream))
-        return None
+
+    def _report(self, progress: Progress) -> None:
+        """Has progress sent, unless it is none. However slowly the caller reads, the newest alone is due."""
+        if progress.done <= self._done:
+            return
+        self._done, self._news = progress.done, progress
+        if self._beats is None:
+            self._unanswered.remove(self)
+            self.begin()
+        else:
+            self._woken.set()
 
     async def _beat(self, stream: EventStream) -> None:
         headers = self._complete(self._request, stream.headers)
@@ -105,13 +127,23 @@ class LateStream:
         if first := stream.first():
             await self._write(first, more=True)
         while True:
-            await self._write(stream.beat(self._elapsed_s), more=True)
-            await asyncio.sleep(self._beat_s)
-            self._elapsed_s += self._beat_s
+            news, self._news = self._news, None
+            self._woken.clear()
+            await self._write(stream.beat(news or self._still_running()), more=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_s):
+                    await self._woken.wait()
+
+    def _still_running(self) -> Progress:
+        last = max(self._done, 0.0)
+        self._done = max(last + STEP, nextafter(last, inf))
+        elapsed_s = monotonic() - self._started_s
+        return Progress(self._done, message=f"running for {elapsed_s:.0f} s")
 
     async def end(self, reply: WireReply) -> bool:
         """Ends the stream with the answer; False if none has begun, so that the answer is to be sent whole."""
         self._unanswered.remove(self)
+        self._done = inf
         if self._stream is None or self._beats is None:
             return False
         self._beats.cancel()
