@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 ACCEPT = {"action": "accept"}
 DEPLOYED = {"status": "deployed", "target": "staging"}
 FIRST = "The user has to authorize this call first."
-CALL = {"name": "Builds_deploy", "arguments": {"target": "staging"}}
+CALL: dict[str, Any] = {"name": "Builds_deploy", "arguments": {"target": "staging"}}
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ def hostile_server(canaries: Canaries) -> Script:
             case "asks":
                 url = f"https://door.example/{canaries['studio url']}"
                 asked = {"mode": "url", "message": canaries["studio question"], "url": url}
-                data = {"elicitations": [{**asked, "elicitationId": canaries["studio elicitation"]}]}
-                await talk.fail(-32042, canaries["studio need"], **data)
+                elicitations = [{**asked, "elicitationId": canaries["studio elicitation"]}]
+                await talk.fail(-32042, canaries["studio need"], elicitations=elicitations)
             case "crashes":
                 await talk.fail(-32000, canaries["studio crash"], 500)
             case _:
@@ -92,6 +92,7 @@ async def mcp_session(http: httpx.AsyncClient, lab: ToolServer, canaries: Canari
 
 async def consenting(http: httpx.AsyncClient, canaries: Canaries, given: Any) -> list[httpx.Response]:
     """A call whose user is asked, and what is brought back of it."""
+    opens: dict[str, Any]
     opens, call = {"elicitation": {"url": {}}}, {"name": "Lab_Challenges", **given}
     asked = await modern(http, canaries, "tools/call", call, capabilities=opens)
     state = canaries.made["request state"] = asked.json()["result"]["requestState"]
@@ -104,14 +105,14 @@ async def consenting(http: httpx.AsyncClient, canaries: Canaries, given: Any) ->
 async def legacy_session(http: httpx.AsyncClient, canaries: Canaries) -> list[httpx.Response]:
     client = {"name": canaries["legacy client name"], "version": canaries["client version"]}
     offered = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": client}
-    began = await http.post("/mcp", json=message("initialize", **offered), headers=USUAL)
+    began = await http.post("/mcp", json=message("initialize", offered), headers=USUAL)
     session = canaries.made["session id"] = began.headers["mcp-session-id"]
     headers = {**USUAL, "Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
     echoed = {"name": "Lab_Echo", "arguments": {"text": canaries["legacy argument"]}}
     bodies = [
-        json.dumps(message("tools/call", **echoed)),
-        json.dumps(message("tools/list", cursor=canaries["cursor"])),
-        json.dumps(message("notifications/cancelled", None, requestId=1, reason=canaries["reason"])),
+        json.dumps(message("tools/call", echoed)),
+        json.dumps(message("tools/list", {"cursor": canaries["cursor"]})),
+        json.dumps(message("notifications/cancelled", {"requestId": 1, "reason": canaries["reason"]}, None)),
         canaries["mcp no json"],
     ]
     answers = [await http.post("/mcp", content=body, headers=headers) for body in bodies]
@@ -124,6 +125,6 @@ async def legacy_session(http: httpx.AsyncClient, canaries: Canaries) -> list[ht
     return [began, *answers]
 
 
-def message(method: str, id_: int | None = 1, **params: Any) -> dict[str, Any]:
+def message(method: str, params: Any, id_: int | None = 1) -> dict[str, Any]:
     body = {"jsonrpc": "2.0", "method": method, "params": params}
     return body if id_ is None else {**body, "id": id_}
