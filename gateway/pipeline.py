@@ -54,6 +54,7 @@ from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import PublishedTool, Router
+from gateway.tracing import TRACEPARENT, continued
 from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -111,9 +112,10 @@ class Pipeline:
     async def answer(self, request: Request, arriving: Body) -> WireReply:
         """Answers a request to an endpoint of any surface."""
         try:
-            caller = await self._identify(request.operation, request)
+            came_as = request.operation
+            caller = await self._identify(came_as, request)
             spend, principal, ip = self._limiter.spend, caller.principal, request.ip
-            is_spent = request.operation == "list"  # at an endpoint for lists the limits do not depend on the body
+            is_spent = came_as == "list"  # at an endpoint for lists the limits do not depend on the body
             if is_spent:
                 request.extra += await spend("list", principal, ip, None)
             try:
@@ -134,6 +136,7 @@ class Pipeline:
             target = None if tool is None else tool.target
             request.extra += () if is_spent else await spend(request.operation, principal, ip, target)
             if tool is None or not isinstance(opened, OpenedCall):
+                request.extra += self._limiter.admit_as(request.operation, ip, came_as)
                 return await self._answer_other(opened, caller, request)
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             if not tool.schema.accepts(call.arguments, size):
@@ -142,7 +145,9 @@ class Pipeline:
                 await self._consents.wait(opened.awaited)
             invocation = self._invocation(tool, call, caller, request)
             prefer, terms = request.head.headers.get(b"prefer"), opened.terms
-            preference = NO_PREFERENCE if prefer is None and terms is NO_TERMS else preferred(prefer, terms)
+            is_plain = prefer is None and terms is NO_TERMS
+            preference = NO_PREFERENCE if is_plain else preferred(prefer, terms)
+            invocation = invocation if is_plain else _on_terms(invocation, terms, request)
             is_kept = call.call_id is not None or preference.respond_async or terms.keeps(tool.route.timeout_s)
             if not (is_kept or tool.backend.deferred):
                 del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
@@ -381,6 +386,21 @@ class Pipeline:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
+
+
+def _on_terms(invocation: Invocation, terms: CallTerms, request: Request) -> Invocation:
+    """The call with who wants to know how far it has come, and in the trace that it brings along.
+
+    The headers of its request go before that.
+    """
+    if terms.reports:
+        invocation = replace(invocation, report=request.report)
+    if terms.trace is None or TRACEPARENT in request.head.headers:
+        return invocation
+    before = request.trace
+    request.trace = continued(before, *terms.trace)
+    forwarded_ones = invocation.headers[: -len(before.sent)]
+    return replace(invocation, headers=(*forwarded_ones, *request.trace.sent))
 
 
 def found(it: T | None) -> T:
