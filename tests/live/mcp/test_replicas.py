@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.calls.site import KEY, pair
+from tests.live.calls.test_killed_replica import accepted
 from tests.live.mcp.callers import begin, line, say
 from tests.live.mcp.desk import Desk
 from tests.live.mcp.test_listening import replica
@@ -68,7 +69,7 @@ async def test_mcp_04_41_a_session_goes_on_where_its_replica_has_died(tmp_path: 
                 line(a.running.url, session.call(2, WORK, {"number": 2})) as silent,
             ):
                 event = await streams.primed()
-                await until(lambda: len(tools.taken) == 2, "both calls are with the tool server")
+                await until(lambda: accepted(redis) == 2, "both calls are with the tool server")
                 await a.kill()
                 await streams.broken()
                 await silent.broken()
