@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, Literal
@@ -17,8 +18,9 @@ from gateway.backends.lists import ListReader
 from gateway.backends.mcp_channel import McpChannel, McpReply
 from gateway.backends.mcp_pages import all_pages
 from gateway.backends.mcp_sessions import McpSessions, Session
+from gateway.backends.mcp_tasks import McpTasks, Waiting
 from gateway.backends.server import BackendContext, Server
-from gateway.dialects import mcp_responses, mcp_results, mcp_server, replies
+from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks, replies
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed, Mirrored
@@ -49,6 +51,7 @@ class McpBackend:
         self._channel = McpChannel(self._exchange.credentials)
         fixed = None if settings.era == "auto" else settings.era
         self._sessions = McpSessions(self._channel, fixed=fixed, is_shared=settings.sessions == "shared")
+        self._tasks = McpTasks(self._channel, self._sessions.ids)
         self._reader = ListReader(read_tools, name, settings, context.lists, trust_meta=settings.trust_meta)
         self._mirrored: dict[str, tuple[JsonObject, Mirrored]] = {}  # by the server's own name of the tool
 
@@ -68,7 +71,7 @@ class McpBackend:
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """Reads the response to a call; raises as `CallCodec.decode_reply`."""
-        status, settings = reply.status, self._settings
+        status = reply.status
         if status in AS_EVERYWHERE or status >= 500:
             return replies.decode_reply(reply, invocation)
         if document is None:
@@ -81,9 +84,11 @@ class McpBackend:
             result = mcp_results.result_of(document)
             if status != 200:
                 raise replies.BrokenReplyError(f"status {status}")
-            ended = mcp_results.tool_result(
-                result, invocation, json_text=settings.json_text, trust_meta=settings.trust_meta
-            )
+            if isinstance(reply, McpReply) and reply.is_task:
+                read = partial(self._result, invocation)
+                ended = mcp_server_tasks.task_result(result, invocation, read, is_https_or_loopback)
+            else:
+                ended = self._result(invocation, result)
         except RpcFailure as failure:
             if mcp_results.shows_change(failure):
                 self._on_change()
@@ -93,6 +98,10 @@ class McpBackend:
         if mcp_results.UNKNOWN_TOOL.match(ended.failure.message):
             self._on_change()  # most servers say so in a result; the list decides
         return mcp_results.with_urls(ended, urls)
+
+    def _result(self, invocation: Invocation, result: JsonObject) -> ToolResult:
+        settings = self._settings
+        return mcp_results.tool_result(result, invocation, json_text=settings.json_text, trust_meta=settings.trust_meta)
 
     # Calls.
 
@@ -120,22 +129,28 @@ class McpBackend:
     async def _call(self, server: Server, agreed: Agreed, invocation: Invocation, deadline: float) -> Reply:
         id_ = next(self._sessions.ids)
         request, more = mcp_server.call(agreed, id_, invocation, self._mirrored_by(invocation))
+        max_body = self._settings.max_response_bytes
         try:
-            return await self._channel.ask(
+            reply = await self._channel.ask(
                 server,
                 agreed,
                 request,
                 id_,
                 invocation.principal,
                 deadline=deadline,
-                max_body=self._settings.max_response_bytes,
+                max_body=max_body,
                 more=more,
+                report=invocation.report,
             )
         except (TransportError, asyncio.CancelledError) as exc:
             may_run = isinstance(exc, asyncio.CancelledError) or (exc.sent and exc.kind is Kind.TIMEOUT)
             if may_run and not agreed.is_modern:  # a modern server sees that the stream is closed
                 self._channel.tell(server, mcp_server.cancel(agreed, id_), invocation.principal)
             raise
+        task = mcp_server_tasks.created(reply.body) if agreed.is_modern else None
+        if task is None:
+            return reply
+        return await self._tasks.outcome(task, Waiting(server, agreed, invocation.principal, deadline, max_body))
 
     def _is_lost(self, session: Session, reply: Reply) -> bool:
         """Whether the server has run nothing because it did not know our session or revision, which is dropped then."""

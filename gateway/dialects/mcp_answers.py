@@ -23,7 +23,7 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from gateway.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
 from gateway.sse import COMMENT, EVENT_STREAM, event
 from gateway.wire import Head, Headers, JoinedList, WireReply
 
@@ -87,13 +87,13 @@ class McpStream(Struct, frozen=True):
         """An event without data, whose id is all there is to it (2025-11-25, Resumability and Redelivery)."""
         return b"" if self.primer is None else b"id: %b\ndata: \n\n" % self.primer()
 
-    def beat(self, elapsed_s: float) -> bytes:
+    def beat(self, progress: Progress) -> bytes:
         """A progress notification to callers that asked for progress, else a comment."""
         if self.progress_token is None:
             return COMMENT
-        progress = encode(round(elapsed_s, 3))
-        params = b'{"progressToken":%b,"progress":%b,"message":"running"}' % (self.progress_token, progress)
-        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
+        told = {"progressToken": Raw(self.progress_token), "progress": progress.done}
+        told |= {name: it for name in ("total", "message") if (it := getattr(progress, name)) is not None}
+        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % encode(told))
 
     def last(self, reply: WireReply) -> bytes:
         return event(reply.body)
@@ -114,6 +114,10 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     is_exact: bool = False
     protection: Protection | None = None
     prompt: UrlPrompt | None = None
+
+    @property
+    def revision(self) -> str:
+        return self.wire_version
 
     @property
     def is_modern(self) -> bool:
@@ -153,7 +157,9 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         meta = {CALL_ID_MEMBER: call_id, ERROR_MEMBER: _failure_object(failure)}
         content: Json = result.blocks
         if content is None:
-            texts = [failure.message] if failure.prompt_hint is None else [failure.message, failure.prompt_hint]
+            texts = [failure.message, *_places_to_authorize(failure.extras.get("missing_requirements"))]
+            if failure.prompt_hint is not None:
+                texts.append(failure.prompt_hint)
             content = [*map(_text, texts), *failure.extras.get("content", ())]
         code = (CODE, failure.word.encode("ascii"))
         return self.respond({"content": content, "isError": True, "_meta": meta}, (code,))
@@ -217,9 +223,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         lines = [error.message]
         if error.parameters is not None:
             lines += [f"- {name}: {wrong}" for name, wrong in error.parameters.items()]
-        for challenge in (error.missing or {}).get("authorization", ()):
-            if isinstance(challenge, dict) and isinstance(challenge.get("url"), str):
-                lines.append(f"The user can authorize it at {challenge['url']}")
+        lines += _places_to_authorize(error.missing)
         lines += [f"It needs the secret {secret['id']}." for secret in (error.missing or {}).get("secrets", ())]
         headers: Headers = ((CODE, error.code.encode("ascii")), *error.headers)
         details: JsonObject = {"code": error.code, "message": error.message, "can_retry": error.code in CAN_RETRY}
@@ -280,6 +284,16 @@ def _structured(text: bytes, how: str | None, *, is_modern: bool) -> bytes:
     if text[:1] == b"{" or (how == "value" and is_modern):
         return b',"structuredContent":%b' % text
     return b""
+
+
+def _places_to_authorize(missing: Json) -> list[str]:
+    """Where the user can authorize a call, in sentences for a model; from its `missing_requirements`, if it has any."""
+    challenges = missing.get("authorization") if isinstance(missing, Mapping) else None
+    return [
+        f"The user can authorize it at {challenge['url']}"
+        for challenge in (challenges if isinstance(challenges, list | tuple) else ())
+        if isinstance(challenge, Mapping) and isinstance(challenge.get("url"), str)
+    ]
 
 
 def _text(text: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, 
     """What the result of a call means. Raises BrokenReplyError, and GatewayError for a tool that was not run."""
     kind = result.get("resultType", "complete")
     if kind == "input_required":
-        raise _input_required(result)
+        raise input_required(result)
     if kind != "complete":
         raise BrokenReplyError("a resultType that is not known")
     content, meta = result.get("content", []), result.get("_meta")
@@ -153,7 +153,8 @@ def with_urls(ended: ToolResult, urls: Sequence[JsonObject]) -> ToolResult:
     failure = ended.failure
     if failure is None or not urls:
         return ended
-    return replace(ended, failure=replace(failure, extras={**failure.extras, "authorization": list(urls)}))
+    missing = {"missing_requirements": {"authorization": list(urls)}}
+    return replace(ended, failure=replace(failure, extras={**failure.extras, **missing}))
 
 
 def _unusable(detail: str) -> GatewayError:
@@ -180,7 +181,7 @@ def _elicitations(data: Json) -> list[JsonObject]:
     ]
 
 
-def _input_required(result: JsonObject) -> GatewayError:
+def input_required(result: JsonObject) -> GatewayError:
     """The refusal of a call whose server wants something first: URLs to open, or what we did not say we can do."""
     requests: Any = result.get("inputRequests")
     challenges = []

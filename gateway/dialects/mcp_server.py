@@ -20,6 +20,7 @@ from gateway.dialects.mcp_wire import (
     NAME,
     NAMED_BY,
     SESSION,
+    TASKS,
     VERSION,
     VERSION_MEMBER,
     header_value,
@@ -32,7 +33,8 @@ JSON_TYPE = (b"content-type", b"application/json")
 ACCEPT = (b"accept", b"application/json, text/event-stream")
 CLIENT = {"name": "toolgate", "version": __version__}
 CAPABILITIES: JsonObject = {"elicitation": {"url": {}}}  # what calls have; lists are asked for with the same
-ABOUT: JsonObject = {VERSION_MEMBER: MODERN, CAPABILITIES_MEMBER: CAPABILITIES, CLIENT_MEMBER: CLIENT}
+MODERN_CAPABILITIES: JsonObject = {**CAPABILITIES, "extensions": {TASKS: {}}}
+ABOUT: JsonObject = {VERSION_MEMBER: MODERN, CAPABILITIES_MEMBER: MODERN_CAPABILITIES, CLIENT_MEMBER: CLIENT}
 CALL_ID_MEMBER, CONTEXT_MEMBER, ERROR_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/error"
 TRACE = (b"traceparent", b"tracestate")  # unprefixed by exception (2026-07-28, `_meta`)
 
@@ -95,6 +97,8 @@ def call(agreed: Agreed, id_: int, invocation: Invocation, mirrored: Mirrored) -
     for name, value in invocation.headers:
         if name in TRACE:
             meta[name.decode()] = value.decode("latin-1")
+    if invocation.report is not None:
+        meta["progressToken"] = id_
     tool = invocation.tool.remote_id
     more = invocation.headers
     if agreed.is_modern:

@@ -1,6 +1,8 @@
-"""Tool definitions as MCP lists them."""
+"""Tool definitions as MCP lists them, and what models are told about all tools."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from gateway.dialects.definitions import requirements_object
 from gateway.dialects.mcp_schemas import compatible, unlisted_name, without_header_names
@@ -8,6 +10,7 @@ from gateway.model import JsonObject, ToolDefinition
 from gateway.naming import DefinitionError
 
 LIST_TTL_MS = 60_000  # how long a client may show a list; a change is also announced
+MAX_INSTRUCTIONS = 8192  # characters; clients show models all of them, or the first 2,000
 ID_MEMBER, REQUIREMENTS_MEMBER = "toolgate/id", "toolgate/requirements"
 
 HINTS = {
@@ -51,3 +54,15 @@ def _promised(tool: ToolDefinition, *, is_modern: bool) -> JsonObject | None:
     if not schema or not tool.enforces_output or not (is_modern or schema.get("type") == "object"):
         return None
     return schema
+
+
+def instructions_of(own: str, toolkits: Mapping[str, str | None]) -> str:
+    """What models are told: the operator's words, then what toolkits say of themselves, as far as there is room."""
+    parts = [own] if own else []
+    room = MAX_INSTRUCTIONS - len(own)
+    for name, description in toolkits.items():
+        line = f"{name}: {' '.join(description.split())}" if description else ""
+        if line and len(line) < room:
+            parts.append(line)
+            room -= len(line) + 2
+    return "\n\n".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import SecretStr
 
@@ -278,12 +278,11 @@ class RcrtBackendSettings(SingleBackendSettings):
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"
 
 
-def _by_word() -> Iterator[tuple[str, type[BackendSettings]]]:
-    """All classes of this file that have words of their own for `protocol`."""
-    kinds = BackendSettings.__subclasses__()
-    for kind in kinds:
+def _by_word(parent: type[Any] = BackendSettings) -> Iterator[tuple[str, type[BackendSettings]]]:
+    """The classes below one that have words of their own for `protocol`, as they stand in this file."""
+    for kind in parent.__subclasses__():
         yield from ((word, kind) for word in get_args(kind.model_fields["protocol"].annotation))
-        kinds += kind.__subclasses__()
+        yield from _by_word(kind)
 
 
 PROTOCOLS: Mapping[str, type[BackendSettings]] = dict(_by_word())

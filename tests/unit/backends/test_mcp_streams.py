@@ -223,7 +223,9 @@ async def test_mcp_63_requests_of_the_server_are_answered_at_once() -> None:
     assert said == {"a": {}, 0: -32601, 1: -32601, 2: -32601, 3: {"action": "cancel"}}
     assert {talk.request.header("mcp-session-id") for talk in answers()} == {"s1"}
     assert failure is not None
-    assert failure.extras == {"authorization": [{"id": "g", "url": "https://example.com/grant"}]}
+    assert failure.extras == {
+        "missing_requirements": {"authorization": [{"id": "g", "url": "https://example.com/grant"}]}
+    }
 
 
 async def test_mcp_64_a_deadline_ends_the_stream_of_a_modern_server_and_cancels_at_a_legacy_one() -> None:

@@ -15,7 +15,7 @@ from gateway.dialects.mcp_answers import McpEncoder
 from gateway.dialects.mcp_results import tool_result
 from gateway.dialects.mcp_wire import LEGACY, MODERN
 from gateway.jsontext import encode
-from gateway.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.model import Invocation, JsonObject, ToolDefinition, ToolFailure, ToolResult
 from gateway.wire import Head
 
 DEFINITION = ToolDefinition(
@@ -98,3 +98,12 @@ def test_a_long_list_is_copied_once_for_an_answer(revision: str) -> None:
     tracemalloc.stop()
     assert len(msgspec.json.decode(reply.body)["result"]["tools"]) == 1000
     assert peak <= 1.2 * len(reply.body)
+
+
+@pytest.mark.parametrize("revision", [MODERN, *LEGACY])
+def test_a_failure_says_where_the_user_can_authorize_the_call(revision: str) -> None:
+    challenges = [{"id": "a", "url": "https://login.example/a"}, {"id": "b"}, "c"]
+    failure = ToolFailure(message="Not yet.", extras={"missing_requirements": {"authorization": challenges}})
+    answer = msgspec.json.decode(McpEncoder(wire_version=revision).encode_result(ToolResult(failure=failure), "c").body)
+    texts = [block["text"] for block in answer["result"]["content"]]
+    assert texts == ["Not yet.", "The user can authorize it at https://login.example/a"]

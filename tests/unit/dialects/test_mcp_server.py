@@ -53,7 +53,10 @@ def test_mcp_53_mcp_74_a_modern_call_says_in_headers_and_metadata_what_it_is() -
         "toolgate/call_id": "c",
         "traceparent": TRACE[1].decode(),
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": {"url": {}},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        },
     }
 
 

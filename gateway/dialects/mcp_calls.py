@@ -1,0 +1,194 @@
+"""Calls of tools on the surface of MCP: which tool is called, on which terms, and how it is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from gateway.dialects import fields, mcp_tasks
+from gateway.dialects.mcp_answers import McpEncoder, McpStream, RpcError
+from gateway.dialects.mcp_auth import Protection
+from gateway.dialects.mcp_consent import UrlPrompt, opens_urls, unanswered
+from gateway.dialects.mcp_listen import takes_events
+from gateway.dialects.mcp_requests import MAX_ID, Message, is_id
+from gateway.dialects.mcp_session_ids import Sealing, SessionIds, is_resumable
+from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, LAST_EVENT, LEGACY, MODERN, PARAMS, RESUMABLE
+from gateway.errors import ErrorCode, GatewayError
+from gateway.jsontext import encode
+from gateway.model import Arguments, Json, JsonObject, ToolCall, ToolRef
+from gateway.ports import (
+    NO_TERMS,
+    Awaited,
+    CallTerms,
+    Handover,
+    Opened,
+    OpenedCall,
+    OpenedReturn,
+    RefusedOpening,
+)
+from gateway.wire import Head
+
+CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
+IDEMPOTENCY_KEY = b"idempotency-key"
+URLS: JsonObject = {"elicitation": {"url": {}}}
+LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER}
+
+
+class CallReader:
+    """Reads requests for calls, and those for an answer that was lost on its way. Settings are as in `McpSurface`."""
+
+    def __init__(
+        self,
+        sessions: SessionIds,
+        consents: Sealing,
+        protection: Protection,
+        *,
+        stream_after_s: float,
+        task_after_s: float | None,
+    ) -> None:
+        self._sessions = sessions
+        self._consents = consents
+        self._protection = protection
+        self._stream_after_s = stream_after_s
+        self._task_after_s = task_after_s
+
+    def open(self, message: Message, head: Head, toolkit: str | None) -> Opened:
+        """Reads a call. `toolkit`: the only one whose tools can be called. Raises RpcError."""
+        params = message.params
+        name, given = params.get("name"), params.get("arguments", {})
+        if not isinstance(name, str) or not 0 < len(name) <= fields.MAX_TOOL_ID:
+            raise RpcError(PARAMS, f"name must be a string of 1 to {fields.MAX_TOOL_ID} characters.")
+        if not (isinstance(given, dict) or (isinstance(given, Raw) and bytes(given).startswith(b"{"))):
+            raise RpcError(PARAMS, "arguments must be an object.")
+        meta = params.get("_meta")
+        request: JsonObject = {"input": given}
+        if isinstance(meta, dict):
+            request |= {key: meta[member] for key, member in LENT.items() if member in meta}
+        if "call_id" not in request and IDEMPOTENCY_KEY in head.headers:
+            request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
+        if "." not in name:
+            ref = ToolRef(tool=name, by_name=True, toolkit=toolkit)
+        else:
+            ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
+        prompt, awaited = self._prompt(message, name, given)
+        after_s = self._task_after_s if message.version == MODERN and mcp_tasks.takes_tasks(meta) else None
+        stream = (
+            _stream(head, meta, self._primer(message)) if after_s is None or after_s > self._stream_after_s else None
+        )  # the task is first
+        encoder = McpEncoder(
+            wire_version=message.version,
+            id=message.id,
+            stream=stream,
+            protection=self._protection.at(head.path),
+            prompt=prompt,
+        )
+        if awaited is not None and (refusal := unanswered(awaited, params.get("inputResponses"))) is not None:
+            return RefusedOpening(encoder, refusal)
+        handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
+        reports = stream is not None and stream.progress_token is not None
+        terms, hides = _terms(message, meta, handover, reports=reports), not message.can_get_scopes
+        return OpenedCall(encoder, _call_of(request, ref), hides_tools=hides, terms=terms, awaited=awaited)
+
+    def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
+        """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
+        if message.version == MODERN:
+            capabilities, state = message.params["_meta"][CAPABILITIES_MEMBER], message.params.get("requestState")
+        else:
+            session, state = message.session, None
+            capabilities = URLS if session and session.opens_urls and session.version == LEGACY[0] else None
+        asks = opens_urls(capabilities)
+        if not asks and state is None:
+            return None, None
+        is_modern = message.version == MODERN
+        prompt = UrlPrompt(
+            sealing=self._consents,
+            principal=message.principal,
+            tool=tool,
+            arguments=arguments,
+            is_modern=is_modern,
+            asks=asks,
+        )
+        if state is None:
+            return prompt, None
+        try:
+            awaited = prompt.awaited(state)
+        except ValueError:
+            raise RpcError(PARAMS, "requestState is not of this call, or is too old.") from None
+        return prompt.after(awaited), awaited
+
+    def _primer(self, message: Message) -> Callable[[], bytes] | None:
+        """What makes the id of the event from which the answer to a call can be resumed; None: it cannot be."""
+        session = message.session
+        if session is None or not is_resumable(session, message.version):
+            return None
+        return partial(self._sessions.event, session, message.id, message.principal)
+
+    def resume(self, head: Head, principal: str) -> Opened:
+        """Opens a GET for the answer of a stream that broke off (2025-11-25, Resumability)."""
+        last = head.headers[LAST_EVENT]
+        event = self._sessions.read_event(last, principal)
+        if event is None:
+            raise no_stream(head)
+        key, id_ = event
+        encoder = McpEncoder(wire_version=RESUMABLE, id=id_, stream=McpStream(primer=lambda: last))
+        return OpenedReturn(encoder=encoder, request_key=key, lost=no_stream(head))
+
+
+def _tool_ref(name: str) -> ToolRef:
+    try:
+        return fields.tool_ref(name)
+    except GatewayError:
+        raise RpcError(PARAMS, f"Unknown tool: {name}") from None
+
+
+def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
+    try:
+        return fields.call_of(request, ref)
+    except GatewayError as exc:
+        raise RpcError(PARAMS, exc.message) from None
+
+
+def _terms(message: Message, meta: Json, handover: Handover | None, *, reports: bool) -> CallTerms:
+    """A legacy call goes on if its caller leaves, and comes again under the same id of its session.
+
+    Raises RpcError for a time to wait that is none.
+    """
+    meta = meta if isinstance(meta, dict) else {}
+    wait = meta.get(WAIT_MEMBER)
+    wait_s = fields.duration(wait)
+    if wait is not None and wait_s is None:
+        raise RpcError(PARAMS, f"{WAIT_MEMBER} must be a number of seconds.")
+    trace = _trace(meta) if TRACEPARENT in meta else None
+    if message.version == MODERN:
+        is_usual = wait_s is None and handover is None and trace is None and not reports
+        return NO_TERMS if is_usual else CallTerms(wait_s=wait_s, handover=handover, trace=trace, reports=reports)
+    key = None if message.session is None else message.session.request_key(message.id)
+    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace, reports=reports)
+
+
+def _trace(meta: JsonObject) -> tuple[bytes, bytes | None] | None:
+    """The trace that a request is part of (2026-07-28, `_meta`); None for what can be none."""
+    parent, state = meta[TRACEPARENT], meta.get(TRACESTATE)
+    if not isinstance(parent, str):
+        return None
+    return parent.encode("ascii", "replace"), state.encode("ascii", "replace") if isinstance(state, str) else None
+
+
+def no_stream(head: Head) -> GatewayError:
+    """The refusal of a GET for events of which there are none."""
+    allow = ((b"allow", b"POST"),)
+    return GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers POST only.", headers=allow)
+
+
+def _stream(head: Head, meta: Json, primer: Callable[[], bytes] | None) -> McpStream | None:
+    """How a late answer is sent: not as events to callers that take JSON alone."""
+    if not takes_events(head):
+        return None
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if isinstance(token, str) and len(token) <= MAX_ID:
+        return McpStream(encode(token), primer)
+    return McpStream(encode(token) if is_id(token) else None, primer)

@@ -1,0 +1,105 @@
+"""What all requests of MCP have in common: their revision, their id, and what modern ones repeat in headers."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gateway.dialects.mcp_answers import RpcError
+from gateway.dialects.mcp_session_ids import Session
+from gateway.dialects.mcp_wire import (
+    ASSUMED,
+    CAPABILITIES_MEMBER,
+    HEADER_MISMATCH,
+    LEGACY,
+    METHOD,
+    MODERN,
+    NAME,
+    NAMED_BY,
+    PARAMS,
+    ROUTING,
+    UNSUPPORTED_VERSION,
+    VERSION,
+    VERSION_MEMBER,
+    header_text,
+)
+from gateway.model import Json, JsonObject
+from gateway.wire import Head
+
+MAX_ID = 256  # characters
+MODERN_TEXT = MODERN.encode()
+
+
+class Message(Struct, frozen=True):
+    """A request as JSON-RPC has it. `version` is the revision that it is answered in.
+
+    `can_get_scopes`: its caller can act on being told that scopes are missing.
+    """
+
+    id: Json
+    method: str
+    params: JsonObject
+    version: str
+    principal: str
+    session: Session | None = None
+    can_get_scopes: bool = False
+
+
+def needs_no_answer(document: JsonObject, version: str) -> bool:
+    """Whether a message is a notification, or a response to nothing that we asked, which modern callers never send."""
+    method = document.get("method")
+    if method is None:
+        return version != MODERN and ("result" in document or "error" in document)
+    return "id" not in document and isinstance(method, str) and method.startswith("notifications/")
+
+
+def is_id(value: Json) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_ID
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def version_of_head(head: Head) -> str:
+    version = head.headers.get(VERSION)
+    if version == MODERN_TEXT:
+        return MODERN
+    if version is None:
+        return ASSUMED
+    text = version.decode("latin-1").strip()
+    return text if text in LEGACY else MODERN
+
+
+def version_of(head: Head, meta: Json) -> str:
+    """The revision that a request is answered in; that of one which names none we know is the modern one."""
+    named = meta.get(VERSION_MEMBER) if isinstance(meta, dict) else None
+    version = version_of_head(head)
+    return MODERN if named == MODERN or (named is not None and VERSION not in head.headers) else version
+
+
+def _is_text(value: bytes | None, text: Json) -> bool:
+    """Whether a header says a text as it is, but for spaces around it."""
+    if value is None or not isinstance(text, str):
+        return False
+    return value == text.encode() or value.strip().decode("latin-1") == text
+
+
+def check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> None:
+    """Checks what every modern request carries, in the order of refusals (2026-07-28, Transports). Raises RpcError."""
+    meta = meta if isinstance(meta, dict) else {}
+    named = meta.get(VERSION_MEMBER)
+    for member, kind in ((VERSION_MEMBER, str), (CAPABILITIES_MEMBER, dict)):
+        if not isinstance(meta.get(member), kind):
+            raise RpcError(PARAMS, f"params._meta lacks {member}.")
+    for repeated in ROUTING if head.lines else ():
+        if sum(name == repeated for name, _ in head.lines) > 1:
+            raise RpcError(HEADER_MISMATCH, f"The header {repeated.decode()} is repeated.")
+    if not _is_text(head.headers.get(VERSION), named):
+        raise RpcError(HEADER_MISMATCH, "MCP-Protocol-Version is not the version in params._meta.")
+    if not _is_text(head.headers.get(METHOD), method):
+        raise RpcError(HEADER_MISMATCH, "Mcp-Method is not the method of the body.")
+    if method in NAMED_BY:
+        value = head.headers.get(NAME)
+        if value is None or header_text(value) != params.get(NAMED_BY[method]):
+            raise RpcError(HEADER_MISMATCH, f"Mcp-Name is not params.{NAMED_BY[method]} of the body.")
+    if named != MODERN:
+        data = {"supported": [MODERN], "requested": named}
+        raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data=data)

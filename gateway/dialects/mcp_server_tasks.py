@@ -1,0 +1,155 @@
+"""Tasks of MCP servers (extension io.modelcontextprotocol/tasks, 2026-07-28): calls whose results are asked for later.
+
+The server decides which calls become tasks; we declare the extension to modern servers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from gateway.dialects.mcp_results import RpcFailure, failed_call, input_required, result_of
+from gateway.dialects.mcp_server import Agreed, request
+from gateway.dialects.mcp_wire import INTERNAL, PARAMS
+from gateway.dialects.replies import BrokenReplyError, without_mark
+from gateway.errors import FailureCode
+from gateway.model import Invocation, JsonObject, ToolFailure, ToolResult
+from gateway.wire import WireRequest
+
+MAX_CREATED_BYTES = 64 * 1024  # of the answer that a call has become a task
+MAX_ID = 1024  # characters; the id is sent in a header
+POLL_S, LEAST_POLL_S, MAX_POLL_S = 1.0, 0.1, 30.0
+LAST_LOOK_S = 0.5  # before the end of the call, if the server wants to be asked later than that
+STATUSES = frozenset(("working", "input_required", "completed", "failed", "cancelled"))
+CANCELLED = "The tool server has cancelled the call; the tool may have run."
+UNANSWERABLE = "The tool server asks for input that the gateway cannot give; the tool may have run."
+
+
+class Task(Struct, frozen=True):
+    """A task as its server says it stands, and how soon to ask again. `is_known` False: the server has no such task."""
+
+    id: str
+    status: str
+    poll_s: float = POLL_S
+    is_known: bool = True
+
+    @property
+    def is_working(self) -> bool:
+        return self.status == "working"
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in ("completed", "failed", "cancelled")
+
+
+class _Task(Struct):
+    kind: str = field(name="resultType", default="")
+    id: str = field(name="taskId", default="")
+    status: str = ""
+    poll_ms: Any = field(name="pollIntervalMs", default=None)
+
+
+class _Error(Struct):
+    code: int = 0
+
+
+class _Response(Struct):
+    """A response so far as to tell how a task stands: the result of its call stays unread."""
+
+    result: _Task | None = None
+    error: _Error | None = None
+
+
+_read_response = msgspec.json.Decoder(_Response).decode
+
+
+def created(body: bytes) -> Task | None:
+    """The task that a call has become; None if the answer is another."""
+    if len(body) > MAX_CREATED_BYTES or b'"task"' not in body:
+        return None
+    response = _response(body)
+    if response is None or response.result is None or response.result.kind != "task":
+        return None
+    return _task(response.result) if 0 < len(response.result.id) <= MAX_ID else None
+
+
+def looked_at(body: bytes, asked: Task) -> Task | None:
+    """How a task stands by the answer to `tasks/get`; None if that does not tell."""
+    response = _response(body)
+    if response is None:
+        return None
+    if response.error is not None:
+        return Task(asked.id, "", is_known=False) if response.error.code == PARAMS else None
+    said = response.result
+    return None if said is None or said.id != asked.id else _task(said)
+
+
+def _response(body: bytes) -> _Response | None:
+    try:
+        return _read_response(without_mark(body))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _task(said: _Task) -> Task | None:
+    poll_s = said.poll_ms / 1000 if type(said.poll_ms) in (int, float) else POLL_S
+    return Task(said.id, said.status, min(max(poll_s, LEAST_POLL_S), MAX_POLL_S)) if said.status in STATUSES else None
+
+
+def pause_s(task: Task, left_s: float, blind: int) -> float:
+    """How long to wait before the next look, after so many in a row that did not tell how the task stands."""
+    if not task.is_working:
+        return 0.0
+    return min(task.poll_s * (1 << blind), left_s - LAST_LOOK_S if left_s > 2 * LAST_LOOK_S else left_s)
+
+
+def get(agreed: Agreed, id_: int, task: Task) -> WireRequest:
+    """Asks how a task stands."""
+    return request(agreed, id_, "tasks/get", {"taskId": task.id})
+
+
+def cancel(agreed: Agreed, id_: int, task: Task) -> WireRequest:
+    """Says that a task is not waited for any more."""
+    return request(agreed, id_, "tasks/cancel", {"taskId": task.id})
+
+
+def task_result(
+    task: JsonObject,
+    invocation: Invocation,
+    read: Callable[[JsonObject], ToolResult],
+    is_safe: Callable[[str], bool],
+) -> ToolResult:
+    """What a call has come to whose task is over or waits for its user.
+
+    `read` reads the result of a call, `is_safe` says whether a user may be sent to a URL. All that is no result is a
+    failure: the call was accepted, so the tool may have run. Raises BrokenReplyError.
+    """
+    match task.get("status"):
+        case "completed":
+            result = task.get("result")
+            if not isinstance(result, dict) or result.get("resultType", "complete") != "complete":
+                raise BrokenReplyError("a completed task without a result")
+            return read(result)
+        case "failed":
+            try:
+                result_of({"error": task.get("error")})
+            except RpcFailure as failure:
+                return failed_call(RpcFailure(INTERNAL, failure.message, None), invocation)
+        case "cancelled":
+            return ToolResult(failure=ToolFailure(message=CANCELLED, outcome="unknown", code=FailureCode.CANCELLED))
+        case "input_required":
+            return _asking(task, invocation, is_safe)
+    raise BrokenReplyError("a task that is not over")
+
+
+def _asking(task: JsonObject, invocation: Invocation, is_safe: Callable[[str], bool]) -> ToolResult:
+    """The failure of a call whose user has to open URLs first."""
+    asking = input_required(task)
+    challenges = () if asking.missing is None else asking.missing["authorization"]
+    safe = [challenge for challenge in challenges if is_safe(challenge["url"])]
+    extras = {"missing_requirements": {"authorization": safe}} if safe else {}
+    message = asking.message if safe else UNANSWERABLE
+    return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, extras=extras))
