@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gateway.bridge.handshake import Ready
@@ -62,4 +63,4 @@ class Server:
         self.pipe.sent.append(message)
         if "id" in message:
             for members in self._answer(message):
-                asyncio.get_running_loop().call_soon(lambda told=members: say(self.relay, **told))
+                asyncio.get_running_loop().call_soon(partial(say, self.relay, **members))

@@ -35,7 +35,7 @@ def answer(message: Any) -> list[Any]:
 @asynccontextmanager
 async def bridge(ready: Ready = LEGACY_ONE, **more: bool) -> AsyncIterator[tuple[httpx.AsyncClient, Server]]:
     server = Server(answer, ready, **more)
-    transport = httpx.ASGITransport(Endpoint(PATH, server, LOCAL_NAMES))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(Endpoint(PATH, server, LOCAL_NAMES))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9110") as http:
         yield http, server
 
