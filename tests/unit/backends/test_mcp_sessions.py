@@ -305,7 +305,10 @@ async def test_mcp_58_nothing_of_a_caller_reaches_a_server_but_what_is_forwarded
             assert b"anna" not in talk.request.body
         assert double.ran[0].request.header("x-tenant") == "9"
         declared = double.told[0].message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
-        assert declared == {"elicitation": {"url": {}}}
+        assert declared == {
+            "elicitation": {"url": {}},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        }
 
 
 async def test_the_path_of_the_url_is_used_as_it_is() -> None:
