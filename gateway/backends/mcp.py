@@ -143,6 +143,7 @@ class McpBackend:
                 deadline=deadline,
                 max_body=max_body,
                 more=more,
+                report=invocation.report,
             )
         except (TransportError, asyncio.CancelledError) as exc:
             may_run = isinstance(exc, asyncio.CancelledError) or (exc.sent and exc.kind is Kind.TIMEOUT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -12,10 +13,10 @@ from msgspec import Raw, Struct
 
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
-from gateway.dialects import mcp_results, mcp_server
+from gateway.dialects import mcp_responses, mcp_results, mcp_server
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import NO_METHOD
-from gateway.model import Json, JsonObject
+from gateway.model import Json, JsonObject, Progress
 from gateway.sse import EventParser
 from gateway.transport import Kind, Reply, StreamedReply, TransportError
 from gateway.wire import Headers, WireRequest
@@ -29,6 +30,7 @@ MAX_RESUMES = 3  # of a stream that brings nothing new
 RESUME_S, LEAST_RESUME_S = 1.0, 0.1  # before a stream is resumed, unless the server says how long
 MAX_ID = 256  # characters of the id of a server's request, which goes back to it
 MAX_URLS = 16
+Report = Callable[[Progress], None]
 
 
 class McpReply(Reply, frozen=True):
@@ -64,6 +66,7 @@ class _Asked(Struct):
     deadline: float
     max_body: int
     urls: list[JsonObject]
+    report: Report | None = None
     size: int = 0
     last_id: bytes = b""
     resumes: int = 0  # since something new came
@@ -95,8 +98,12 @@ class McpChannel:
         deadline: float,
         max_body: int,
         more: Headers = (),
+        report: Report | None = None,
     ) -> McpReply:
-        """Sends a request; the body of what it returns is the one message that answers it. Raises TransportError."""
+        """Sends a request; the body of what it returns is the one message that answers it. Raises TransportError.
+
+        `report` takes how far the server says that it has come.
+        """
         reply = await server.pool.reply_or_events(
             request.method,
             server.endpoint,
@@ -107,7 +114,8 @@ class McpChannel:
             max_body=max_body,
         )
         if isinstance(reply, StreamedReply):
-            return await self._read_streams(reply, _Asked(server, agreed, id_, principal, deadline, max_body, []))
+            asked = _Asked(server, agreed, id_, principal, deadline, max_body, [], report)
+            return await self._read_streams(reply, asked)
         return McpReply(reply.status, reply.headers, reply.body, id_)
 
     def _headers(self, request: WireRequest, principal: str) -> Headers:
@@ -190,6 +198,10 @@ class McpChannel:
     def _note(self, message: Envelope, asked: _Asked) -> None:
         """Answers a request of the server's at once: silence would hold its tool up until its timeout."""
         id_ = message.id
+        if message.method == "notifications/progress" and asked.report is not None:
+            progress = mcp_responses.progress_of(message.params, asked.id)
+            if progress is not None:
+                asked.report(progress)
         if asked.agreed is None or not (type(id_) is int or (isinstance(id_, str) and len(id_) <= MAX_ID)):
             return  # a notification, or what is no request
         if message.method == "ping":

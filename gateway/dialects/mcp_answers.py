@@ -23,7 +23,7 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from gateway.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
 from gateway.sse import COMMENT, EVENT_STREAM, event
 from gateway.wire import Head, Headers, JoinedList, WireReply
 
@@ -87,13 +87,13 @@ class McpStream(Struct, frozen=True):
         """An event without data, whose id is all there is to it (2025-11-25, Resumability and Redelivery)."""
         return b"" if self.primer is None else b"id: %b\ndata: \n\n" % self.primer()
 
-    def beat(self, elapsed_s: float) -> bytes:
+    def beat(self, progress: Progress) -> bytes:
         """A progress notification to callers that asked for progress, else a comment."""
         if self.progress_token is None:
             return COMMENT
-        progress = encode(round(elapsed_s, 3))
-        params = b'{"progressToken":%b,"progress":%b,"message":"running"}' % (self.progress_token, progress)
-        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
+        told = {"progressToken": Raw(self.progress_token), "progress": progress.done}
+        told |= {name: it for name in ("total", "message") if (it := getattr(progress, name)) is not None}
+        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % encode(told))
 
     def last(self, reply: WireReply) -> bytes:
         return event(reply.body)
@@ -114,6 +114,10 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     is_exact: bool = False
     protection: Protection | None = None
     prompt: UrlPrompt | None = None
+
+    @property
+    def revision(self) -> str:
+        return self.wire_version
 
     @property
     def is_modern(self) -> bool:

@@ -32,9 +32,10 @@ from gateway.ports import (
 from gateway.wire import Head
 
 CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
 IDEMPOTENCY_KEY = b"idempotency-key"
 URLS: JsonObject = {"elicitation": {"url": {}}}
-LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
+LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER}
 
 
 class CallReader:
@@ -88,7 +89,8 @@ class CallReader:
         if awaited is not None and (refusal := unanswered(awaited, params.get("inputResponses"))) is not None:
             return RefusedOpening(encoder, refusal)
         handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
-        terms, hides = _terms(message, meta, handover), not message.can_get_scopes
+        reports = stream is not None and stream.progress_token is not None
+        terms, hides = _terms(message, meta, handover, reports=reports), not message.can_get_scopes
         return OpenedCall(encoder, _call_of(request, ref), hides_tools=hides, terms=terms, awaited=awaited)
 
     def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
@@ -150,19 +152,30 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         raise RpcError(PARAMS, exc.message) from None
 
 
-def _terms(message: Message, meta: Json, handover: Handover | None) -> CallTerms:
+def _terms(message: Message, meta: Json, handover: Handover | None, *, reports: bool) -> CallTerms:
     """A legacy call goes on if its caller leaves, and comes again under the same id of its session.
 
     Raises RpcError for a time to wait that is none.
     """
-    wait = meta.get(WAIT_MEMBER) if isinstance(meta, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    wait = meta.get(WAIT_MEMBER)
     wait_s = fields.duration(wait)
     if wait is not None and wait_s is None:
         raise RpcError(PARAMS, f"{WAIT_MEMBER} must be a number of seconds.")
+    trace = _trace(meta) if TRACEPARENT in meta else None
     if message.version == MODERN:
-        return NO_TERMS if wait_s is None and handover is None else CallTerms(wait_s=wait_s, handover=handover)
+        is_usual = wait_s is None and handover is None and trace is None and not reports
+        return NO_TERMS if is_usual else CallTerms(wait_s=wait_s, handover=handover, trace=trace, reports=reports)
     key = None if message.session is None else message.session.request_key(message.id)
-    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s)
+    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace, reports=reports)
+
+
+def _trace(meta: JsonObject) -> tuple[bytes, bytes | None] | None:
+    """The trace that a request is part of (2026-07-28, `_meta`); None for what can be none."""
+    parent, state = meta[TRACEPARENT], meta.get(TRACESTATE)
+    if not isinstance(parent, str):
+        return None
+    return parent.encode("ascii", "replace"), state.encode("ascii", "replace") if isinstance(state, str) else None
 
 
 def no_stream(head: Head) -> GatewayError:

@@ -97,6 +97,8 @@ def call(agreed: Agreed, id_: int, invocation: Invocation, mirrored: Mirrored) -
     for name, value in invocation.headers:
         if name in TRACE:
             meta[name.decode()] = value.decode("latin-1")
+    if invocation.report is not None:
+        meta["progressToken"] = id_
     tool = invocation.tool.remote_id
     more = invocation.headers
     if agreed.is_modern:

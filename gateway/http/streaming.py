@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf, nextafter
 
 from msgspec.structs import replace
 from starlette.types import Receive, Send
 
+from gateway.model import Progress
 from gateway.ports import EventStream, StreamingEncoder
 from gateway.request import Request
 from gateway.sse import EVENT_STREAM, event
 from gateway.wire import Events, Headers, StreamReply, WireReply
 
+STEP = 0.001  # by which a sign of life is above the progress before it: too little to be in the way of what is next
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s
 
 
 class LateStream:
     """Answers one request in pieces.
 
-    It begins a stream after `after_s` if the encoder of the request has one and there is no answer yet. Until then the
-    answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that
-    every answer of the edge has.
+    It begins a stream after `after_s`, or once there is progress to tell, if the encoder of the request has one and
+    there is no answer yet. Until then the answer can be of any status; afterwards the stream ends with it. `complete`
+    adds the headers that every answer of the edge has.
     """
 
     def __init__(
@@ -36,16 +40,23 @@ class LateStream:
         self._request = request
         self._send = send
         self._complete = complete
-        self._elapsed_s = self._after_s = after_s
+        self._after_s = after_s
         self._beat_s = beat_s
+        self._started_s = asyncio.get_running_loop().time()
+        self._done = -inf  # the last progress
+        self._news: Progress | None = None  # that is to be sent: the newest
+        self._woken = asyncio.Event()
         self._stream: EventStream | None = None
         self._has_begun = False  # its head is sent
         self._beats: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(after_s, self._begin)
         self.size = 0  # bytes sent
+        request.report = self._report
 
     def close(self) -> None:
         """Stops: the request is answered, or its caller has left."""
+        self._request.report = None
+        self._done = inf  # its run may go on, and report
         self._timer.cancel()
         if self._beats is not None:
             self._beats.cancel()
@@ -54,11 +65,20 @@ class LateStream:
         encoder, loop = self._request.encoder, asyncio.get_running_loop()
         if encoder is None:  # its body is still arriving
             self._timer = loop.call_later(self._after_s, self._begin)
-            self._elapsed_s += self._after_s
             return
         self._stream = encoder.stream if isinstance(encoder, StreamingEncoder) else None
         if self._stream is not None:
             self._beats = loop.create_task(self._beat(self._stream))
+
+    def _report(self, progress: Progress) -> None:
+        """Has progress sent, unless it is none. However slowly the caller reads, the newest alone is due."""
+        if progress.done <= self._done:
+            return
+        self._done, self._news = progress.done, progress
+        self._woken.set()
+        if self._beats is None:
+            self._timer.cancel()
+            self._begin()
 
     async def _beat(self, stream: EventStream) -> None:
         headers = self._complete(stream.headers)
@@ -67,13 +87,23 @@ class LateStream:
         if first := stream.first():
             await self._write(first, more=True)
         while True:
-            await self._write(stream.beat(self._elapsed_s), more=True)
-            await asyncio.sleep(self._beat_s)
-            self._elapsed_s += self._beat_s
+            news, self._news = self._news, None
+            self._woken.clear()
+            await self._write(stream.beat(news or self._still_running()), more=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_s):
+                    await self._woken.wait()
+
+    def _still_running(self) -> Progress:
+        last = max(self._done, 0.0)
+        self._done = max(last + STEP, nextafter(last, inf))
+        elapsed_s = asyncio.get_running_loop().time() - self._started_s
+        return Progress(self._done, message=f"running for {elapsed_s:.0f} s")
 
     async def end(self, reply: WireReply) -> bool:
         """Ends the stream with the answer; False if none has begun."""
         self._timer.cancel()
+        self._done = inf
         if self._stream is None or self._beats is None:
             return False
         self._beats.cancel()
