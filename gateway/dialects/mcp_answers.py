@@ -33,6 +33,10 @@ SERVER = Raw(encode({"name": "toolgate", "title": "Toolgate", "version": __versi
 SERVER_META = encode({SERVER_MEMBER: SERVER})[1:-1]  # what modern callers find in `_meta` of every result
 HEADERS: Headers = (JSON_TYPE, NO_STORE)
 ERROR_MEMBER, CALL_ID_MEMBER = "toolgate/error", "toolgate/call_id"
+# A response with a result: its id, its content, its structured content if any, and the id of the call go in between.
+START, MIDDLE = b'{"jsonrpc":"2.0","id":', b',"_meta":{"toolgate/call_id":'
+MODERN_PARTS = b',"result":{"resultType":"complete","content":', b",%b}}}" % SERVER_META
+LEGACY_PARTS = b',"result":{"content":', b"}}}"
 
 # Refusals of a call that a model can act on: they are answered as results.
 READABLE = frozenset(
@@ -144,14 +148,9 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         else:
             content = b'[{"type":"text","text":%b}]' % (text if text[:1] == b'"' else encode(text.decode()))
         structured = _structured(text, result.structured, is_modern=is_modern)
-        meta = b'"%b":%b' % (CALL_ID_MEMBER.encode(), encode(call_id))
-        if is_modern:
-            form = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete","content":%b%b,"_meta":{%b,%b}}}'
-            body = form % (encode(self.id), content, structured, meta, SERVER_META)
-        else:
-            form = b'{"jsonrpc":"2.0","id":%b,"result":{"content":%b%b,"_meta":{%b}}}'
-            body = form % (encode(self.id), content, structured, meta)
-        return WireReply(status=200, headers=HEADERS, body=body)
+        before, end = MODERN_PARTS if is_modern else LEGACY_PARTS
+        parts = START, encode(self.id), before, content, structured, MIDDLE, encode(call_id), end
+        return WireReply(status=200, headers=HEADERS, body=b"".join(parts))
 
     def _failed(self, result: ToolResult, failure: ToolFailure, call_id: str) -> WireReply:
         meta = {CALL_ID_MEMBER: call_id, ERROR_MEMBER: _failure_object(failure)}

@@ -13,7 +13,7 @@ from starlette.types import Message
 from gateway.dialects.mcp_answers import McpEncoder, McpStream
 from gateway.dialects.mcp_wire import MODERN
 from gateway.dialects.recognise import REST
-from gateway.http.streaming import LateStream, as_accepted
+from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.model import Progress
 from gateway.request import Request
 from gateway.wire import Head, Headers, WireReply
@@ -56,12 +56,12 @@ def request(*, token: bytes | None = None, can_stream: bool = True, accept: byte
     return Request(head, REST, encoder=McpEncoder(wire_version=MODERN, id=7, stream=stream))
 
 
-def complete(headers: Headers) -> Headers:
+def complete(_: Request, headers: Headers) -> Headers:
     return (*headers, (b"ratelimit", b"x"))
 
 
 def late(asked: Request, sent: Callable[[Message], Awaitable[None]]) -> LateStream:
-    return LateStream(asked, sent, SOON_S, complete, beat_s=SOON_S)
+    return LateStream(asked, sent, Unanswered(SOON_S), complete, beat_s=SOON_S)
 
 
 async def test_mcp_20_a_late_answer_is_a_stream_with_comments_and_the_response_is_last() -> None:
@@ -115,7 +115,7 @@ def reporting(asked: Request) -> Callable[[Progress], None]:
 async def test_mcp_72_progress_begins_the_stream_and_a_sign_of_life_is_hardly_more() -> None:
     """Ours: what keeps a caller waiting must not be above the progress that comes next."""
     sent, asked = Sent(), request(token=b'"p"')
-    stream = LateStream(asked, sent, DEADLINE_S, complete, beat_s=SOON_S)
+    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete, beat_s=SOON_S)
     reporting(asked)(Progress(0.5, 2.0, "reading"))
     await sent.until(4)
     reporting(asked)(Progress(0.6))
@@ -131,7 +131,7 @@ async def test_mcp_72_progress_begins_the_stream_and_a_sign_of_life_is_hardly_mo
 
 async def test_mcp_72_a_caller_who_does_not_read_is_owed_the_newest_progress() -> None:
     sent, asked = Sent(), request(token=b"7")
-    stream = LateStream(asked, sent, DEADLINE_S, complete)
+    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
     report = reporting(asked)
     report(Progress(0.0))
     await sent.until(2)
@@ -150,7 +150,7 @@ async def test_mcp_72_a_caller_who_does_not_read_is_owed_the_newest_progress() -
 
 async def test_mcp_19_an_answer_in_time_is_no_stream() -> None:
     sent = Sent()
-    stream = LateStream(request(), sent, DEADLINE_S, complete)
+    stream = LateStream(request(), sent, Unanswered(DEADLINE_S), complete)
     assert not await stream.end(REPLY)
     stream.close()
     assert sent.messages == []
@@ -173,6 +173,19 @@ async def test_a_request_that_is_still_arriving_when_it_is_late_becomes_a_stream
     asked.encoder = encoder
     await sent.until(1)
     assert await stream.end(REPLY)
+
+
+async def test_one_timer_begins_the_streams_of_all_requests_that_are_late_and_of_no_others() -> None:
+    unanswered = Unanswered(0.01)
+    sent, unheard = [Sent() for _ in range(3)], Sent()
+    streams = [LateStream(request(), each, unanswered, complete) for each in sent[:2]]
+    LateStream(request(), unheard, unanswered, complete).close()
+    await sent[0].until(1)
+    streams.append(LateStream(request(), sent[2], unanswered, complete))
+    for each, stream in zip(sent, streams, strict=True):
+        await each.until(1)
+        assert await stream.end(REPLY)
+    assert unheard.messages == []
 
 
 async def test_an_answer_that_comes_before_the_head_could_be_sent_is_no_stream() -> None:
