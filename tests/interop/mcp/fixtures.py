@@ -1,6 +1,6 @@
 """The tools that the conformance suite of MCP looks for, on the official Python server (`mcp`).
 
-Started by the interpreter of `.venvs/mcp`; its toolkits are endpoints of their own. Prints its port as JSON.
+Started by the interpreter of `.venvs/mcp`. Prints its port as JSON.
 """
 
 from __future__ import annotations
@@ -98,7 +98,21 @@ async def trigger_tool_change(ctx: Context[Any, Any]) -> str:
     return "added"
 
 
+async def compute(seconds: float, label: str = "") -> str:
+    """Takes a while."""
+    await asyncio.sleep(seconds)
+    return f"computed {label}"
+
+
+async def job() -> CallToolResult:
+    """Fails after a while."""
+    await asyncio.sleep(1)
+    return CallToolResult(content=[TextContent(type="text", text="The job failed.")], is_error=True)
+
+
 for function in (
+    compute,
+    job,
     simple_text,
     image_content,
     audio_content,
