@@ -53,7 +53,7 @@ CLIENTS = {
 }
 
 
-@pytest.fixture(scope="module", params=CLIENTS.values(), ids=CLIENTS.keys())
+@pytest.fixture(scope="module", params=list(CLIENTS.values()), ids=list(CLIENTS))
 def found(request: pytest.FixtureRequest, every_protocol: str, token: str) -> Any:
     """The tools that a client has listed, and what came of each step."""
     kind, mode = request.param
